@@ -1,4 +1,4 @@
-"""What tests of several folders share: the documentation, built once while other tests run, and the order of tests."""
+"""Shared fixtures: kernels, the documentation, which is built once in the background, and the order of tests."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
 from tests.support import warm_kernels
 
 ROOT = Path(__file__).parents[1]
-#: The process among those of pytest-xdist; None where there is one process only.
+#: The name of the pytest-xdist worker; None without pytest-xdist.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
-#: Long files whose tests share nothing, so that several workers can take them.
-PARTED = ("tests/torch/experiments/remedies/test_by_hand.py", "tests/cli/test_commands.py")
+#: Long files with independent tests, which several workers can share.
+SPLIT_FILES = ("tests/torch/experiments/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 
-# Workers, kernels and the documentation share the cores: threads of torch's own would only wait for each other there.
+# Workers, kernels and the documentation share the cores, so threads of torch would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files that need the documentation after the others, and last the small tests, which keep no worker long."""
+    """Run files that need the documentation late and small tests last, so that no worker runs much longer."""
     waiting = {item.path for item in items if needs_site(item)}
     unit = ROOT / "tests" / "unit"
     items.sort(key=lambda item: 2 if unit in item.path.parents else int(item.path in waiting))
@@ -37,12 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Share the files among the workers, and of long files whose tests share nothing the tests."""
+    """Distribute files among the workers, and for long files with independent tests, the tests."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc] # it ships no types
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid if nodeid.startswith(PARTED) else str(super()._split_scope(nodeid))
+            return nodeid if nodeid.startswith(SPLIT_FILES) else str(super()._split_scope(nodeid))
 
     config.option.loadscopereorder = False  # keep the order from above
     return Scheduling(config, log)
@@ -64,7 +64,7 @@ def shared_folder(factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have all kernels run the package as it stands here, and begin with PyTorch loaded."""
+    """Make all kernels use this version of the package and start with PyTorch loaded."""
     before = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH")}
     paths = (before["PYTHONPATH"] or "").split(os.pathsep)
     if str(ROOT) not in paths:
@@ -84,10 +84,10 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session", autouse=True)
 def light_compilation() -> Iterator[None]:
-    """Spare compilations what takes long and nobody reads.
+    """Skip slow work in compilations that no test needs.
 
-    Dynamo flushes the processor's caches to time guards. A full collection looks through a million objects of PyTorch,
-    and there would be one every few compilations, as each compilation begins with a smaller one.
+    Dynamo flushes the processor's caches to time guards. A full garbage collection visits a million objects of PyTorch
+    and would happen every few compilations, because each compilation starts with a partial one.
     """
     if warm_kernels.COLD in os.environ:
         yield
@@ -104,9 +104,9 @@ def light_compilation() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_running_loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hide the event loop that Playwright's sync interface leaves running in a process that has driven a browser.
+    """Hide the event loop that Playwright's sync interface leaves running.
 
-    ``asyncio.run`` and cells with ``await`` raise RuntimeError beside a running loop, in whichever test comes next.
+    Otherwise, ``asyncio.run`` and cells with ``await`` raise RuntimeError in later tests.
     """
     if "browser" in request.path.parts:
         yield
@@ -119,14 +119,14 @@ def no_running_loop(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Build the documentation as ``make docs`` does, in the background and from the first test on, if one needs it."""
+    """Build the documentation like ``make docs``, in the background from the first test on, if any test needs it."""
     if WORKER not in {None, "gw0"} or not any(map(needs_site, request.session.items)):
         yield
         return
-    request.getfixturevalue("kernels")  # its pages are executed in them
+    request.getfixturevalue("kernels")  # they execute its pages
     folder = shared_folder(tmp_path_factory) / "site"
     folder.mkdir()
-    # With nice: the tests have time limits, and the build has none.
+    # With nice, because the tests have time limits and the build has none.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
     command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-j", "auto", "-b", "html"]
     build = subprocess.Popen([*command, ROOT / "notebooks", folder / "html"], cwd=ROOT)
@@ -136,7 +136,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wait for the documentation; the executed notebooks are beside it, in ``jupyter_execute``."""
+    """Wait for the documentation; the executed notebooks are next to it in ``jupyter_execute``."""
     folder = shared_folder(tmp_path_factory) / "site"
     status = folder / "status"
     while not status.exists() or not status.read_text():

@@ -1,5 +1,5 @@
-"""The only package that touches PyTorch's internals; each use has a test for what it needs of this torch.
+"""The only package that touches PyTorch's internals; each use checks that this PyTorch has what it needs.
 
-In: calls from ``recording``, ``trial`` and the faces. Out: observations (records), and PyTorch as it was before.
-May import the records. Nothing is patched at import, and what is patched is restored when its context ends.
+In: calls from the other packages. Out: observations (records). Everything is restored when the contexts end.
+May import the records. Importing this package patches nothing.
 """

@@ -1,4 +1,4 @@
-"""The modes of torch in which a call is made, to make it in the same modes again."""
+"""The modes of PyTorch at a call, to repeat the call in the same modes."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The kinds of devices for which torch casts by itself.
+#: The device types that have an autocast mode.
 _CASTING = ("cpu", "cuda", "xpu", "mps")
 
 
 @dataclass(frozen=True)
 class CallModes:
-    """The modes of torch that decide what a call computes, and what is compiled for it.
+    """The modes of PyTorch that determine the result of a call and the code compiled for it.
 
     Parameters
     ----------
     grad, inference : bool
-        Whether gradients are recorded, and whether the inference mode is on.
+        Whether gradients are recorded, and whether inference mode is on.
     autocast : tuple of (str, dtype)
-        The kinds of devices for which autocast is on, with the precision.
+        The device types with active autocast, each with its dtype.
     autocast_cache : bool
-        Whether autocast keeps what it has cast.
+        Whether autocast caches casts.
     dtype : dtype
-        Of new floating-point tensors.
+        The dtype of new floating-point tensors.
     device : str or None
-        Where new tensors are made, if somebody has set that.
+        The default device for new tensors, if one is set.
     functorch : int
-        How many of functorch's transforms the call is inside of.
+        The number of functorch transforms around the call.
     """
 
     grad: bool = True
@@ -46,7 +46,7 @@ class CallModes:
 
     @staticmethod
     def now() -> CallModes:
-        """Return the modes that are in force."""
+        """Return the current modes."""
         return CallModes(
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
@@ -59,10 +59,10 @@ class CallModes:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Set these modes while the context is open; then those from before hold again, whatever happened meanwhile."""
+        """Set these modes while the context is open, then restore the previous ones."""
         dtype = torch.get_default_dtype()
         with (
-            kept_functorch_depth(),
+            restored_functorch_depth(),
             _device_set(self.device),
             torch.inference_mode(self.inference),
             torch.set_grad_enabled(self.grad),
@@ -75,16 +75,16 @@ class CallModes:
                 torch.set_default_dtype(dtype)
 
 
-#: The modes in which copies are made and compared.
-USUAL = CallModes()
+#: The modes for making and comparing copies.
+DEFAULT_MODES = CallModes()
 
 
 @contextlib.contextmanager
 def _autocast_set(wanted: dict[str, torch.dtype], *, cache: bool) -> Iterator[None]:
     before = {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _CASTING}
     cached = torch.is_autocast_cache_enabled()
-    touched = bool(wanted) or any(enabled for enabled, _ in before.values())
-    if not touched and cache == cached:
+    is_needed = bool(wanted) or any(enabled for enabled, _ in before.values())
+    if not is_needed and cache == cached:
         yield
         return
     torch.autocast_increment_nesting()
@@ -114,7 +114,7 @@ def _default_device() -> str | None:
 
 @contextlib.contextmanager
 def _device_set(device: str | None) -> Iterator[None]:
-    """Make a device the default one while the context is open."""
+    """Make a device the default while the context is open."""
     state = importlib.import_module("torch.utils._device")
     if _default_device() == device:
         yield
@@ -128,18 +128,18 @@ def _device_set(device: str | None) -> Iterator[None]:
     finally:
         torch.set_default_device(before)
         if was_unset and getattr(context, "device_context", ...) is None:
-            del context.device_context  # torch 2.9 cannot read it when it is set to None
+            del context.device_context  # torch 2.9 cannot read None from it
 
 
 def functorch_depth() -> int:
-    """Return how many of functorch's transforms are at work."""
+    """Return the number of active functorch transforms."""
     depth: Any = getattr(torch._C._functorch, "get_dynamic_layer_stack_depth", lambda: 0)
     return int(depth())
 
 
 @contextlib.contextmanager
-def kept_functorch_depth() -> Iterator[None]:
-    """End the transforms of functorch that a call began and, because it failed, did not end."""
+def restored_functorch_depth() -> Iterator[None]:
+    """End the functorch transforms that a failed call left open."""
     undo: Any = getattr(torch._C._functorch, "pop_dynamic_layer_stack_and_undo_to_depth", None)
     depth = functorch_depth()
     try:

@@ -1,4 +1,4 @@
-"""Compiled functions: which objects are some, what Dynamo keeps of them, and how it forgets."""
+"""Compiled functions: recognize them, inspect what Dynamo caches for them, and clear it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 
 def is_torch_compile(value: Any) -> bool:
-    """Whether an object is ``torch.compile`` itself, also with arguments bound to it."""
+    """Return whether an object is ``torch.compile``, possibly with bound arguments."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
     optimize = getattr(sys.modules.get("torch._dynamo"), "optimize", None)
     called = value.func if isinstance(value, functools.partial) else value
-    return called is torch.compile or (optimize is not None and called is optimize)  # an array has no simple ==
+    return called is torch.compile or (
+        optimize is not None and called is optimize
+    )  # `is`, since == on an array returns an array
 
 
 def compiled_callable(value: Any) -> Any:
@@ -37,8 +39,8 @@ def compiled_callable(value: Any) -> Any:
         return None
     if isinstance(value, torch.nn.Module):
         modules = value.__dict__.get("_modules")
-        held = modules if isinstance(modules, dict) else {}  # that of a scripted module is none, and is not compiled
-        inner = value.__dict__.get("_orig_mod") or held.get("_orig_mod")
+        submodules = modules if isinstance(modules, dict) else {}  # a scripted module, never compiled, has no dict
+        inner = value.__dict__.get("_orig_mod") or submodules.get("_orig_mod")
         if inner is not None:
             return inner
         return value if value.__dict__.get("_compiled_call_impl") is not None else None
@@ -51,9 +53,9 @@ def compiled_callable(value: Any) -> Any:
 
 
 def compiled_with(value: Any) -> tuple[Any, bool | None] | None:
-    """Return the backend of a compiled function or module and its ``dynamic``; ``None`` if they cannot be told.
+    """Return the backend of a compiled function or module and its ``dynamic``; ``None`` if they are unknown.
 
-    The backend can be called with a graph, with the mode and the options that ``torch.compile`` was given.
+    The backend can be called with a graph and applies the mode and the options given to ``torch.compile``.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.nn.Module):
@@ -68,100 +70,100 @@ def compiled_with(value: Any) -> tuple[Any, bool | None] | None:
 
 
 def _context(function: Any) -> Any:
-    """Return what ``torch.compile`` made for a function, out of the closure of the wrapper around it."""
+    """Return the context that ``torch.compile`` made for a function, from the closure of the wrapper around it."""
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     cells = getattr(function, "__closure__", None) or ()
     return next((cell.cell_contents for name, cell in zip(names, cells, strict=True) if name == "self"), None)
 
 
-def is_left_alone(value: Any) -> bool:
-    """Whether the user asked torch to leave a function alone: ``torch.compiler.disable``, ``torch._dynamo.skip``.
+def is_dynamo_disabled(value: Any) -> bool:
+    """Return whether the user disabled compilation of a function: ``torch.compiler.disable``, ``torch._dynamo.skip``.
 
-    A wrapper that ``functools.wraps`` gave the mark of what it wraps is not.
+    A wrapper that only inherited the mark through ``functools.wraps`` does not count.
     """
     is_marked = bool(getattr(value, "_torchdynamo_disable", False))
     return is_marked and not getattr(getattr(value, "__wrapped__", None), "_torchdynamo_disable", False)
 
 
 def is_forbidden(value: Any) -> bool:
-    """Whether a function raises when it is called in compiled code, as those under ``torch.compiler.set_stance``."""
+    """Return whether a function raises when compiled code calls it, like those under ``torch.compiler.set_stance``."""
     return bool(getattr(value, "_dynamo_forbidden", False))
 
 
 def resume_codes(code: CodeType) -> list[CodeType]:
-    """Return the resume functions that Dynamo has made for a code object, and those made for these."""
+    """Return the resume functions that Dynamo has created for a code object, and theirs in turn."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     resumes: dict[int, CodeType] = {}
     pending = [code]
     while pending:
-        for made in cache.get(pending.pop(), {}).values():
-            resume = made if hasattr(made, "co_name") else made[0]
-            if id(resume) not in resumes:  # one that stands in a loop resumes in itself
+        for cached in cache.get(pending.pop(), {}).values():
+            resume = cached if hasattr(cached, "co_name") else cached[0]
+            if id(resume) not in resumes:  # a break in a loop resumes in the same function
                 resumes[id(resume)] = resume
                 pending.append(resume)
     return list(resumes.values())
 
 
 def has_cached_code(code: CodeType) -> bool:
-    """Whether Dynamo holds a compiled version of a code object."""
+    """Return whether Dynamo has compiled code for a code object."""
     read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
     return bool(read(code)) if read is not None else False
 
 
 def forget(codes: Iterable[CodeType]) -> None:
-    """Make Dynamo forget what it compiled or skipped of some code objects, and their resume functions."""
+    """Make Dynamo forget that it compiled or skipped some code objects and their resume functions."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     for code in codes:
         for known in (code, *resume_codes(code)):
             forget_code(known)
             if known in cache:
-                cache[known] = {}  # resume functions made anew owe nothing to an earlier run
+                cache[known] = {}  # new resume functions must not depend on an earlier run
 
 
 def forget_code(code: CodeType) -> None:
-    """Make Dynamo forget what it compiled of one code object, or that it skips it, and that it ever began it."""
+    """Make Dynamo forget that it compiled, skipped or saw a code object."""
     importlib.import_module("torch._C._dynamo.eval_frame").reset_code(code)
     tracker: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "input_codes", None)
     if id(code) in getattr(tracker, "seen_ids", ()):
         index = next((index for index, seen in enumerate(tracker.seen) if seen() is code), None)
-        if index is not None:  # with its reference goes what would take its id out of the set
+        if index is not None:  # removing the reference disables the callback that would remove the id
             del tracker.seen[index]
             tracker.seen_ids.discard(id(code))
 
 
 @contextlib.contextmanager
-def codes_held() -> Iterator[list[ref[CodeType]]]:
-    """Yield the code objects that Dynamo holds when the context begins; none once everything was forgotten.
+def known_codes() -> Iterator[list[ref[CodeType]]]:
+    """Yield the code objects that Dynamo knows when the context begins; the list is cleared if Dynamo is reset.
 
-    These are all that it began: of some it holds compiled code, of others that it is to skip them.
+    These are all code objects that it has begun: it has compiled code for some and skips others.
     """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     clear = tracker.clear
-    # Not Dynamo's own references, which call it back when they end.
-    held = [weakref.ref(code) for seen in tracker.seen if (code := seen()) is not None]
+    # New references: Dynamo's own have callbacks.
+    known = [weakref.ref(code) for seen in tracker.seen if (code := seen()) is not None]
 
     def clear_both() -> None:
-        held.clear()
+        known.clear()
         clear()
 
     with patched(tracker, "clear", clear_both):
-        yield held
+        yield known
 
 
-def is_held(code: CodeType) -> bool:
-    """Whether Dynamo holds compiled code of a code object, or that it is to skip it."""
+def is_known_code(code: CodeType) -> bool:
+    """Return whether Dynamo has compiled code for a code object or has marked it to be skipped."""
     return code in importlib.import_module("torch._dynamo.convert_frame").input_codes
 
 
-def compilations_begun() -> int | None:
-    """Return how many compilations Dynamo has numbered since it was last reset, ``None`` where it does not say."""
-    counted: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER", None)
-    return sum(list(counted.values())) if hasattr(counted, "values") else None
+def compilation_count() -> int | None:
+    """Return the number of compilations since Dynamo was last reset; ``None`` if Dynamo does not count them."""
+    counter: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER", None)
+    return sum(list(counter.values())) if hasattr(counter, "values") else None
 
 
 @contextlib.contextmanager
 def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
-    """Count the compilations that Dynamo begins for a run; the count is ``None`` if Dynamo does not say.
+    """Count the compilations that Dynamo begins for a run; the count is ``None`` if Dynamo does not number them.
 
     Yields
     ------
@@ -169,16 +171,18 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
         Returns the count so far.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
-    if not hasattr(module, "get_compile_id"):  # another torch
+    if not hasattr(module, "get_compile_id"):  # a different torch
         yield lambda: None
         return
     counted: list[None] = []
 
-    def count(made: Any, *_: Any) -> Any:
+    def count(compile_id: Any, *_: Any) -> Any:
         if claim.is_here():
             counted.append(None)
-            claim.compilations.add((getattr(made, "frame_id", None), getattr(made, "frame_compile_id", None)))
-        return made
+            claim.compilations.add(
+                (getattr(compile_id, "frame_id", None), getattr(compile_id, "frame_compile_id", None))
+            )
+        return compile_id
 
     with replaced_result(module, "get_compile_id", count):
         yield lambda: len(counted)
@@ -188,7 +192,7 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
 def before_each_compilation(check: Callable[[], None]) -> Iterator[None]:
     """Call a function before Dynamo compiles anything on this thread, while the context is open.
 
-    What it raises ends the call that is compiled.
+    An exception in it ends the call that is being compiled.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
     original: Any = module._compile

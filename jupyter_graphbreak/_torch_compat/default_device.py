@@ -1,4 +1,4 @@
-"""Where new tensors are made, and which CUDA devices there are."""
+"""The default device for new tensors, and the available CUDA devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def default_device(device: str | None) -> Iterator[None]:
-    """Make a device the default one while the context is open; what the code itself sets meanwhile stays."""
+    """Make a device the default while the context is open; a default that the code sets meanwhile stays."""
     if device is None:
         yield
         return
@@ -30,18 +30,18 @@ def default_device(device: str | None) -> Iterator[None]:
         if getattr(state, "CURRENT_DEVICE", None) is ours:
             torch.set_default_device(before)
             if was_unset and getattr(context, "device_context", ...) is None:
-                del context.device_context  # torch 2.9 cannot read it when it is set to None
+                del context.device_context  # torch 2.9 cannot read None from it
 
 
 def cuda_devices() -> tuple[list[str], int, str]:
-    """Return the names of the CUDA devices, the number of the current one, and why there is none."""
+    """Return the names of the CUDA devices, the number of the current one, and the reason if there are none."""
     import torch
 
     try:
         if torch.cuda.is_available():
             names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
             return names, torch.cuda.current_device(), ""
-    except (RuntimeError, AssertionError) as error:  # a device that is busy or broken cannot even be named
+    except (RuntimeError, AssertionError) as error:  # the name of a busy or broken device cannot be read
         return [], 0, f"CUDA does not answer ({str(error).partition(chr(10))[0]})"
     if torch.version.cuda is None:
         return [], 0, f"torch {torch.__version__} is built without CUDA"
@@ -49,7 +49,7 @@ def cuda_devices() -> tuple[list[str], int, str]:
 
 
 def default_device_name() -> str:
-    """Return the device on which new tensors are made now."""
+    """Return the current default device for new tensors."""
     import torch
 
     try:

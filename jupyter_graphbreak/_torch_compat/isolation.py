@@ -1,4 +1,4 @@
-"""Compile code that nobody asked to compile: it acts as it does eagerly, and nothing of it stays in Dynamo."""
+"""Compile code that the user did not ask to compile: it behaves as in eager mode, and Dynamo keeps nothing of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import errors_suppressed, uncompiled_output
+from jupyter_graphbreak._torch_compat.configuration import suppressed_errors, uncompiled_output
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here, tell_fault
-from jupyter_graphbreak._torch_compat.separate_cache import CompiledHere, kept_counters
+from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here, report_fault
+from jupyter_graphbreak._torch_compat.separate_cache import ThreadCompilations, restored_counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def isolated_compilation() -> Iterator[None]:
-    """Make Dynamo forget, when the context ends, what this thread compiled in it; what it held before stays.
+    """Make Dynamo forget what this thread compiled in the context; earlier compiled code stays.
 
-    Its counters, the sizes that it has seen vary and the globals that compiled code needs are restored as well. What
-    other threads compile meanwhile is left alone.
+    Dynamo's counters, its record of varying sizes and the globals for compiled code are restored as well. Code that
+    other threads compile meanwhile is not affected.
     """
-    compiled = CompiledHere()
-    with kept_counters(), while_converting(compiled.converting), _no_globals():
+    compiled = ThreadCompilations()
+    with restored_counters(), while_converting(compiled.converting), _removed_globals():
         try:
             yield
         finally:
@@ -35,14 +35,14 @@ def isolated_compilation() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _no_globals() -> Iterator[None]:
-    """Remove, when the context ends, the globals that Dynamo made; the code that needs them does not run any more.
+def _removed_globals() -> Iterator[None]:
+    """Remove the globals that Dynamo creates in the context; the code that needs them does not run after it.
 
-    Dynamo leaves the globals that name its modules, and those of code that it did not finish.
+    Dynamo itself keeps the globals for its modules and those of unfinished code.
     """
     hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
     tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
-    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # another torch
+    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # a different torch
         yield
         return
     pending: list[Any] = []
@@ -63,18 +63,18 @@ def _no_globals() -> Iterator[None]:
             finally:
                 for hook in pending:
                     hook.scope.pop(hook.name, None)
-                    hook.scope = {hook.name: None}  # Dynamo will call it when the code is gone
+                    hook.scope = {hook.name: None}  # Dynamo calls the hook when the code is deleted
 
 
-#: The attribute by which Dynamo marks a tensor whose address it takes for constant.
+#: The attribute by which Dynamo marks a tensor whose address it assumes to be constant.
 _MARK = "_dynamo_static_input_type"
 
 
 @contextlib.contextmanager
-def _no_marks() -> Iterator[None]:
-    """Remove, when the context ends, the marks of tensors whose address Dynamo takes for constant.
+def _removed_static_marks() -> Iterator[None]:
+    """Remove Dynamo's marks on tensors whose address it assumes to be constant.
 
-    Dynamo reads them while it compiles; later, copies and pickles of the tensor would have them.
+    Dynamo only needs them while it compiles; otherwise, copies and pickles of the tensor would have them.
     """
     decorators = importlib.import_module("torch._dynamo.decorators")
     with contextlib.ExitStack() as undo:
@@ -87,20 +87,20 @@ def _no_marks() -> Iterator[None]:
             yield
 
 
-#: What :func:`generators_kept` calls its reason.
+#: The name of the reason for breaks by :func:`break_at_live_generators`.
 LIVE_GENERATOR = "Generator in use beyond compiled code"
 
 
 @contextlib.contextmanager
-def generators_kept() -> Iterator[None]:
-    """Make Dynamo give up a function rather than replace a generator that outlives it.
+def break_at_live_generators() -> Iterator[None]:
+    """Make Dynamo break the graph instead of replacing a generator that outlives the compiled code.
 
-    The replacement is an iterator over the rest of the generator. It has no ``send`` and a different type, and it runs
-    the rest of the generator at once.
+    The replacement would be an iterator with a different type and no ``send``, and it would run the rest of the
+    generator at once.
     """
     functions = importlib.import_module("torch._dynamo.variables.functions")
     variable = getattr(functions, "LocalGeneratorObjectVariable", None)
-    refuse = _refuse()
+    refuse = _unimplemented()
     if variable is None or refuse is None or "reconstruct" not in vars(variable):
         yield
         return
@@ -109,9 +109,9 @@ def generators_kept() -> Iterator[None]:
         refuse(
             gb_type=LIVE_GENERATOR,
             context="",
-            explanation="Dynamo would replace a generator by an iterator over what is left of it. This code was not "
-            "asked to be compiled, and keeps its generator.",
-            hints=["Use the generator up before the break, as with list(...)."],
+            explanation="Dynamo would replace a generator with an iterator over its remaining items. This code "
+            "does not compile itself, so it keeps its generator.",
+            hints=["Consume the generator before the break, for example with list(...)."],
         )
 
     with patched_here(variable, "reconstruct", reconstruct):
@@ -119,8 +119,8 @@ def generators_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _warnings_not_spent() -> Iterator[None]:
-    """Keep once-per-process warnings of PyTorch for the run of the operations: tracing does not use them up."""
+def _preserved_warn_once() -> Iterator[None]:
+    """Keep PyTorch's once-per-process warnings for when the operations run: tracing does not use them up."""
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
@@ -131,32 +131,32 @@ def _warnings_not_spent() -> Iterator[None]:
 
 @contextlib.contextmanager
 def eager_semantics(*, fullgraph: bool = False) -> Iterator[None]:
-    """Make code that nobody asked to compile do and print what it does eagerly, as far as PyTorch has settings for it.
+    """Make compiled code compute and print the same as eager code, as far as PyTorch has settings for it.
 
     Parameters
     ----------
     fullgraph : bool
-        Whether an error of Dynamo's is what the reader asked for; else the code runs eagerly instead.
+        Whether the reader asked for Dynamo's errors; otherwise code that cannot be compiled runs eagerly.
     """
-    with uncompiled_output(), _warnings_not_spent(), _no_marks():
+    with uncompiled_output(), _preserved_warn_once(), _removed_static_marks():
         if fullgraph:
             yield
             return
-        with errors_suppressed(), generators_kept():
+        with suppressed_errors(), break_at_live_generators():
             yield
 
 
 @contextlib.contextmanager
-def new_globals_readable() -> Iterator[bool]:
-    """Make Dynamo look up an unknown name among the globals that the traced code stored before it tries builtins.
+def readable_new_globals() -> Iterator[bool]:
+    """Make Dynamo look up a name in the globals that the traced code stored before it tries builtins.
 
-    ``InstructionTranslatorBase._load_global`` asks the real globals first, in which a name that the traced code stores
-    appears only when that code runs.
+    ``InstructionTranslatorBase._load_global`` looks in the real globals first, which get these names only when the
+    code runs.
 
     Yields
     ------
     bool
-        Whether this torch lets us do so.
+        Whether this PyTorch supports it.
     """
     module = importlib.import_module("torch._dynamo.symbolic_convert")
     tracers = [getattr(module, name, None) for name in ("InstructionTranslatorBase", "InliningInstructionTranslator")]
@@ -165,21 +165,21 @@ def new_globals_readable() -> Iterator[bool]:
         for tracer in tracers:
             original = vars(tracer).get("_load_global") if tracer is not None else None
             if original is not None:
-                stack.enter_context(patched_here(tracer, "_load_global", _reading_back(original)))
+                stack.enter_context(patched_here(tracer, "_load_global", _load_new_globals(original)))
                 possible = True
         yield possible
 
 
-def _reading_back(original: Callable[..., Any]) -> Callable[..., Any]:
+def _load_new_globals(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _load_global(self: Any, inst: Any, *args: Any, **kwargs: Any) -> Any:
         stored = None
         try:
             stored = _stored_value(self, inst)
-        except (AttributeError, KeyError, TypeError):  # another torch: then it is as torch does it
+        except (AttributeError, KeyError, TypeError):  # a different torch: use its own lookup
             pass
         except Exception as fault:  # noqa: BLE001 - as above
-            tell_fault("reading new globals", fault)
+            report_fault("reading new globals", fault)
         if stored is None:
             return original(self, inst, *args, **kwargs)
         self.push(stored)
@@ -189,7 +189,7 @@ def _reading_back(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _stored_value(tracer: Any, inst: Any) -> Any:
-    """Return the variable that a new global stands for, ``None`` for any other name."""
+    """Return the variable for a new global, ``None`` for any other name."""
     name = getattr(inst, "argval", None)
     if name in tracer.f_globals or name not in getattr(tracer, "symbolic_globals", ()):
         return None
@@ -199,8 +199,8 @@ def _stored_value(tracer: Any, inst: Any) -> Any:
     return effects.load_global(effects[tracer.symbolic_globals[name]], name)
 
 
-def _refuse() -> Callable[..., Any] | None:
-    """Return what makes Dynamo break the graph, where it takes a reason of ours."""
+def _unimplemented() -> Callable[..., Any] | None:
+    """Return the function that breaks the graph, if it accepts a custom reason."""
     errors = importlib.import_module("torch._dynamo.exc")
     refuse: Callable[..., Any] = getattr(errors, "unimplemented_v2", None) or errors.unimplemented
     return refuse if "gb_type" in inspect.signature(refuse).parameters else None

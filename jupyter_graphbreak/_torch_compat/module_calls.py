@@ -1,4 +1,4 @@
-"""Call modules and functions compiled although their callers do not compile them."""
+"""Compile modules and functions when they are called, although their callers do not compile them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.configuration import stance
-from jupyter_graphbreak._torch_compat.patching import in_place, patched, tell_fault
-from jupyter_graphbreak._torch_compat.threads import same_run
+from jupyter_graphbreak._torch_compat.patching import active_function, patched, report_fault
+from jupyter_graphbreak._torch_compat.threads import current_run_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def call_compiled(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function. Compiled itself, it makes Dynamo compile what it calls: Dynamo skips this function's frame.
+    """Call a function. Compiling this function makes Dynamo compile the call, because it skips this frame.
 
-    One compiled function for all callables keeps none of them alive, as ``torch.compile(model)`` would.
+    One compiled function for all callables keeps none of them alive, unlike ``torch.compile(model)``.
     """
     return call(*args, **kwargs)
 
 
 def callable_of(wrapper: FrameType) -> Any:
-    """Return the callable that a call of a compiled function is about.
+    """Return the callable for a call of a compiled function.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def callable_of(wrapper: FrameType) -> Any:
 
 
 def compiled_callers(frame: FrameType | None) -> Iterator[int]:
-    """Yield what identifies the callables whose compiled calls are around a frame, as :func:`watch_calls` does."""
+    """Yield the ids, as in :func:`watch_calls`, of the callables whose compiled calls enclose a frame."""
     while frame is not None:
         if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
             yield id(callable_of(frame))
@@ -60,7 +60,7 @@ def compiled_callers(frame: FrameType | None) -> Iterator[int]:
 class TraceableCallables:
     """Gives Dynamo a frame to compile for callables whose own frame it skips: ``torch.nn`` modules, ``vmap(f)``.
 
-    ``torch.compile`` does the same with ``wrap_inline``, but there all callables share one code object, and with it one
+    ``torch.compile`` does the same with ``wrap_inline``, but all callables share its code object and therefore one
     recompile limit.
     """
 
@@ -69,28 +69,28 @@ class TraceableCallables:
         self._always = contextlib.ExitStack()
 
     def traceable(self, call: Callable[..., Any], target: Any) -> Callable[..., Any]:
-        """Return what runs a callable in a frame that Dynamo compiles.
+        """Return a function that runs a callable in a frame that Dynamo compiles.
 
         Parameters
         ----------
         call : callable
-            What is called.
+            The callable.
         target : object
-            Whose frame decides: the module that ``call`` is bound to, or ``call`` itself.
+            The object with the frame: the module that ``call`` is bound to, or ``call``.
         """
         anchor = target.__func__ if isinstance(target, types.MethodType) else target
         known = self._codes.get(id(anchor))
         if known is None or known[0]() is not anchor:
-            known = self._learn(call, target, anchor)
+            known = self._find_code(call, target, anchor)
         code = known[1]
         if code is None:
             return call
         return types.FunctionType(code, vars(_external()), "inner", None, (types.CellType(target),))
 
-    def _learn(
+    def _find_code(
         self, call: Callable[..., Any], target: Any, anchor: Any
     ) -> tuple[Callable[[], Any], types.CodeType | None]:
-        """Find out whether a callable needs a frame, and if so, make code of its own for it."""
+        """Determine whether a callable needs a frame and, if so, create its own code object."""
         is_skipped = importlib.import_module("torch._dynamo.trace_rules").check
         if isinstance(target, torch.nn.Module):
             own = getattr(target, "forward", None)
@@ -101,21 +101,21 @@ class TraceableCallables:
                 self._compile_always(call.__code__)
         template = _frame_code()
         code = template.replace(co_varnames=template.co_varnames) if needs_frame else None
-        with contextlib.suppress(TypeError):  # what cannot be referred to weakly is looked at for each call
+        with contextlib.suppress(TypeError):  # repeated for each call if there is no weak reference
             known = weakref.ref(anchor, functools.partial(self._forget, id(anchor))), code
             self._codes[id(anchor)] = known
             return known
         return (lambda: None), code
 
     def _compile_always(self, code: types.CodeType) -> None:
-        """Make Dynamo compile code although no argument is a tensor, as it does for what ``torch.compile`` is given."""
+        """Make Dynamo compile code although no argument is a tensor, as for the argument of ``torch.compile``."""
         always = importlib.import_module("torch._dynamo.eval_frame").always_optimize_code_objects
         if code not in always:
             always[code] = True
             self._always.callback(getattr(always, "_remove_id", id), id(code))
 
     def close(self) -> None:
-        """Undo what :meth:`traceable` has set in Dynamo."""
+        """Undo the changes that :meth:`traceable` made in Dynamo."""
         self._always.close()
 
     def _forget(self, number: int, _: object) -> None:
@@ -139,34 +139,34 @@ def _is_frame_for(call: Any) -> bool:
 
 
 def compile_caller(options: dict[str, Any]) -> Callable[..., Any]:
-    """Return :func:`call_compiled` compiled with some options of ``torch.compile``."""
+    """Return :func:`call_compiled`, compiled with options of ``torch.compile``."""
     importlib.import_module("torch._dynamo.eval_frame").skip_code(call_compiled.__code__)
     compiled: Callable[..., Any] = torch.compile(call_compiled, **options)
     return compiled
 
 
 class Interception:
-    """Whether the calls of a thread are intercepted now: not within a call that runs compiled."""
+    """The state of an interception; calls inside a compiled call are not intercepted."""
 
     def __init__(self) -> None:
         self.is_open = True
         self.inside = False
         self.thread = threading.get_ident()
-        #: Why modules that were called were not compiled, by the name of their class.
-        self.left_out: dict[str, str] = {}
+        #: The reasons why called modules were not compiled, by class name.
+        self.reasons_not_compiled: dict[str, str] = {}
 
 
-class Standin(NamedTuple):
-    """What is called in place of another function.
+class SubstituteCall(NamedTuple):
+    """A call that replaces the original one.
 
     Parameters
     ----------
     function, args, kwargs
         The call.
     failed : callable
-        Given what the call raises; returns what is to be raised instead, or ``None``.
+        Receives the exception of the call; returns the exception to raise instead, or ``None``.
     end : callable
-        Called when the call has ended.
+        Called after the call.
     """
 
     function: Callable[..., Any]
@@ -176,39 +176,39 @@ class Standin(NamedTuple):
     end: Callable[[], None]
 
 
-def interposed(  # noqa: C901 - all in one frame, which is one to hide
+def interposed(  # noqa: C901 - a single frame is easier to hide
     original: Callable[..., Any],
     state: Interception,
-    plan: Callable[..., Standin | None],
-    elsewhere: Callable[..., None] = lambda *_, **__: None,
+    plan: Callable[..., SubstituteCall | None],
+    on_other_thread: Callable[..., None] = lambda *_, **__: None,
 ) -> Callable[..., Any]:
-    """Return a function that does what another does, or what a plan for the call says.
+    """Return a function that makes the original call, or the substitute that the plan returns for it.
 
     An internal error never reaches the program: the original is called, and the run notes the error. The function
-    itself leaves no trace in the traceback of what the original raises.
+    does not appear in tracebacks of the original.
 
     Parameters
     ----------
     original : callable
     state : Interception
     plan : callable
-        Given the arguments of the call, makes the plan; with ``None`` the original is called. It is not asked for calls
-        on other threads, and for those that something compiled makes.
-    elsewhere : callable
-        Given the arguments of a call on another thread.
+        Receives the arguments of the call; returns the substitute, or ``None`` for the original. It is not called for
+        calls on other threads or from compiled code.
+    on_other_thread : callable
+        Receives the arguments of a call on a different thread.
     """
     get_ident, get_callback = threading.get_ident, _eval_frame_callback()
 
     @functools.wraps(original, assigned=(), updated=())
-    def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - see above; its name in tracebacks
-        standin = None
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - the name in tracebacks
+        substitute = None
         try:
             # With a callback set, Dynamo would compile our functions.
             if state.is_open and not state.inside and get_callback() is None:
-                standin = (plan if get_ident() == state.thread else elsewhere)(*args, **kwargs)
-        except Exception as fault:  # noqa: BLE001 - the program runs all the same
-            tell_fault("deciding what to compile", fault)
-        if standin is None:
+                substitute = (plan if get_ident() == state.thread else on_other_thread)(*args, **kwargs)
+        except Exception as fault:  # noqa: BLE001 - the program must still run
+            report_fault("deciding what to compile", fault)
+        if substitute is None:
             try:
                 return original(*args, **kwargs)
             except BaseException as error:
@@ -216,24 +216,24 @@ def interposed(  # noqa: C901 - all in one frame, which is one to hide
                     error.__traceback__ = error.__traceback__.tb_next
                 raise  # a bare raise adds no entry for this function to the traceback
         try:
-            return standin.function(*standin.args, **standin.kwargs)
+            return substitute.function(*substitute.args, **substitute.kwargs)
         except BaseException as error:
             instead = None
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next
             try:
-                instead = standin.failed(error)
+                instead = substitute.failed(error)
             except Exception as fault:  # noqa: BLE001 - as above
-                tell_fault("hiding the frames of the compiler", fault)
+                report_fault("hiding the frames of the compiler", fault)
             if instead is None:
                 raise
         finally:
             try:
-                standin.end()
+                substitute.end()
             except Exception as fault:  # noqa: BLE001 - as above
-                tell_fault("ending a compiled call", fault)
+                report_fault("ending a compiled call", fault)
         try:
-            raise instead  # noqa: TRY301 - not while the other is handled, which it would be chained to
+            raise instead  # noqa: TRY301 - outside the handler, to avoid chaining
         except BaseException:
             instead.__traceback__ = instead.__traceback__.tb_next if instead.__traceback__ is not None else None
             raise
@@ -257,38 +257,38 @@ def _skip_code() -> Callable[[types.CodeType], None]:
 @contextlib.contextmanager
 def intercepted_module_calls(
     state: Interception,
-    on_call: Callable[[torch.nn.Module, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Standin | None],
+    on_call: Callable[[torch.nn.Module, Callable[..., Any], tuple[Any, ...], dict[str, Any]], SubstituteCall | None],
 ) -> Iterator[None]:
-    """Plan each call of a module on this thread, while the context is open.
+    """Call a function for each call of a module on this thread, while the context is open.
 
     Parameters
     ----------
     state : Interception
     on_call : callable
-        Given the module, its original ``__call__`` bound to it, the positional and the keyword arguments; returns what
-        to call instead. Calls that something else traces (Dynamo, ``torch.export``, ``torch.jit.trace``), and calls
-        under a ``TorchDispatchMode``, under which Dynamo compiles nothing, are not handed over.
+        Receives the module, its bound original ``__call__``, the positional and the keyword arguments; returns the
+        substitute. It does not receive calls that are being traced (by Dynamo, ``torch.export``, ``torch.jit.trace``)
+        or that are under a ``TorchDispatchMode``, where Dynamo compiles nothing.
     """
     original = torch.nn.Module.__call__
-    is_here = same_run()
+    is_here = current_run_check()
 
-    def plan(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Standin | None:
+    def plan(module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
         reason = _why_not_compiled(module)
         if reason is not None:
-            state.left_out.setdefault(type(module).__name__, reason)
+            state.reasons_not_compiled.setdefault(type(module).__name__, reason)
             return None
         return on_call(module, types.MethodType(original, module), args, kwargs)
 
-    def elsewhere(module: torch.nn.Module, *_: Any, **__: Any) -> None:
+    def on_other_thread(module: torch.nn.Module, *_: Any, **__: Any) -> None:
         if is_here():
-            state.left_out.setdefault(type(module).__name__, "another thread called it")
+            state.reasons_not_compiled.setdefault(type(module).__name__, "a different thread called it")
 
-    __call__ = functools.update_wrapper(interposed(original, state, plan, elsewhere), original)
+    __call__ = functools.update_wrapper(interposed(original, state, plan, on_other_thread), original)
     compiling = importlib.import_module("torch._dynamo.convert_frame").compile_lock
     with contextlib.ExitStack() as stack:
-        with compiling:  # while no thread has the original in place
+        with compiling:  # no thread may be compiling with the original in place
             stack.enter_context(patched(torch.nn.Module, "__call__", __call__))
-            stack.enter_context(while_converting(lambda _: _replaced_call(original, __call__), everywhere=True))
+            stack.enter_context(while_converting(lambda _: _original_module_call(original, __call__), everywhere=True))
         try:
             yield
         finally:
@@ -298,38 +298,38 @@ def intercepted_module_calls(
 
 
 def _code_of(function: Any) -> types.CodeType:
-    """Return the code of a function that ``functools.wraps`` has made look like another."""
+    """Return the code of a function itself, not of the one that it wraps."""
     code: types.CodeType = function.__code__
     return code
 
 
 @contextlib.contextmanager
-def _replaced_call(original: Any, ours: Any) -> Iterator[None]:
-    """Give modules their original ``__call__`` back for a while, as Dynamo looks at it."""
+def _original_module_call(original: Any, ours: Any) -> Iterator[None]:
+    """Restore the original ``__call__`` of modules while Dynamo inspects it."""
     if vars(torch.nn.Module)["__call__"] is not ours:
         yield
         return
-    with patched(torch.nn.Module, "__call__", in_place(original)):
+    with patched(torch.nn.Module, "__call__", active_function(original)):
         yield
 
 
 def _why_not_compiled(module: torch.nn.Module) -> str | None:
-    """Return why the call of a module is not compiled, as the end of a sentence; ``None`` if it may be."""
+    """Return why the call of a module is not compiled, as the end of a sentence; ``None`` if it can be."""
     if isinstance(module, torch.jit.ScriptModule):
         return "TorchScript runs it"
     if compiled_callable(module) is not None:
-        return "it is compiled already"
+        return "it is already compiled"
     if torch._C._len_torch_dispatch_stack() > 0:
         return "a TorchDispatchMode was active, under which PyTorch compiles nothing"
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "a torch.func transform called it, and the transform itself was not compiled"
-    if (held := stance()) != "default":
-        return f'the stance is "{held}"'
+    if (current := stance()) != "default":
+        return f'the stance is "{current}"'
     return "something else traced it" if is_traced() else None
 
 
-def awaits_shapes(module: torch.nn.Module) -> bool:
-    """Whether a module is lazy: its first call makes its parameters, which Dynamo does with other random numbers."""
+def is_lazy_module(module: torch.nn.Module) -> bool:
+    """Return whether the first call of a module creates its parameters, for which Dynamo draws different numbers."""
     tensors = itertools.chain(module.parameters(), module.buffers())
     return any(map(torch.nn.parameter.is_lazy, tensors))
 
@@ -340,7 +340,7 @@ def _eval_frame() -> Any:
 
 
 def is_traced() -> bool:
-    """Whether something other than a plain run executes the code now, or a stance or a mode keeps Dynamo from it."""
+    """Return whether the code is being traced, or a stance or mode prevents Dynamo from compiling it."""
     return bool(
         getattr(getattr(_eval_frame(), "_stance", None), "stance", "default") != "default"
         or torch.compiler.is_compiling()
@@ -354,16 +354,16 @@ def is_traced() -> bool:
 def while_converting(
     make: Callable[[types.CodeType], AbstractContextManager[Any]], *, everywhere: bool = False
 ) -> Iterator[None]:
-    """Enter a context whenever Dynamo converts a frame on this thread, and leave it when the frame is converted.
+    """Enter a context around each conversion of a frame by Dynamo on this thread.
 
-    If that fails, the frame is not converted, and runs as it is. Dynamo converts one frame at a time.
+    If entering it fails, the frame runs uncompiled. Dynamo converts one frame at a time.
 
     Parameters
     ----------
     make : callable
-        Makes the context for the code of a frame.
+        Returns the context for the code of a frame.
     everywhere : bool
-        Whether to enter it on other threads as well.
+        Whether to include other threads.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
     skipped = importlib.import_module("torch._dynamo.types").ConvertFrameReturn
@@ -373,7 +373,7 @@ def while_converting(
     def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if "skip" in kwargs:  # how many frames Dynamo leaves out of the stacks that it records
+            if "skip" in kwargs:  # the number of frames that Dynamo omits from recorded stacks
                 kwargs["skip"] += 1
             if not is_open or getattr(converting, "active", False) or not (everywhere or get_ident() == thread):
                 return original(self, *args, **kwargs)
@@ -382,8 +382,8 @@ def while_converting(
                 try:
                     context = make(args[0].f_code)
                     context.__enter__()
-                except Exception as fault:  # noqa: BLE001 - the frame runs all the same
-                    tell_fault("preparing a compilation", fault)
+                except Exception as fault:  # noqa: BLE001 - the frame must still run
+                    report_fault("preparing a compilation", fault)
                     return skipped()
                 try:
                     return original(self, *args, **kwargs)
@@ -391,7 +391,7 @@ def while_converting(
                     try:
                         context.__exit__(None, None, None)
                     except Exception as fault:  # noqa: BLE001 - as above
-                        tell_fault("undoing what a compilation needed", fault)
+                        report_fault("undoing what a compilation needed", fault)
             finally:
                 converting.active = False
 

@@ -1,7 +1,7 @@
-"""Replace functions of torch and of Python for a while, for all threads or for one; none of our faults gets out.
+"""Temporarily replace functions of PyTorch and Python, for all threads or one, without leaking internal errors.
 
-What PyTorch, Python or the user's program calls in place of another function is made here: it calls ours within a
-``try`` and does without it if it fails.
+Every replacement that PyTorch, Python or the user's program calls is created here: it calls our code within ``try``
+and continues without it if it fails.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _MISSING = object()
-#: What was below replacements that are over while others above them are in place, by the address of the replacement.
-#: Contexts on several threads end in any order.
+#: The function below each replacement whose context ended while a later replacement was still on top of it, by the
+#: address of the replacement. Contexts on several threads end in any order.
 _below: dict[int, tuple[Any, Any]] = {}
 _lock = threading.RLock()
 
 
-def tell_fault(what: str, fault: Exception) -> None:
-    """Tell the run that the calling thread works for what failed on our side; this does not fail."""
-    if isinstance(fault, RecursionError):  # the program's own recursion is near its end
+def report_fault(what: str, fault: Exception) -> None:
+    """Report an internal error to the run that the calling thread works for; never raise."""
+    if isinstance(fault, RecursionError):  # the program's own recursion is near its limit
         return
     faults.report_fault(what, fault, note_fault)
 
 
 @contextlib.contextmanager
 def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Give a module, a class or an instance another attribute while the context is open.
+    """Replace an attribute of a module, class or instance while the context is open.
 
-    Contexts may end in any order. What was inherited is inherited again.
+    Contexts may end in any order. An inherited attribute is inherited again afterwards.
     """
-    inspect.getattr_static(owner, name)  # what is missing fails here
+    inspect.getattr_static(owner, name)  # fails if it is missing
     below = vars(owner).get(name, _MISSING)
     try:
         with _lock:
@@ -51,18 +51,18 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
     finally:
         with _lock:
             if vars(owner).get(name) is replacement:
-                while id(below) in _below:  # replacements that are over
+                while id(below) in _below:  # replacements whose context has ended
                     below = _below.pop(id(below))[1]
                 if below is _MISSING:
                     delattr(owner, name)
                 else:
                     setattr(owner, name, below)
-            else:  # the replacement on top calls ours, which calls what is below; it is taken out when that one ends
+            else:  # a later replacement is on top and calls ours; ours is removed when that one ends
                 _below[id(replacement)] = replacement, below
 
 
-def in_place(function: Any) -> Any:
-    """Return what a replacement replaces if it is over, and the function itself otherwise."""
+def active_function(function: Any) -> Any:
+    """Return the function itself, or the one that it replaced if its context has ended."""
     while id(function) in _below:
         function = _below[id(function)][1]
     return function
@@ -70,7 +70,7 @@ def in_place(function: Any) -> Any:
 
 @contextlib.contextmanager
 def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator[None]:
-    """Decide about each call of a function on the thread that opens the context, while it is open.
+    """Redirect calls of a function on the thread that opens the context, while it is open.
 
     Other threads call the original, and so does this thread if the plan fails.
 
@@ -79,8 +79,8 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
     owner : module or class
     name : str
     plan : callable
-        Receives the arguments of a call. It returns the function, the positional and the keyword arguments of the call
-        that is made instead, or ``None`` for the original. It does not call any code of the user.
+        Receives the arguments of a call. Returns the function, the positional and the keyword arguments to call
+        instead, or ``None`` for the original. It must not call user code.
     """
     static = inspect.getattr_static(owner, name)
     original = _function(static)
@@ -93,7 +93,7 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
             if is_open and get_ident() == thread:
                 chosen = plan(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(f"following calls of `{name}`", fault)
+            report_fault(f"following calls of `{name}`", fault)
         function, args, kwargs = chosen or (original, args, kwargs)
         return function(*args, **kwargs)
 
@@ -107,7 +107,7 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
 def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> AbstractContextManager[None]:
     """Replace a function for the thread that opens the context, while it is open; other threads call the original.
 
-    An error of the replacement is raised; use :func:`followed_here` for one that only looks.
+    An error in the replacement is raised; use :func:`followed_here` to only observe calls.
     """
     return redirected_here(owner, name, lambda *args, **kwargs: (replacement, args, kwargs))
 
@@ -115,14 +115,14 @@ def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> Abst
 def followed_here(
     owner: Any, name: str, after: Callable[..., None], before: Callable[..., Any] = lambda *_, **__: None
 ) -> AbstractContextManager[None]:
-    """Look at each call of a function on the thread that opens the context, while it is open.
+    """Observe calls of a function on the thread that opens the context, while it is open.
 
     Parameters
     ----------
     owner : module or class
     name : str
     after : callable
-        Receives what ``before`` returned, what the call returned, and its arguments.
+        Receives the result of ``before``, the result of the call, and its arguments.
     before : callable
         Receives the arguments of the call.
     """
@@ -136,7 +136,7 @@ def followed_here(
             try:
                 after(kept, result, *args, **kwargs)
             except Exception as fault:  # noqa: BLE001 - see the module
-                tell_fault(f"following calls of `{name}`", fault)
+                report_fault(f"following calls of `{name}`", fault)
             return result
 
         return follow, (), {}
@@ -146,17 +146,17 @@ def followed_here(
 
 @contextlib.contextmanager
 def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterator[None]:
-    """Prepare each call of a function of Dynamo's on the thread that opens the context, while it is open.
+    """Prepare each call of one of Dynamo's functions on the thread that opens the context, while it is open.
 
-    If preparing fails, Dynamo gives up the frame that it compiles, and the function is not called: what the call would
-    change could not be undone.
+    If preparing fails, Dynamo gives up the frame that it compiles and the function is not called, because its changes
+    could not be undone.
 
     Parameters
     ----------
     owner : module or class
     name : str
     prepare : callable
-        Given the arguments of the call; arranges for what it changes to be undone.
+        Receives the arguments of the call; arranges that its changes are undone.
     """
     original = inspect.getattr_static(owner, name)
     give_up = importlib.import_module("torch._dynamo.exc").SkipFrame
@@ -168,7 +168,7 @@ def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterat
             if is_open and get_ident() == thread:
                 prepare(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(f"preparing calls of `{name}`", fault)
+            report_fault(f"preparing calls of `{name}`", fault)
             raise give_up from None
         return original(*args, **kwargs)
 
@@ -181,25 +181,25 @@ def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterat
 
 @contextlib.contextmanager
 def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterator[None]:
-    """Replace what a function returns, on all threads, while the context is open.
+    """Replace the result of a function, on all threads, while the context is open.
 
     Parameters
     ----------
     owner : module or class
     name : str
     result : callable
-        Given what a call returns and its arguments; returns what is returned instead.
+        Receives the result of a call and its arguments; returns the new result.
     """
     original, is_open = getattr(owner, name), [True]
 
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
+        returned = original(*args, **kwargs)
         try:
-            return result(made, *args, **kwargs) if is_open else made
+            return result(returned, *args, **kwargs) if is_open else returned
         except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(f"following calls of `{name}`", fault)
-            return made
+            report_fault(f"following calls of `{name}`", fault)
+            return returned
 
     with patched(owner, name, dispatch):
         try:

@@ -1,4 +1,4 @@
-"""The settings of PyTorch that hold for a whole process, to be compared and restored."""
+"""The process-wide settings of PyTorch, to compare and restore them."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _WRITERS = (
 
 
 def file_writers() -> list[tuple[Any, str, str]]:
-    """Return each that this torch has: its owner, its name there, and what it does, to be followed by the path."""
-    found: list[tuple[Any, str, str]] = []
+    """Return the functions that write files: the owner, the name, and a phrase to put before the path."""
+    writers: list[tuple[Any, str, str]] = []
     for module, dotted in _WRITERS:
         owner: Any = sys.modules.get(module)
         *outer, name = dotted.split(".")
         for part in outer:
             owner = getattr(owner, part, None)
         if callable(getattr(owner, name, None)):
-            found.append((owner, name, "writes to the file"))
-    return found
+            writers.append((owner, name, "writes to the file"))
+    return writers
 
 
 _MISSING = object()
 
 
 class ProcessSetting(NamedTuple):
-    """A setting.
+    """A process-wide setting.
 
     Parameters
     ----------
     names : frozenset of str
-        What code that sets it calls or assigns.
+        The names that code calls or assigns to change it.
     """
 
     name: str
@@ -51,14 +51,14 @@ class ProcessSetting(NamedTuple):
     names: frozenset[str]
 
 
-#: Settings with a function to read and one to set them, both of ``torch``.
+#: Settings with a getter and a setter in ``torch``.
 _FUNCTIONS = (
     ("the number of threads", "get_num_threads", "set_num_threads"),
     ("the precision of matrix products", "get_float32_matmul_precision", "set_float32_matmul_precision"),
     ("anomaly detection", "is_anomaly_enabled", "autograd.set_detect_anomaly"),
     ("the debug mode of deterministic algorithms", "get_deterministic_debug_mode", "set_deterministic_debug_mode"),
 )
-#: Flags that are attributes of modules.
+#: Flags, which are attributes of modules.
 _FLAGS = (
     ("torch.backends.cudnn", ("enabled", "benchmark", "deterministic", "allow_tf32", "benchmark_limit")),
     (
@@ -74,7 +74,7 @@ _ATTENTION = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
 
 
 def process_settings() -> Iterator[ProcessSetting]:
-    """Yield the settings that this torch has."""
+    """Yield the settings that this PyTorch has."""
     import torch
 
     for name, getter, setter in _FUNCTIONS:
@@ -113,7 +113,7 @@ def _dotted(owner: Any, name: str) -> Any:
 def _is_readable(owner: Any, flag: str) -> bool:
     try:
         getattr(owner, flag)
-    except Exception:  # noqa: BLE001 - a flag that this build, or a mixture of old and new settings, cannot tell
+    except Exception:  # noqa: BLE001 - this build, or a mixture of old and new settings, has no value
         return False
     return True
 
@@ -130,13 +130,13 @@ def _flushes_denormal() -> bool:
     return _TINY[0] * 1.0 == 0
 
 
-#: In a list, so that Python does not compute with it beforehand.
+#: In a list, so that Python does not fold the constant.
 _TINY = [1e-310]
 
 
 @functools.cache
 def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
-    """Return what reads the settings that somebody has set; reading all of them takes a millisecond."""
+    """Return a function that reads the changed settings; reading all of them takes a millisecond."""
     entries = getattr(config, "_config", None)
     if entries is None or not all(hasattr(entry, "user_override") for entry in entries.values()):
         return lambda: {name: value for name, value in config.get_config_copy().items() if _is_plain(value)}
@@ -156,12 +156,12 @@ def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
 
 
 def _override_of(entry: Any) -> Any:
-    held = entry.user_override
-    return held.get() if isinstance(held, ContextVar) else held
+    override = entry.user_override
+    return override.get() if isinstance(override, ContextVar) else override
 
 
 def _unset_value(entry: Any) -> Any:
-    """Return what a setting is if nobody sets it."""
+    """Return the value of a setting that is not set explicitly."""
     from_environment = getattr(entry, "env_value_default", None)
     return from_environment if isinstance(from_environment, bool | int | str) else entry.default
 
@@ -177,7 +177,7 @@ def _writer_of(config: Any) -> Callable[[dict[str, Any]], None]:
         now = read()
         for name in now.keys() | values.keys():
             if now.get(name, _MISSING) != values.get(name, _MISSING):
-                with contextlib.suppress(Exception):  # a setting that cannot be set any more
+                with contextlib.suppress(Exception):  # a setting that is no longer writable
                     setattr(config, name, values[name] if name in values else _unset_value(config._config[name]))
 
     return write

@@ -1,4 +1,4 @@
-"""What PyTorch's profilers say of one call, as plain data: named ranges of time, and what a device is asked to do."""
+"""What PyTorch's profilers record of one call, as plain data: named time ranges and device activities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_graphbreak._torch_compat.hooks.code_marks import left_alone
+from jupyter_graphbreak._torch_compat.hooks.code_marks import skip_functions
 from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
@@ -24,17 +24,17 @@ Kind = Literal["call", "lookup", "region", "graph", "forward", "backward", "prin
 
 @dataclass(frozen=True)
 class Range:
-    """Something that took time.
+    """A time range of a profile.
 
     Parameters
     ----------
     kind : str
-        The call as a whole; a lookup of compiled code, which evaluates guards; a compiled frame with all that it calls;
-        a graph; the forward or the backward pass of a differentiated graph; a tensor that is made a text; an operation.
+        The whole call; a lookup of compiled code, which evaluates guards; a compiled frame with its calls; a graph; the
+        forward or backward pass of a differentiated graph; the formatting of a tensor as text; an operation.
     name : str
-        Of a region its compile id, of a graph its number, of an operation its name.
+        The compile id of a region, the number of a graph, or the name of an operation.
     link : int
-        The same for a forward pass and its backward pass.
+        The same number for a forward pass and its backward pass.
     """
 
     kind: Kind
@@ -47,16 +47,16 @@ class Range:
 
 @dataclass(frozen=True)
 class Activity:
-    """Something that kineto saw while a call ran: a call of the device's driver, or memory taken and given back.
+    """An event that kineto recorded during a call: a call of the device's driver, or memory allocated or freed.
 
     Parameters
     ----------
     name : str
-        Of the driver's function, such as ``cudaLaunchKernel``; empty of memory.
+        The driver's function, such as ``cudaLaunchKernel``; empty for memory events.
     memory : str
-        The type of the device whose memory it is; empty of anything else.
+        The type of the device that has the memory; empty for other events.
     nbytes : int
-        Bytes of memory: taken, or with a minus given back.
+        The bytes allocated; negative for freed memory.
     """
 
     name: str
@@ -65,29 +65,29 @@ class Activity:
 
 
 def profiled(call: Callable[[], Any]) -> list[Range]:
-    """Make a call under the profiler; return the ranges that it saw, in order of their beginning."""
+    """Make a call under the profiler and return the recorded ranges, ordered by start time."""
     with _marked_printing(), _profiler() as profiler, marked("graphbreak call"):
         call()
-    ranges = [read for event in profiler.function_events if (read := _range(event)) is not None]
-    return sorted(ranges, key=lambda read: (read.start_us, -read.end_us))
+    ranges = [range_ for event in profiler.function_events if (range_ := _range(event)) is not None]
+    return sorted(ranges, key=lambda range_: (range_.start_us, -range_.end_us))
 
 
 def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
-    """Make a call under kineto, which alone sees what the driver of a device is asked for; ``None`` is no device.
+    """Make a call under kineto, the only profiler that records driver calls; ``None`` means no device.
 
     Raises
     ------
     RuntimeError
-        If another profiler is at work.
+        If a different profiler is active.
     """
     profiler = importlib.import_module("torch.autograd.profiler").profile(use_device=device, profile_memory=True)
-    with _silent_process():
+    with _silenced_stderr():
         profiler.__enter__()
     try:
         with marked("graphbreak call"):
             call()
     finally:
-        with _silent_process():
+        with _silenced_stderr():
             profiler.__exit__(None, None, None)
     events = sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns())
     whole = next((event for event in events if event.name() == "graphbreak call"), None)
@@ -104,20 +104,20 @@ def _activity(event: Any) -> Activity:
 
 
 @contextlib.contextmanager
-def _silent_process() -> Iterator[None]:
-    """Send to nowhere what the process writes to its standard error: kineto says there that it begins and ends."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+def _silenced_stderr() -> Iterator[None]:
+    """Discard the standard error of the process, to which kineto writes when it starts and stops."""
+    stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(devnull)
 
 
 def marked(name: str) -> Any:
-    """Return a context whose time is a range of the profiler."""
+    """Return a context that the profiler records as a range."""
     return importlib.import_module("torch.autograd.profiler").record_function(name)
 
 
@@ -128,7 +128,7 @@ def marked_graph(number: int) -> Any:
 
 @contextlib.contextmanager
 def _marked_printing() -> Iterator[None]:
-    """Have it seen when PyTorch makes a text of a tensor, which takes operations that no line of the user's calls."""
+    """Mark when PyTorch formats a tensor as text, because that runs operations that the user's code does not call."""
     home = importlib.import_module("torch._tensor_str")
     original = home._str
 
@@ -137,13 +137,13 @@ def _marked_printing() -> Iterator[None]:
         with marked("graphbreak printing"):
             return original(*args, **kwargs)
 
-    left_alone(as_text)
+    skip_functions(as_text)
     with patched(home, "_str", as_text):
         yield
 
 
 def _profiler() -> Any:
-    """Return the profiler that writes nothing to the terminal, where this torch still has it."""
+    """Return the profiler that writes nothing to the terminal, if this PyTorch still has it."""
     try:
         return importlib.import_module("torch.autograd.profiler_legacy").profile()
     except (ImportError, AttributeError):

@@ -1,4 +1,4 @@
-"""Run front ends without the caches, tables and counters that they share with the notebook's own functions."""
+"""Run front ends isolated from the caches, tables and counters that the notebook's own functions use."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def is_allowed_in_graph(function: Any) -> bool:
-    """Whether Dynamo knows a function by its identity, so that it would not recognise a copy."""
+    """Return whether Dynamo recognizes a function by its identity, so that a copy would be unknown."""
     known = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
     return known is not None and bool(known(function))
 
 
 def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
-    """Register the names that ``torch.fx.wrap`` knows in some globals for a copy of these globals, too."""
+    """Register the names that ``torch.fx.wrap`` knows in some globals also for a copy of these globals."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for number, name in list(table):
         if number == id(scope):
@@ -35,19 +35,19 @@ def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
 
 
 def forget_fx_wraps(copy: dict[str, Any]) -> None:
-    """Take back what :func:`copy_fx_wraps` registered."""
+    """Remove the names that :func:`copy_fx_wraps` registered."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for key in [key for key in table if key[0] == id(copy)]:
         del table[key]
 
 
 def own_backend(like: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a backend that does what another does, but to which no compiled code in Dynamo's cache belongs.
+    """Return a backend that behaves like a given one but has no compiled code in Dynamo's cache.
 
     Parameters
     ----------
     like : str or callable
-        The other backend, or its name.
+        The given backend, or its name.
     """
     registry = importlib.import_module("torch._dynamo.backends.registry")
     compiler = registry.lookup_backend(like) if isinstance(like, str) else like
@@ -61,26 +61,26 @@ def own_backend(like: str | Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
-    """Separate what Dynamo compiles while the context is open from what it has compiled of the same code before.
+    """Separate the code that Dynamo compiles in the context from its earlier compilations of the same functions.
 
-    Code in the context has to compile with an :func:`own_backend`. Nothing that is compiled meanwhile stays, nor do the
-    sizes that Dynamo sees vary.
+    Code in the context must compile with an :func:`own_backend`. Dynamo forgets the compiled code and the varying sizes
+    when the context ends.
 
     Parameters
     ----------
     codes : iterable of CodeType
-        Code that may run. Where Dynamo holds no compiled code for it, it must not have given up on it either.
+        Code that may run. Dynamo forgets that it gave up on code for which it has nothing compiled.
     """
-    compiled = CompiledHere()
-    most = 0
+    compiled = ThreadCompilations()
+    cached = 0
     for code in codes:
-        most = max(most, *map(_begin_anew, (code, *resume_codes(code))))
+        cached = max(cached, *map(_allow_compiling, (code, *resume_codes(code))))
     for seen in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen):
-        if (known := seen()) is not None:  # what the given code leads to by ways that only a run shows
-            most = max(most, _begin_anew(known))
+        if (known := seen()) is not None:  # the run may reach it indirectly
+            cached = max(cached, _allow_compiling(known))
     with (
-        while_converting(compiled.converting), kept_counters(), _higher_limits(most), _no_reset(), _kept_hooks(),
-        _own_wrappers(), kept_override(), unprofiled_guards(),
+        while_converting(compiled.converting), restored_counters(), _higher_limits(cached), _disabled_reset(),
+        _restored_module_hooks(), _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(),
     ):  # fmt: skip
         try:
             yield
@@ -88,28 +88,28 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
             compiled.forget()
 
 
-class CompiledHere:
-    """What a thread compiles for a while, apart from what Dynamo holds, from its counters and from the sizes it saw."""
+class ThreadCompilations:
+    """The compilations of a thread, kept apart from those that Dynamo had and from the sizes that it saw."""
 
     def __init__(self) -> None:
-        #: The code that Dynamo came to, by its address, with the compiled versions that it held of it before.
+        #: The code that Dynamo reached, by its address, with the compiled versions that it already had.
         self._before: dict[int, tuple[ref[CodeType], set[int]]] = {}
         self._profile: dict[str, Any] = {}
-        # What this torch lacks fails here, before anything is compiled.
+        # If this PyTorch lacks something, fail before anything is compiled.
         importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018
         importlib.import_module("torch._dynamo.pgo")
 
     @contextlib.contextmanager
     def converting(self, code: CodeType) -> Iterator[None]:
-        """Keep apart what one conversion of a frame with some code changes."""
+        """Isolate the changes that the conversion of one frame makes."""
         known = self._before.get(id(code))
         if known is None or known[0]() is not code:
             self._before[id(code)] = weakref.ref(code), {id(entry.guard_manager) for entry in _entries(code)}
-        with _exchanged_profile(self._profile):
+        with _swapped_size_profile(self._profile):
             yield
 
     def forget(self) -> None:
-        """Make Dynamo forget what was compiled."""
+        """Make Dynamo forget the compiled code."""
         for reference, managers in self._before.values():
             code = reference()
             if code is None:
@@ -118,19 +118,19 @@ class CompiledHere:
                 forget_code(code)
             for entry in _entries(code):
                 if id(entry.guard_manager) not in managers:
-                    _drop(entry)
+                    _invalidate(entry)
             if managers:
                 _resume_compiling(code)
 
 
 @contextlib.contextmanager
 def unprofiled_guards() -> Iterator[None]:
-    """Have Dynamo not time the guards of what it compiles: it flushes the processor's caches for that.
+    """Stop Dynamo from timing guards, for which it flushes the processor's caches.
 
-    Of compiling a small function this takes more than half, some 16 ms.
+    This takes about 16 ms, more than half of the time to compile a small function.
     """
     guards = importlib.import_module("torch._dynamo.guards")
-    if not hasattr(guards, "profile_guard_manager"):  # another torch
+    if not hasattr(guards, "profile_guard_manager"):  # a different torch
         yield
         return
     with patched_here(guards, "profile_guard_manager", lambda *_: 0.0):
@@ -142,8 +142,8 @@ def _entries(code: CodeType) -> list[Any]:
     return list(read(code)) if read is not None else []
 
 
-def _begin_anew(code: CodeType) -> int:
-    """Have Dynamo compile code on which it may have given up; return how often it has compiled it."""
+def _allow_compiling(code: CodeType) -> int:
+    """Make Dynamo compile code on which it may have given up; return the number of compiled versions."""
     count = len(_entries(code))
     if count:
         _resume_compiling(code)
@@ -153,26 +153,26 @@ def _begin_anew(code: CodeType) -> int:
 
 
 def _resume_compiling(code: CodeType) -> None:
-    """Make Dynamo compile code again for which it only runs what it has compiled, because a recompile limit was hit."""
+    """Make Dynamo compile code again for which it only uses compiled versions because it hit a recompile limit."""
     kinds = importlib.import_module("torch._dynamo.types")
     strategy = kinds.FrameExecStrategy(kinds.FrameAction.DEFAULT, kinds.FrameAction.DEFAULT)
     importlib.import_module("torch._C._dynamo.eval_frame").set_code_exec_strategy(code, strategy)
 
 
 @contextlib.contextmanager
-def _higher_limits(held: int) -> Iterator[None]:
-    """Raise the limits of recompilation by what Dynamo already holds of some code."""
+def _higher_limits(cached: int) -> Iterator[None]:
+    """Raise the recompile limits by the number of versions that Dynamo already has."""
     config = importlib.import_module("torch._dynamo.config")
-    names = ("recompile_limit", "accumulated_recompile_limit") if held else ()
-    with config.patch({name: getattr(config, name) + held for name in names}):
+    names = ("recompile_limit", "accumulated_recompile_limit") if cached else ()
+    with config.patch({name: getattr(config, name) + cached for name in names}):
         yield
 
 
 @contextlib.contextmanager
-def kept_counters() -> Iterator[None]:
-    """Put back Dynamo's counters, that of graph breaks for one, but for what other threads compile meanwhile."""
+def restored_counters() -> Iterator[None]:
+    """Restore Dynamo's counters, such as that of graph breaks, but keep the counts of other threads."""
     counters = importlib.import_module("torch._dynamo.utils").counters
-    before = {name: counted.copy() for name, counted in counters.items()}
+    before = {name: counter.copy() for name, counter in counters.items()}
     thread = get_ident()
 
     @contextlib.contextmanager
@@ -180,12 +180,12 @@ def kept_counters() -> Iterator[None]:
         if get_ident() == thread:
             yield
             return
-        begun = {name: counted.copy() for name, counted in counters.items()}
+        at_start = {name: counter.copy() for name, counter in counters.items()}
         try:
             yield
         finally:
-            for name, counted in counters.items():
-                more = counted - begun.get(name, Counter())
+            for name, counter in counters.items():
+                more = counter - at_start.get(name, Counter())
                 if more:
                     before.setdefault(name, Counter()).update(more)
 
@@ -197,40 +197,40 @@ def kept_counters() -> Iterator[None]:
         counters.update(before)
 
 
-def _drop(entry: Any) -> None:
-    """Take one entry out of use, as Dynamo does when an object that it was compiled for is gone.
+def _invalidate(entry: Any) -> None:
+    """Invalidate a cache entry, as Dynamo does when an object that it was compiled for is deleted.
 
-    It stays in Dynamo's list. So that it does not count towards the recompile limit, it is one that was compiled for
-    another object: under a name that no function has.
+    The entry stays in Dynamo's list. To not count towards the recompile limit, it claims to be compiled for a
+    different object, with a name that no function has.
     """
     manager = entry.guard_manager
     deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper("The comparison has ended")
-    deleted.id_matched_objs = {"": weakref.ref(_drop)}
+    deleted.id_matched_objs = {"": weakref.ref(_invalidate)}
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted)
 
 
 @contextlib.contextmanager
-def _own_wrappers() -> Iterator[None]:
+def _separate_wrapper_code() -> Iterator[None]:
     """Give each wrapper that Dynamo puts around a module or a callable object its own code object.
 
-    Otherwise they share one, and with it the recompile limit: what a notebook compiled before would count.
+    Otherwise they share one code object and its recompile limit, which the notebook may have used up.
     """
     home = importlib.import_module("torch._dynamo.external_utils")
     original = home.wrap_inline
 
     @functools.wraps(original)
     def wrap_inline(fn: Callable[..., Any]) -> Any:
-        made = original(fn)
-        made.__code__ = made.__code__.replace()
-        return made
+        wrapper = original(fn)
+        wrapper.__code__ = wrapper.__code__.replace()
+        return wrapper
 
     with patched_here(home, "wrap_inline", wrap_inline):
         yield
 
 
 @contextlib.contextmanager
-def _kept_hooks() -> Iterator[None]:
+def _restored_module_hooks() -> Iterator[None]:
     """Remove the hooks on all modules that a failed export leaves behind (torch 2.9)."""
     home = vars(importlib.import_module("torch.nn.modules.module"))
     tables = [table for name, table in home.items() if name.startswith("_global_") and isinstance(table, dict)]
@@ -244,10 +244,10 @@ def _kept_hooks() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def kept_override() -> Iterator[None]:
-    """Take back what torch 2.11 leaves when it refuses to run a function compiled with ``fullgraph=True``.
+def restored_eval_frame_override() -> Iterator[None]:
+    """Undo what torch 2.11 leaves when it refuses to run a function compiled with ``fullgraph=True``.
 
-    ``torch.jit.trace`` and ``torch.fx.symbolic_trace`` bring that about. Dynamo would compile no nested frame any more.
+    ``torch.jit.trace`` and ``torch.fx.symbolic_trace`` cause this. Dynamo would no longer compile nested frames.
     """
     frames = importlib.import_module("torch._C._dynamo.eval_frame")
     override = getattr(frames, "set_eval_frame_override", None)
@@ -262,19 +262,19 @@ def kept_override() -> Iterator[None]:
         override(before)
 
 
-def _no_reset() -> contextlib.AbstractContextManager[None]:
-    """Make ``torch._dynamo.reset`` do nothing: strict export calls it and would forget everything that was compiled."""
+def _disabled_reset() -> contextlib.AbstractContextManager[None]:
+    """Disable ``torch._dynamo.reset``, which strict export calls and which would delete all compiled code."""
     return patched_here(importlib.import_module("torch._dynamo"), "reset", lambda: None)
 
 
 @contextlib.contextmanager
-def _exchanged_profile(own: dict[str, Any]) -> Iterator[None]:
-    """Give Dynamo its own record of which sizes it has seen vary while the context is open; at first it has seen none.
+def _swapped_size_profile(own: dict[str, Any]) -> Iterator[None]:
+    """Give Dynamo a separate, initially empty record of varying sizes while the context is open.
 
     Parameters
     ----------
     own : dict
-        That record, which is kept for the next time.
+        The record, which is kept for the next context.
     """
     profile = importlib.import_module("torch._dynamo.pgo")
     names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]

@@ -1,4 +1,4 @@
-"""PyTorch's structured trace in this process: its logger, its envelope, what of it is made."""
+"""PyTorch's structured trace in this process: its logger, its envelopes, and which entries are created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak._torch_compat.patching import tell_fault
+from jupyter_graphbreak._torch_compat.patching import report_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def envelope() -> dict[str, Any]:
-    """Return the context of the compilation in progress on this thread, in the trace's own keys."""
+    """Return the context of the current compilation on this thread, with the keys of the trace."""
     contexts = getattr(importlib.import_module("torch._guards"), "CompileContext", None)
     current = getattr(contexts, "current_trace_id", None)
     trace_id = current() if current is not None else None
@@ -40,53 +40,53 @@ def trace_logger() -> logging.Logger:
 
 
 class _Reader(NamedTuple):
-    """Who reads the trace for a run."""
+    """The reader of the trace for a run."""
 
     handler: logging.Handler
     is_here: Callable[[], bool]
     on_fault: Callable[[str, Exception], None]
 
 
-#: Those that read now, and the lock without which nobody touches torch's logger.
+#: The current readers, and the lock for changes to torch's logger.
 _readers: list[_Reader] = []
-_alone = threading.RLock()
+_lock = threading.RLock()
 
 
 @contextlib.contextmanager
 def narrowed_trace(
     handler: logging.Handler, kept: frozenset[str], on_fault: Callable[[str, Exception], None], claim: Claim
 ) -> Iterator[None]:
-    """Spare torch the making of trace entries that nobody reads, while the context is open.
+    """Prevent torch from creating trace entries that nobody reads, while the context is open.
 
-    Torch makes every entry as soon as the logger has a handler, guards and kernels in full among them. If nobody but us
-    listens, only the kept kinds are made, and only on the threads of runs.
+    Torch creates every entry, including all guards and kernels, as soon as the logger has a handler. If ours are the
+    only handlers, only the kept kinds are created, and only on the threads of runs.
 
     Parameters
     ----------
     handler : logging.Handler
     kept : frozenset of str
-        The kinds of entries to make.
+        The kinds of entries to create.
     on_fault : callable
-        Receives the kind and the error of an entry that torch failed to make. Only we asked for it, so the user's
-        program does not see the error.
+        Receives the kind and the error of an entry that torch failed to create. The user's program does not see the
+        error, because only our handler needs the entry.
     claim : Claim
-        Of the run that reads.
+        The claim of the run that reads.
     """
     internal = importlib.import_module("torch._logging._internal")
     original = getattr(internal, "trace_structured", None)
     logger = trace_logger()
     if original is None or getattr(internal, "trace_log", None) is not logger:
-        yield  # entries of all kinds are made then, and those that nobody reads are dropped
+        yield  # torch then creates all entries, and unread ones are dropped
         return
     reader = _Reader(handler, claim.is_here, on_fault)
-    with _alone:
+    with _lock:
         _readers.append(reader)
         if len(_readers) == 1:
             _replace_in_torch(original, _narrowed(original, logger, kept))
     try:
         yield
     finally:
-        with _alone:
+        with _lock:
             _readers[:] = [other for other in _readers if other is not reader]
             ours = vars(internal)["trace_structured"]
             if not _readers and hasattr(ours, "__wrapped__"):
@@ -94,32 +94,32 @@ def narrowed_trace(
 
 
 def _replace_in_torch(function: Any, replacement: Any) -> None:
-    """Replace a function in all modules of torch, as modules that imported it by name hold it themselves."""
+    """Replace a function in all modules of torch, because some imported it by name."""
     for key, module in list(sys.modules.items()):
         if key.startswith("torch.") and vars(module).get("trace_structured") is function:
             vars(module)["trace_structured"] = replacement
 
 
 def _narrowed(original: Callable[..., Any], logger: logging.Logger, kept: frozenset[str]) -> Callable[..., Any]:
-    """Return ``trace_structured`` that makes only the entries that are read."""
+    """Return a ``trace_structured`` that creates only the entries that are read."""
 
     @functools.wraps(original)
     def trace_structured(*args: Any, **kwargs: Any) -> Any:
-        # logging.config in the cell disables loggers that it does not name; ours is to hear all the same, alone.
+        # logging.config in the cell disables loggers that it does not name; our handlers must still receive entries.
         ours = [reader.handler for reader in _readers]
         if not ours or (not logger.disabled and any(handler not in ours for handler in logger.handlers)):
             return original(*args, **kwargs)
         kind = "entry"
         try:
-            concerned = [reader for reader in _readers if reader.is_here()]
-            kind = _kind(*args, **kwargs) if concerned else kind
-            if not concerned or kind not in kept:
+            active = [reader for reader in _readers if reader.is_here()]
+            kind = _kind(*args, **kwargs) if active else kind
+            if not active or kind not in kept:
                 return None
             if "payload_fn" in kwargs:
                 kwargs["payload_fn"] = _encodable(kwargs["payload_fn"])
-            with _alone:
+            with _lock:
                 disabled, logger.disabled = logger.disabled, False
-                handlers, logger.handlers = logger.handlers, [reader.handler for reader in concerned]
+                handlers, logger.handlers = logger.handlers, [reader.handler for reader in active]
                 try:
                     return original(*args, **kwargs)
                 finally:
@@ -129,7 +129,7 @@ def _narrowed(original: Callable[..., Any], logger: logging.Logger, kept: frozen
                 for reader in _readers:
                     reader.on_fault(kind, error)
             except Exception as fault:  # noqa: BLE001 - as above
-                tell_fault("noting what the trace lacks", fault)
+                report_fault("noting what the trace lacks", fault)
             return None
 
     return trace_structured
@@ -140,17 +140,17 @@ def _kind(name: str, metadata_fn: Callable[[], Any] = dict, *_: Any, **__: Any) 
 
 
 def _encodable(payload_fn: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function of the same payload in which lone surrogates are escapes: torch hashes it as UTF-8."""
+    """Return a function that escapes lone surrogates in the payload, because torch hashes it as UTF-8."""
 
     def payload() -> Any:
-        made = payload_fn()
-        return made.encode("utf-8", "backslashreplace").decode() if isinstance(made, str) else made
+        text = payload_fn()
+        return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
     return payload
 
 
 def interned_name(number: int) -> str | None:
-    """Return the file name behind a number of the trace; only those interned since torch was imported are known."""
+    """Return the file name for a number in the trace, if it was interned in this process."""
     table = getattr(sys.modules.get("torch._logging.structured"), "INTERN_TABLE", {})
     return next((name for name, known in table.items() if known == number), None)
 

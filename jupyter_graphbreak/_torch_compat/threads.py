@@ -1,9 +1,8 @@
-"""Which run a thread works for: what is watched, patched or silenced concerns only the threads of the run that asks.
+"""Determine which run a thread works for, so that watching and patching affect only the threads of that run.
 
 A run claims the thread that begins it, the threads that are started from there while it lasts, and the work that it
-submits to thread pools. A thread that begins a run of its own works for that one alone. Runs on one thread lie within
-each other, and each of them sees everything. What fails on our side is told to the run, and never raised in the user's
-program.
+submits to thread pools. A thread that begins its own run works for that run alone. Runs on one thread are nested, and
+each of them sees everything. Internal errors are reported to the run and never raised in the user's program.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ if TYPE_CHECKING:
 
 
 class Claim:
-    """The claim of one run to its threads.
+    """The claim of a run to its threads.
 
     Parameters
     ----------
     on_fault : callable or None
-        Receives what failed on our side, and the error.
+        Receives a description of an internal error, and the error.
 
     Attributes
     ----------
     is_open : bool
-        Whether the run lasts.
+        Whether the run still lasts.
     compilations : set of tuple
-        What it compiles, each by the ids of the frame and of the compilation. PyTorch does some of that work on threads
-        of its own, such as the backward pass on a device.
+        The frame and compile ids of its compilations. PyTorch does part of this work, such as the backward pass on a
+        device, on its own threads.
     """
 
     def __init__(self, on_fault: Callable[[str, Exception], None] | None = None) -> None:
@@ -50,7 +49,7 @@ class Claim:
         self.compilations: set[tuple[Any, Any]] = set()
 
     def is_here(self) -> bool:
-        """Whether the thread that calls this works for the run."""
+        """Return whether the calling thread works for the run."""
         if not self.is_open:
             return False
         claims = claims_here()
@@ -59,54 +58,56 @@ class Claim:
         return bool(self.compilations) and not _is_started_by_python() and _compilation() in self.compilations
 
 
-#: The runs that a thread began, outermost first, by the number of the thread.
-_begun: dict[int, tuple[Claim, ...]] = {}
+#: The runs that a thread began, outermost first, by thread id.
+_claims_by_thread: dict[int, tuple[Claim, ...]] = {}
 #: The runs for which a thread was started, with a reference to it, by the address of the thread.
 _inherited: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
-#: The runs that passed work to a thread which existed before: a pool, or ``asyncio.to_thread``. Work that was submitted
-#: outside of any run has an empty tuple.
+#: The runs that passed work to an existing thread, by a pool or ``asyncio.to_thread``. Work that was submitted outside
+#: any run has an empty tuple.
 _carried: ContextVar[tuple[Claim, ...] | None] = ContextVar("graphbreak_claims", default=None)
 _lock = threading.RLock()
-#: What notes for which runs work is done on other threads: owner, name, original and replacement.
-_noting: list[tuple[Any, str, Any, Any]] = []
+#: The patches that record which runs start threads and submit work: owner, name, original and replacement.
+_patches: list[tuple[Any, str, Any, Any]] = []
 
 
 @contextlib.contextmanager
 def claimed(on_fault: Callable[[str, Exception], None] | None = None) -> Iterator[Claim]:
-    """Claim this thread, and what it starts and submits, while the context is open; see :class:`Claim`."""
+    """Claim this thread, and the threads and work that it starts, while the context is open; see :class:`Claim`."""
     claim = Claim(on_fault)
     with _lock:
-        if not _begun:
+        if not _claims_by_thread:
             followed: tuple[tuple[Any, str, Callable[[Any], Any]], ...]
-            followed = ((threading.Thread, "start", _starting), (ThreadPoolExecutor, "submit", _submitting))
+            followed = ((threading.Thread, "start", _wrap_start), (ThreadPoolExecutor, "submit", _wrap_submit))
             for owner, name, follow in followed:
                 original = getattr(owner, name)
-                _noting.append((owner, name, original, follow(original)))
-                setattr(owner, name, _noting[-1][-1])
-        _begun[claim.thread] = (*_begun.get(claim.thread, ()), claim)
-    token = _carried.set(_begun[claim.thread])
+                _patches.append((owner, name, original, follow(original)))
+                setattr(owner, name, _patches[-1][-1])
+        _claims_by_thread[claim.thread] = (*_claims_by_thread.get(claim.thread, ()), claim)
+    token = _carried.set(_claims_by_thread[claim.thread])
     try:
         yield claim
     finally:
         claim.is_open = False
-        with contextlib.suppress(ValueError):  # the run ends in another context than it began in
+        with contextlib.suppress(ValueError):  # the run ends in a different context
             _carried.reset(token)
         with _lock:
-            _begun[claim.thread] = tuple(other for other in _begun[claim.thread] if other is not claim)
-            if not _begun[claim.thread]:
-                del _begun[claim.thread]
-            if not _begun:
+            _claims_by_thread[claim.thread] = tuple(
+                other for other in _claims_by_thread[claim.thread] if other is not claim
+            )
+            if not _claims_by_thread[claim.thread]:
+                del _claims_by_thread[claim.thread]
+            if not _claims_by_thread:
                 _inherited.clear()
-                for owner, name, original, ours in _noting:
+                for owner, name, original, ours in _patches:
                     if getattr(owner, name) is ours:
                         setattr(owner, name, original)
-                _noting.clear()
+                _patches.clear()
 
 
 def claims_here() -> tuple[Claim, ...]:
     """Return the runs that the calling thread works for, outermost first."""
     number = get_ident()
-    begun = _begun.get(number)
+    begun = _claims_by_thread.get(number)
     if begun is not None:
         return begun
     carried = _carried.get()
@@ -120,8 +121,8 @@ def claims_here() -> tuple[Claim, ...]:
     return ()
 
 
-def same_run() -> Callable[[], bool]:
-    """Return what says whether a thread works for the run that calls this; without a run, whether it is this thread."""
+def current_run_check() -> Callable[[], bool]:
+    """Return a function that checks whether a thread works for the current run or, without a run, is this thread."""
     claims = claims_here()
     if claims:
         return claims[-1].is_here
@@ -130,16 +131,16 @@ def same_run() -> Callable[[], bool]:
 
 
 def note_fault(what: str, fault: Exception) -> None:
-    """Tell the innermost run that the calling thread works for what failed on our side; without one, say so."""
-    told = next((claim.on_fault for claim in reversed(claims_here()) if claim.on_fault is not None), None)
-    if told is not None:
-        told(what, fault)
+    """Report an internal error to the innermost run of the calling thread, or print it if there is none."""
+    on_fault = next((claim.on_fault for claim in reversed(claims_here()) if claim.on_fault is not None), None)
+    if on_fault is not None:
+        on_fault(what, fault)
     else:
         faults.print_fault_once(what, fault)
 
 
-def _starting(original: Callable[[threading.Thread], None]) -> Any:
-    """Return ``Thread.start`` that notes for which runs a thread is started."""
+def _wrap_start(original: Callable[[threading.Thread], None]) -> Any:
+    """Return a ``Thread.start`` that records for which runs a thread is started."""
 
     @functools.wraps(original)
     def start(self: threading.Thread) -> None:
@@ -148,7 +149,7 @@ def _starting(original: Callable[[threading.Thread], None]) -> Any:
             if claims:
                 address = id(self)
                 _inherited[address] = weakref.ref(self, lambda _: _inherited.pop(address, None)), claims
-        except Exception:  # noqa: BLE001, S110 - the thread starts all the same, and works for no run
+        except Exception:  # noqa: BLE001, S110 - the thread still starts, but works for no run
             pass
         try:
             original(self)
@@ -157,23 +158,23 @@ def _starting(original: Callable[[threading.Thread], None]) -> Any:
                 error.__traceback__ = error.__traceback__.tb_next
             raise  # a bare raise adds no entry for this function to the traceback
 
-    return _as_of_python(start, original)
+    return _as_stdlib_function(start, original)
 
 
-def _submitting(original: Callable[..., Any]) -> Any:
-    """Return ``ThreadPoolExecutor.submit`` that notes for which runs work is submitted."""
+def _wrap_submit(original: Callable[..., Any]) -> Any:
+    """Return a ``ThreadPoolExecutor.submit`` that records for which runs work is submitted."""
 
     @functools.wraps(original)
     def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        with contextlib.suppress(Exception):  # then the work is done all the same, and belongs to no run
-            fn = _working(fn, claims_here())
+        with contextlib.suppress(Exception):  # the work is still done, but belongs to no run
+            fn = _wrap_work(fn, claims_here())
         return original(self, fn, *args, **kwargs)
 
-    return _as_of_python(submit, original)
+    return _as_stdlib_function(submit, original)
 
 
-def _working(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
-    """Return a function whose calls work for some runs, whatever the thread that makes them was started for."""
+def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
+    """Return a function whose calls work for the given runs, independent of the thread."""
 
     def work(*args: Any, **kwargs: Any) -> Any:
         token = _carried.set(claims)
@@ -182,15 +183,15 @@ def _working(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
         except BaseException as error:
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next
-            raise  # as in _starting
+            raise  # as in _wrap_start
         finally:
             _carried.reset(token)
 
-    return _as_of_python(work, ThreadPoolExecutor.submit)
+    return _as_stdlib_function(work, ThreadPoolExecutor.submit)
 
 
-def _as_of_python(function: Any, original: Any) -> Any:
-    """Make Dynamo treat a function as Python's own: it goes by the file, and does not trace Python's modules."""
+def _as_stdlib_function(function: Any, original: Any) -> Any:
+    """Make Dynamo treat a function as one of Python's own, which it recognizes by the file and does not trace."""
     function.__code__ = function.__code__.replace(co_filename=_code_of(original).co_filename)
     skip_code = getattr(importlib.import_module("torch._dynamo.eval_frame"), "skip_code", None)
     if skip_code is not None:
@@ -209,7 +210,7 @@ def _is_started_by_python() -> bool:
 
 
 def _compilation() -> tuple[Any, Any] | None:
-    """Return what is compiled on this thread."""
+    """Return the ids of the current compilation on this thread."""
     current = getattr(importlib.import_module("torch._guards").CompileContext, "current_compile_id", None)
     compilation = current() if current is not None else None
     return (compilation.frame_id, compilation.frame_compile_id) if compilation is not None else None

@@ -1,4 +1,4 @@
-"""The torch that is installed: whether there is one, and whether it is new enough."""
+"""Check that PyTorch is installed and new enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MINIMUM_TORCH = (2, 9)
 
 
 class TorchUnavailable(RuntimeError):  # noqa: N818 - reads as the sentence it reports
-    """There is no torch, or one that is too old; the message says how to get one."""
+    """PyTorch is missing or too old; the message tells how to install it."""
 
 
 def require_torch() -> str:
@@ -26,7 +26,7 @@ def require_torch() -> str:
         raise TorchUnavailable(f"PyTorch is not installed here ({error}): pip install 'torch>={need}'") from None
     version = str(torch.__version__)
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    # One without numbers, such as "nightly-1a2b3c", is built from the newest sources.
+    # A version without numbers, such as "nightly-1a2b3c", is built from the newest sources.
     if numbers is not None and tuple(map(int, numbers.groups())) < MINIMUM_TORCH:
         raise TorchUnavailable(f"PyTorch {version} is too old, {need} is needed: pip install -U 'torch>={need}'")
     return version

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.isolation import eager_semantics, isolated_compilation, new_globals_readable
+from jupyter_graphbreak._torch_compat.isolation import eager_semantics, isolated_compilation, readable_new_globals
 from jupyter_graphbreak._torch_compat.module_calls import (
     Interception,
-    Standin,
+    SubstituteCall,
     TraceableCallables,
-    awaits_shapes,
     compile_caller,
     intercepted_module_calls,
     interposed,
+    is_lazy_module,
     is_traced,
     while_converting,
 )
-from jupyter_graphbreak._torch_compat.patching import redirected_here, tell_fault
+from jupyter_graphbreak._torch_compat.patching import redirected_here, report_fault
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
@@ -112,9 +112,9 @@ class CompiledCalls:
         self._routed = RoutedFunctions()
 
     @property
-    def left_out(self) -> dict[str, str]:
+    def reasons_not_compiled(self) -> dict[str, str]:
         """The reasons why called modules were not compiled, by class name, in the order of the calls."""
-        return self._state.left_out
+        return self._state.reasons_not_compiled
 
     def open(self) -> None:
         """Start compiling calls."""
@@ -166,7 +166,7 @@ class CompiledCalls:
             self._roles_with[key] = role_with(call, args, kwargs)
         return self._roles_with[key]
 
-    def _plan(self, call: Any, *args: Any, **kwargs: Any) -> Standin:
+    def _plan(self, call: Any, *args: Any, **kwargs: Any) -> SubstituteCall:
         """Return the call to make for a routed call."""
         while isinstance(call, functools.partial):
             call, args, kwargs = call.func, (*call.args, *args), {**call.keywords, **kwargs}
@@ -177,7 +177,7 @@ class CompiledCalls:
                 call = self._with_routed_calls(call)
         planned = self.plan(call, call, args, kwargs) if role == "compile" else None
         self._depth += 1
-        return planned or Standin(call, args, kwargs, hide_compilation, self._end)
+        return planned or SubstituteCall(call, args, kwargs, hide_compilation, self._end)
 
     def _with_routed_calls(self, call: Any) -> Any:
         """Return a function or method with its own calls routed, or the callable itself if its source is unknown."""
@@ -194,11 +194,11 @@ class CompiledCalls:
 
     def _plan_module(
         self, module: torch.nn.Module, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Standin | None:
+    ) -> SubstituteCall | None:
         is_known = self._find(module) is not None
         reason = None if is_known else _why_run_eagerly(module)
         if reason is not None:
-            self._state.left_out.setdefault(type(module).__name__, reason)
+            self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
             return None
         planned = self.plan(original, module, args, kwargs)
         if planned is not None:
@@ -207,7 +207,7 @@ class CompiledCalls:
 
     def plan(
         self, call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Standin | None:
+    ) -> SubstituteCall | None:
         """Return the compiled call to make; ``None`` if it cannot be compiled.
 
         Parameters
@@ -226,7 +226,7 @@ class CompiledCalls:
         self._add_compiled(target)
         failed = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.inside = True
-        return Standin(caller, (traceable, args, kwargs), {}, failed, self._end)
+        return SubstituteCall(caller, (traceable, args, kwargs), {}, failed, self._end)
 
     def _end(self) -> None:
         """Leave a planned call."""
@@ -235,14 +235,14 @@ class CompiledCalls:
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """Return a callable that calls the function of a cell, compiled if possible."""
-        readable = self._exit_stack.enter("reading new globals", new_globals_readable, default=False)
+        readable = self._exit_stack.enter("reading new globals", readable_new_globals, default=False)
         if not readable:
             self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
             return function
         self._cell = function
         return interposed(function, self._state, functools.partial(self._plan_cell, function))
 
-    def _plan_cell(self, function: Callable[[], Any]) -> Standin | None:
+    def _plan_cell(self, function: Callable[[], Any]) -> SubstituteCall | None:
         planned = self.plan(function, function, (), {})
         if planned is None:
             return None
@@ -309,7 +309,7 @@ def _hidden(error: BaseException, **_: object) -> None:
     hide_compiler(error)
 
 
-hide_compilation = with_fallback("restoring an error", _hide_compilation, _hidden, tell_fault)
+hide_compilation = with_fallback("restoring an error", _hide_compilation, _hidden, report_fault)
 
 
 def _failed_in_graph(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - bound with functools.partial
@@ -324,7 +324,7 @@ def _why_run_eagerly(module: torch.nn.Module) -> str | None:
         return "it is a metric, which only collects values"
     if is_driver(module):
         return "it trains, so the modules that it calls are compiled instead"
-    return "its first call creates its parameters" if awaits_shapes(module) else None
+    return "its first call creates its parameters" if is_lazy_module(module) else None
 
 
 def _name_of(function: Any) -> str:

@@ -1,4 +1,4 @@
-"""The face in IPython: ``%%compile_explain`` and ``%compile_explain``.
+"""The IPython interface: ``%%compile_explain`` and ``%compile_explain``.
 
 In: a cell or a line, and options. Out: the cell's own result, and one output that shows the report.
 May import everything below; nothing imports it.

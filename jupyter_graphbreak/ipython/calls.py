@@ -1,4 +1,4 @@
-"""Which calls of a function a cell makes, and PyTorch's front ends compared on them."""
+"""Find the calls of a function in a cell, and compare PyTorch's front ends on them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.results import Frontends
 
-#: A function, and what it is called with.
+#: A function, its positional and its keyword arguments.
 EvaluatedCall = tuple[Any, list[Any], dict[str, Any]]
 
 HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
-#: What runs code that may do anything, or assigns to a name.
+#: Expressions that run arbitrary code or assign to a name.
 _ACTIVE = (ast.Call, ast.NamedExpr)
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 _ANY_ARGUMENTS = ast.arguments([], [], ast.arg("args"), [], [], ast.arg("kwargs"), [])
@@ -28,7 +28,7 @@ _BOTH = ast.Tuple([ast.Name("args", ast.Load()), ast.Name("kwargs", ast.Load())]
 
 
 class FrontendComparison:
-    """Compares the front ends on a function that code of the notebook calls.
+    """Compares the front ends on a function that the notebook calls.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class FrontendComparison:
         self._backend = options.backend or "eager"
 
     def of_cell(self, tree: ast.AST) -> Frontends:
-        """Compare them on the function that a cell called last; its arguments are evaluated once more, on copies.
+        """Compare the front ends on the function that a cell called last; its arguments are evaluated again, on copies.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class FrontendComparison:
         return self.prepared([self._evaluated_again(call) for call in calls])()
 
     def prepared(self, calls: list[EvaluatedCall]) -> Callable[[], Frontends]:
-        """Return what compares them on the function and the inputs of some calls, as they are now."""
+        """Return a function that compares the front ends on some calls, with copies of their current inputs."""
         from jupyter_graphbreak.api.single_calls import compare
         from jupyter_graphbreak.experiments.frontends import copy_for_comparison
         from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -66,7 +66,7 @@ class FrontendComparison:
         return lambda: compare(function.call, first, others, backend=self._backend, find_cell=self._cells.find)
 
     def _evaluated_again(self, call: ast.Call) -> EvaluatedCall:
-        """Evaluate a call that the cell has made, so that nothing of the user's changes."""
+        """Evaluate the arguments of a call that the cell has made, without changing the user's objects."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         if not any(isinstance(node, _ACTIVE) for value in values for node in ast.walk(value)):
             return evaluate(call, self._namespace)
@@ -98,13 +98,13 @@ class FrontendComparison:
             return False
         try:
             value = eval(ast.unparse(expression), self._namespace)  # noqa: S307 - a name, perhaps with attributes
-        except Exception:  # noqa: BLE001 - gone again, or a property that fails
+        except Exception:  # noqa: BLE001 - it was deleted, or a property fails
             return False
         return is_written_here(value)
 
 
 def evaluate(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:
-    """Evaluate the function and the arguments of a call, in the notebook's namespace, without calling it."""
+    """Evaluate the function and the arguments of a call, in the notebook's namespace, without making the call."""
     collect = ast.Call(ast.Name("_collect", ast.Load()), [call.func, *call.args], call.keywords)
     code = compile(ast.fix_missing_locations(ast.Expression(collect)), "<compile_explain>", "eval")
 
@@ -115,17 +115,17 @@ def evaluate(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:
 
 
 def last_called(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:
-    """Return the calls, in order, of the function that a cell's own level calls last.
+    """Return the calls, in order, of the function that the top level of a cell calls last.
 
-    Calls whose arguments the cell assigns at the same time or later are left out: after the cell they would mean
-    something else.
+    Calls are omitted if the cell assigns to their arguments in the same statement or later, because the arguments then
+    have different values after the cell.
 
     Parameters
     ----------
     tree : ast.AST
-        A module.
+        The module of the cell.
     is_function : callable
-        Whether an expression stands for a function to look at; the calls around and inside others are searched.
+        Returns whether an expression refers to a function of interest. Other calls are searched for nested ones.
     """
     calls: list[ast.Call] = []
     assigned: set[str] = set()

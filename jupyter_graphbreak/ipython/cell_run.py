@@ -1,4 +1,4 @@
-"""The magic on a cell: begin to observe it, compile it where it compiles nothing itself, end with a report."""
+"""The magic on a cell: observe it, compile its calls if it compiles nothing itself, and show a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.ipython import calls, relevance
 from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
-from jupyter_graphbreak.ipython.cell.requests import asked_by
+from jupyter_graphbreak.ipython.cell.requests import read_explain_request
 from jupyter_graphbreak.ipython.cell.top_level import lines_that_compute
 from jupyter_graphbreak.ipython.namespace import named_in
 from jupyter_graphbreak.ipython.observation import Observation
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
-    from jupyter_graphbreak.ipython.cell.requests import Asked
+    from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
     from jupyter_graphbreak.ipython.cell.rewriting import Plan
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Report
 
 
-#: Cells whose last report is kept to be compared with the next.
-_MOST_REMEMBERED = 100
+#: The maximum number of cells whose last report is kept for comparison.
+_MAX_LAST_REPORTS = 100
 _AS_FUNCTION = "The cell computes with tensors at its top level: it was compiled as one function."
-#: How the note begins that says what to move into a function.
+#: The beginning of the note that suggests moving lines into a function.
 _MOVE = "Nothing was compiled: the cell computes with tensors outside of any function."
 
 
@@ -57,28 +57,28 @@ class CellRuns:
         self._live = live
         self._observation: Observation | None = None
         self._inner_cells = 0
-        self._top_level: ast.Module | None = None  # of a cell whose calls are compiled
-        self._asked: Asked | None = None
+        self._top_level: ast.Module | None = None  # the code of a cell whose calls are compiled
+        self._request: ExplainRequest | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
-    # What IPython calls around a cell; internal errors have a fallback.
+    # The callbacks that IPython calls around a cell, with_fallback.
 
     def enter(self, _: ExecutionInfo) -> None:
-        """Note what is asked for of a cell, or count it among those that the observed one runs: ``pre_run_cell``."""
+        """Store the request of a cell, or count a cell that the observed one runs: ``pre_run_cell``."""
         if self._observation is not None:
             self._inner_cells += 1
         else:
-            self._asked = asked_by(self._cells.request())
+            self._request = read_explain_request(self._cells.request())
 
-    def take_asked(self) -> Asked | None:
-        """Return what is asked for of the cell that is about to run, once."""
-        asked, self._asked = self._asked, None
-        return asked
+    def pop_request(self) -> ExplainRequest | None:
+        """Return the request of the cell that is about to run, once."""
+        request, self._request = self._request, None
+        return request
 
     def end(self, result: ExecutionResult | None) -> None:
         """End the observation of the cell: ``post_run_cell``."""
-        self._asked = None  # of a cell that could not be parsed
-        if self._inner_cells and result is not None:  # the end of a cell that the observed one ran, as %%capture does
+        self._request = None  # remains from a cell that could not be parsed
+        if self._inner_cells and result is not None:  # a cell that the observed one ran, for example with %%capture
             self._inner_cells -= 1
             return
         observation, self._observation = self._observation, None
@@ -88,31 +88,33 @@ class CellRuns:
         if result is not None:
             error = result.error_in_exec or result.error_before_exec
         try:
-            with faults.suppress_faults("making the report", observation.give_up):
-                observation.close(error, lambda report: self._compared(self._advised(report), observation.cell_id))
-        except KeyboardInterrupt as interrupt:  # it waited for the report, and still ends the cell and those after it
+            with faults.suppress_faults("making the report", observation.report_failure):
+                observation.close(
+                    error, lambda report: self._with_changes(self._with_advice(report), observation.cell_id)
+                )
+        except KeyboardInterrupt as interrupt:  # it was deferred until the report, and still ends the cell
             self._interrupted(interrupt, result)
         finally:
             with faults.suppress_faults("undoing what the run needed"):
                 observation.undo()
 
     def drop(self, _: ExecutionResult | None) -> None:
-        """Undo what the observation of the cell has changed, without a report: when :meth:`end` fails."""
+        """Undo the changes of the observation without a report, if :meth:`end` fails."""
         observation, self._observation = self._observation, None
         if observation is not None:
             with contextlib.suppress(Exception):
                 observation.undo()
 
     def _interrupted(self, interrupt: KeyboardInterrupt, result: ExecutionResult | None) -> None:
-        """Show an interrupt that came while the report was made as that of the cell."""
+        """Show an interrupt during the creation of the report as an interrupt of the cell."""
         if result is not None and result.success:
             result.error_in_exec = interrupt.with_traceback(None)
             self._shell.showtraceback((KeyboardInterrupt, interrupt, None))
 
-    # What is asked about a cell before it runs.
+    # Checks before a cell runs.
 
     def uses_compile(self, tree: ast.Module) -> bool:
-        """Whether a cell compiles something itself."""
+        """Return whether a cell compiles something itself."""
         from jupyter_graphbreak.recording.targets import leads_to_compiled
 
         namespace = self._shell.user_ns
@@ -121,10 +123,10 @@ class CellRuns:
         return "torch" in sys.modules and leads_to_compiled(named_in(tree, namespace).values())
 
     def runs_code(self, magic: str) -> bool:
-        """Whether a line magic runs code of its own."""
+        """Return whether a line magic runs code."""
         return magic == "run" or bool(getattr(self._shell.find_line_magic(magic), "needs_local_scope", False))
 
-    # What the rewritten cell calls.
+    # Functions that the rewritten cell calls.
 
     def begin(
         self,
@@ -142,18 +144,18 @@ class CellRuns:
         ----------
         options : Options
         plan : str
-            What is done with the cell.
+            How the cell is run.
         reason : str
-            Why it is not compiled, where it is not.
+            The reason why it is not compiled, if it is not.
         filename : str
-            Of its code object.
+            The file name of its code object.
         only_torch : bool
-            Whether the cell has a report only if it has to do with PyTorch.
+            Whether to show a report only if the cell uses PyTorch.
         edited : sequence of tuple
-            Cells that were edited and not run, by their texts before and after, to be tried as remedies.
+            The texts, before and after, of cells that were edited but not run, to try as remedies.
         """
         self._inner_cells = 0
-        self.end(None)  # an observation that a strange front end never ended
+        self.end(None)  # in case a front end never ended an observation
         if options.expression:
             raise UsageError(
                 f"%%compile_explain takes options only, not {options.expression!r}; "
@@ -163,7 +165,7 @@ class CellRuns:
         text = self._cells.find(filename)
         tree = parse_python(text.text if text is not None else "") or parse_python("")
         if tree is None:
-            raise AssertionError("an empty text is Python")
+            raise AssertionError("an empty text is valid Python")
         if options.frontends and not calls.last_called(tree, lambda _: True):
             raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
         named = named_in(tree, self._shell.user_ns)
@@ -181,7 +183,7 @@ class CellRuns:
                 observation.compile_calls()
 
     def cell_caller(self, name: str) -> Callable[[], Any]:
-        """Return what calls the function that the cell was made into, compiled if that is possible."""
+        """Return a function that calls the cell, which was made into a function, compiled if possible."""
         function = self._shell.user_ns[name]
         function.__code__ = as_module_code(function.__code__)
         caller = self._observation.cell_caller(function) if self._observation is not None else function
@@ -189,24 +191,24 @@ class CellRuns:
         return caller
 
     def _worth_showing(self, plan: Plan) -> Callable[[Report], bool]:
-        """Return what tells, when the cell has run, whether it had anything to do with PyTorch."""
+        """Return a function that tells, after the cell has run, whether it used PyTorch."""
 
         def is_about_torch(report: Report) -> bool:
-            if plan == "as it stands":
-                return relevance.holds_anything(report)
-            return relevance.tells_of_tensors(report) or any(
+            if plan == "unchanged":
+                return relevance.has_dynamo_events(report)
+            return relevance.involves_tensors(report) or any(
                 note.message.startswith(_MOVE) for note in report.diagnostics
             )
 
         return is_about_torch
 
     def _id_of_cell(self) -> str | None:
-        """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""
+        """Return the id of the running notebook cell, if the front end sends one (nbclient does not)."""
         cell_id = (self._cells.request() or {}).get("metadata", {}).get("cellId")
         return cell_id if isinstance(cell_id, str) else None
 
-    def _advised(self, report: Report) -> Report:
-        """Say what to move into a function, if nothing was compiled and the cell computes at its top level."""
+    def _with_advice(self, report: Report) -> Report:
+        """Add a note on lines to move into a function, if nothing was compiled and the top level computes."""
         tree, self._top_level = self._top_level, None
         if tree is None or report.summary.frames or report.skipped or report.error is not None:
             return report
@@ -217,22 +219,22 @@ class CellRuns:
         note = Diagnostic("info", f"{_MOVE} Put {where} into a function and call it.")
         return replace(report, diagnostics=[*report.diagnostics, note])
 
-    def _compared(self, report: Report, cell_id: str | None) -> Report:
-        """Add to a report what changed since the run before of the same cell, and remember it for the next."""
+    def _with_changes(self, report: Report, cell_id: str | None) -> Report:
+        """Add the changes since the previous run of the same cell to a report, and keep it for the next run."""
         if cell_id is None:
             return report
         before = self._last_reports.pop(cell_id, None)
         self._last_reports[cell_id] = report
-        if len(self._last_reports) > _MOST_REMEMBERED:
+        if len(self._last_reports) > _MAX_LAST_REPORTS:
             del self._last_reports[next(iter(self._last_reports))]
         return replace(report, changes=before.diff(report)) if before is not None else report
 
 
 def _describe(observation: Observation, plan: Plan, reason: str) -> None:
-    """Note what is done with the cell, and which options have nothing to apply to."""
+    """Note how the cell is run, and which options have no effect."""
     match plan:
-        case "as it stands":
-            observation.ignore_compile_options("the cell's code uses torch.compile and runs as it stands")
+        case "unchanged":
+            observation.ignore_compile_options("the cell's code uses torch.compile and runs unchanged")
         case "function":
             observation.note("info", _AS_FUNCTION)
         case "nothing":

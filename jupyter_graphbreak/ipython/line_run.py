@@ -1,4 +1,4 @@
-"""The magic on a line: compile the function of one call, call it, explain it."""
+"""The magic on a line: compile the function of one call, make the call, and explain it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, live: LiveOutputs) -> Any:
-    """Compile the function of a call, call it and explain what happened; return what it returns.
+    """Compile the function of a call, make the call and explain what happened; return the result.
 
     Raises
     ------
     UsageError
-        If the line is no call.
+        If the line is not a call.
     """
     if options.log is not None:
         _explain_log(shell, options, options.log)
@@ -36,24 +36,24 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     from jupyter_graphbreak.compiling.compile_options import ensure_compiled
     from jupyter_graphbreak.recording.targets import forget, is_compiled
 
-    tree, given = _calls(options)
+    tree, calls = _calls(options)
     observation: Observation | None = None
     with suppress_faults("watching the call", passing=(UsageError,)):
         cells.enter_caller()
         observation = Observation(shell, cells, options, named_in(tree, shell.user_ns), live)
     if observation is None:
-        function, arguments, keywords = evaluate(given[0], shell.user_ns)
+        function, arguments, keywords = evaluate(calls[0], shell.user_ns)
         return function(*arguments, **keywords)
     failed: BaseException | None = None
     try:
-        evaluated = [evaluate(call, shell.user_ns) for call in given]
+        evaluated = [evaluate(call, shell.user_ns) for call in calls]
         function, arguments, keywords = evaluated[0]
-        with suppress_faults("copying what the front ends are compared on", observation.note_fault):
+        with suppress_faults("copying the inputs for the front ends", observation.note_fault):
             if options.frontends:
                 observation.compare = FrontendComparison(shell, cells, options).prepared(evaluated)
         with suppress_faults("compiling the function", observation.note_fault):
             if is_compiled(function):
-                observation.ignore_compile_options("the function is compiled already")
+                observation.ignore_compile_options("the function is already compiled")
             forget(function)
             function = ensure_compiled(function, options.for_compile())
         return function(*arguments, **keywords)
@@ -61,19 +61,19 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
         failed = error
         raise
     finally:
-        with suppress_faults("making the report", observation.give_up):
+        with suppress_faults("making the report", observation.report_failure):
             observation.close(failed)
         with suppress_faults("undoing what the run needed"):
             observation.undo()
 
 
 def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
-    """Show what trace logs say, and store it where that is asked for."""
+    """Show the report of trace logs, and store it if requested."""
     from jupyter_graphbreak.api.saved import read_trace
     from jupyter_graphbreak.trace.processes import UnreadableTrace
 
     if options.expression:
-        raise UsageError(f"%compile_explain --log explains a log, and no call: leave out {options.expression!r}")
+        raise UsageError(f"%compile_explain --log explains a log, not a call: leave out {options.expression!r}")
     try:
         folders = [Path(folder).expanduser() for folder in options.sources or ()]
         explained = read_trace(Path(path).expanduser(), sources=folders, progress=not options.quiet)
@@ -92,10 +92,10 @@ def _calls(options: Options) -> tuple[ast.Expression, list[ast.Call]]:
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
         raise UsageError(f"%compile_explain cannot read {text!r}: {error.msg}") from None
-    given = tree.body.elts if options.frontends and isinstance(tree.body, ast.Tuple) else [tree.body]
-    calls = [call for call in given if isinstance(call, ast.Call)]
-    if not calls or len(calls) < len(given):
-        raise UsageError(f"%compile_explain explains a call, and {text!r} is none: write f(x)")
+    parts = tree.body.elts if options.frontends and isinstance(tree.body, ast.Tuple) else [tree.body]
+    calls = [call for call in parts if isinstance(call, ast.Call)]
+    if not calls or len(calls) < len(parts):
+        raise UsageError(f"%compile_explain explains a call, but {text!r} is not a call: write f(x)")
     if len({ast.dump(call.func) for call in calls}) > 1:
-        raise UsageError(f"--frontends compares one function, and {text!r} calls others, too")
+        raise UsageError(f"--frontends compares one function, but {text!r} calls several")
     return tree, calls

@@ -1,4 +1,4 @@
-"""Register ``%%compile_explain`` and ``%compile_explain`` with IPython, and everything that they need of it."""
+"""Register ``%%compile_explain`` and ``%compile_explain`` with IPython, with the callbacks that they need."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.ipython.cell.rewriting import Plan
 
-_FACES: dict[int, CompileExplain] = {}
+_LOADED: dict[int, CompileExplain] = {}
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -39,56 +39,56 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics with a shell; a second time changes nothing."""
-    if id(shell) not in _FACES:
-        _FACES[id(shell)] = face = CompileExplain(shell)
-        face.connect()
+    """Register the magics with a shell, if they are not registered."""
+    if id(shell) not in _LOADED:
+        _LOADED[id(shell)] = magic = CompileExplain(shell)
+        magic.connect()
 
 
 def answer_requests(shell: InteractiveShell) -> None:
-    """Load the extension for a front end that will ask in the metadata of its requests."""
+    """Load the extension for a front end that sends requests for reports in the metadata of its messages."""
     if not hasattr(shell, "get_parent"):
-        raise UsageError("this kernel does not hand the metadata of requests on")
+        raise UsageError("this kernel does not pass on the metadata of requests")
     load(shell)
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Take the magics and everything that they hooked into away again."""
-    face = _FACES.pop(id(shell), None)
-    if face is not None:
-        face.disconnect()
+    """Remove the magics and their callbacks."""
+    magic = _LOADED.pop(id(shell), None)
+    if magic is not None:
+        magic.disconnect()
 
 
-# What a rewritten cell calls; see :mod:`jupyter_graphbreak.ipython.cell.rewriting`.
+# Functions that a rewritten cell calls; see :mod:`jupyter_graphbreak.ipython.cell.rewriting`.
 
 
 def _begin(
     line: str,
     plan: Plan,
     reason: str,
-    only_torch: bool,  # noqa: FBT001 - a cell was rewritten to this
+    only_torch: bool,  # noqa: FBT001 - rewritten cells pass it by position
     edited: tuple[tuple[str, str], ...] = (),
 ) -> None:
     """Begin to observe the cell that calls this."""
-    filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the cell's own name; what shields is in between
-    face = _face()
-    options = read_options(face.parser, line)
-    face.runs.begin(options, plan, reason, filename, only_torch=only_torch, edited=edited)
+    filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the cell's frame, above the shielding one
+    magic = _loaded_magic()
+    options = read_options(magic.parser, line)
+    magic.runs.begin(options, plan, reason, filename, only_torch=only_torch, edited=edited)
 
 
 def _cell_caller(name: str) -> Callable[[], Any]:
-    """Return what calls the function that the observed cell was made into, compiled."""
-    return _face().runs.cell_caller(name)
+    """Return a function that calls the observed cell, which was made into a function, compiled."""
+    return _loaded_magic().runs.cell_caller(name)
 
 
-def _cell_itself(name: str) -> Callable[[], Any]:
+def _uncompiled_cell_caller(name: str) -> Callable[[], Any]:
     shell: Any = get_ipython()
     function: Callable[[], Any] = shell.user_ns.pop(name)
     return function
 
 
 def _trim_traceback() -> None:
-    """Make the error in flight look like that of an ordinary cell."""
+    """Make the current error look like the error of an ordinary cell."""
     error = sys.exc_info()[1]
     if error is not None:
         from jupyter_graphbreak.compiling.tracebacks import trim
@@ -96,25 +96,25 @@ def _trim_traceback() -> None:
         trim(error)
 
 
-def _without_own_frame() -> None:
-    """Take the frame that called the cell as a function out of the traceback of the error in flight."""
+def _strip_own_frame() -> None:
+    """Remove the frame that called the cell as a function from the traceback of the current error."""
     error = sys.exc_info()[1]
     if error is not None and error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next
 
 
 begin = with_fallback("watching the cell", _begin, _nothing, passing=(UsageError,))
-cell_caller = with_fallback("compiling the cell", _cell_caller, _cell_itself)
-trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _without_own_frame)
-#: What cells that run as functions return, until they are displayed.
+cell_caller = with_fallback("compiling the cell", _cell_caller, _uncompiled_cell_caller)
+trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _strip_own_frame)
+#: The values of cells that run as functions, until they are displayed.
 values: list[Any] = []
 
 
-def _face() -> CompileExplain:
-    face = _FACES.get(id(get_ipython()))
-    if face is None:
+def _loaded_magic() -> CompileExplain:
+    magic = _LOADED.get(id(get_ipython()))
+    if magic is None:
         raise UsageError("the extension is not loaded: %load_ext jupyter_graphbreak")
-    return face
+    return magic
 
 
 #: If this fails, the cell runs without the magic.
@@ -127,19 +127,19 @@ class CompileExplain(Magics):
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
-        self._ip = shell  # as self.shell, which may be None for its type
+        self._ip = shell  # self.shell may be None for its type
         self._cells = CellTexts(shell)
         self._live = LiveOutputs()
         self.runs = CellRuns(shell, self._cells, self._live)
         self._runs_cell = False
-        self._ast_transformer: Any = BeginObservation(  # IPython needs no more of it than visit()
-            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, shell.user_ns, self._step_aside
+        self._ast_transformer: Any = BeginObservation(  # IPython only needs visit()
+            self.runs.uses_compile, self.runs.runs_code, self.runs.pop_request, shell.user_ns, self._suspend_transformer
         )
-        # What IPython calls around a cell. It would show what is raised there as an error of a callback.
+        # The callbacks around a cell, shielded because IPython would show their errors to the user.
         self._callbacks = {
             "pre_execute": with_fallback(
                 "preparing for the cell",
-                self._step_forward,
+                self._add_transformer,
                 lambda: shell.ast_transformers.append(self._ast_transformer),
             ),
             "pre_run_cell": with_fallback("reading the request", self.runs.enter, _nothing),
@@ -160,66 +160,66 @@ class CompileExplain(Magics):
             self._ip.events.register(event, callback)
 
     def disconnect(self) -> None:
-        """Take everything back that :meth:`connect` registered, and end what is observed."""
+        """Remove everything that :meth:`connect` registered, and end the current observation."""
         self.runs.end(None)
         self._ip.input_transformers_cleanup.remove(_replace_magic_line)
-        self._step_back()
+        self._remove_transformer()
         for event, callback in self._callbacks.items():
             self._ip.events.unregister(event, callback)
         for kind in ("line", "cell"):
             self._ip.magics_manager.magics[kind].pop("compile_explain", None)
 
-    def _step_forward(self) -> None:
-        """Have IPython show us the cell that it is about to run, when other transformers have changed it."""
-        self._step_back()
+    def _add_transformer(self) -> None:
+        """Add our transformer at the end, so that it receives the cell after all others."""
+        self._remove_transformer()
         self._ip.ast_transformers.append(self._ast_transformer)
 
-    def _step_aside(self) -> None:
-        """Be gone before IPython asks whether anybody transforms cells.
+    def _suspend_transformer(self) -> None:
+        """Remove our transformer before IPython checks whether there are any, if it is the last one.
 
-        Where somebody does, it looks through the whole cell recursively (``ast.fix_missing_locations``), which fails
-        for a sum of a thousand terms. It is calling the transformers now, and would miss one that comes after us.
+        If there are any, IPython walks the whole cell recursively (``ast.fix_missing_locations``), which fails for a
+        sum of a thousand terms. IPython is iterating over the list now and would skip the one after a removed one.
         """
         if self._ip.ast_transformers[-1:] == [self._ast_transformer]:
             self._ip.ast_transformers.pop()
 
-    def _step_back(self) -> None:
+    def _remove_transformer(self) -> None:
         if self._ast_transformer in self._ip.ast_transformers:
             self._ip.ast_transformers.remove(self._ast_transformer)
 
     @magic_arguments()
     @argument(
         "-d", "--device", default="auto", metavar="DEVICE",
-        help="Where to run: auto (the default: the kernel's CUDA device, unless the cell uses a tensor or a model that "
-        "lives on the CPU), cpu, cuda or cuda:N.",
+        help="The device: auto (the default: the kernel's CUDA device, unless the cell uses a tensor or a model on the "
+        "CPU), cpu, cuda or cuda:N.",
     )  # fmt: skip
     @argument(
         "-b", "--backend", default=None, metavar="NAME",
-        help="The backend for everything that is compiled while the cell runs, also by its own torch.compile calls. "
-        "Without it these keep theirs, and the magic compiles with eager: the same graphs and breaks, no code "
-        "generation.",
+        help="The backend for everything that is compiled while the cell runs, including its own torch.compile calls. "
+        "By default, these keep their backends and the magic compiles with eager, which has the same graphs and "
+        "breaks but no code generation.",
     )  # fmt: skip
     @argument("--fullgraph", action="store_true", help="Compile with fullgraph=True: a break is an error.")
     @argument(
         "--mode", default=None, metavar="MODE",
-        help="Compile with this mode of torch.compile, and without --backend with the backend inductor.",
+        help="Compile with this mode of torch.compile; without --backend, this uses the backend inductor.",
     )  # fmt: skip
     @argument(
         "--dynamic", default=None, choices=["true", "false"],
-        help="Compile with dynamic shapes, or without.",
+        help="Compile with or without dynamic shapes.",
     )  # fmt: skip
     @argument(
         "--frontends", action="store_true",
         help="Compare what torch.jit, torch.fx, torch.compile and torch.export make of the function that is called. "
-        "Further calls of it say with which other inputs: %%compile_explain --frontends f(x), f(-x)",
+        "Further calls give more inputs: %%compile_explain --frontends f(x), f(-x)",
     )  # fmt: skip
     @argument(
         "-o", "--output", default=None, metavar="NAME",
-        help="Store the report in this variable; with --frontends the comparison, whose .report it is.",
+        help="Store the report in this variable; with --frontends, store the comparison, which has a .report.",
     )  # fmt: skip
     @argument(
         "--processes", action="store_true",
-        help="Watch the processes that the cell starts, too: workers of a data loader, ranks of a distributed run.",
+        help="Also watch the processes that the cell starts: workers of a data loader, ranks of a distributed run.",
     )  # fmt: skip
     @argument(
         "--try",
@@ -229,32 +229,32 @@ class CompileExplain(Magics):
     )
     @argument(
         "--patch", default=None, metavar="PATH",
-        help="Try this change, too: a unified diff that you, or an assistant, wrote.",
+        help="Also try this change: a unified diff that you or an assistant wrote.",
     )  # fmt: skip
     @argument(
         "--cost",
         action="store_true",
-        help="Measure what compiling costs and yields: compiled calls against eager ones, in turn, on copies.",
+        help="Measure compilation: compiled calls alternate with eager ones, on copies.",
     )
     @argument(
         "--check",
         action="store_true",
-        help="Compare the results of what is compiled with eager ones; name the first operation that differs.",
+        help="Compare compiled results with eager ones, and name the first operation that differs.",
     )
     @argument(
         "--fresh",
         action="store_true",
-        help="Forget first all that this kernel has compiled, so that runs can be compared.",
+        help="First forget everything that this kernel has compiled, so that runs can be compared.",
     )
     @argument(
         "--log", default=None, metavar="PATH",
-        help="Explain the logs that a program wrote with TORCH_TRACE: a folder of them, or one of them.",
+        help="Explain the logs that a program wrote with TORCH_TRACE: a folder or a file.",
     )  # fmt: skip
     @argument(
         "--sources", action="append", default=None, metavar="DIR",
         help="With --log: a further folder from which source text may be shown; can be repeated.",
     )  # fmt: skip
-    @argument("-q", "--quiet", action="store_true", help="Show nothing; useful together with -o.")
+    @argument("-q", "--quiet", action="store_true", help="Show nothing; useful with -o.")
     @argument("expression", nargs=argparse.REMAINDER, help="With %%compile_explain on a line: the call to explain.")
     @no_var_expand
     @line_cell_magic
@@ -266,17 +266,17 @@ class CompileExplain(Magics):
             %%compile_explain [options]       as the first line of a cell
             %compile_explain [options] f(x)   on a line: compiles f, calls it, returns its value
             %compile_explain --frontends f(x), f(-x)   the front ends on f, compared on -x as well
-            %compile_explain --log PATH       what the logs say that TORCH_TRACE wrote
+            %compile_explain --log PATH       explains logs that TORCH_TRACE wrote
 
-        A cell whose code uses torch.compile runs unchanged. In any other cell the magic compiles what the cell calls:
+        A cell whose code uses torch.compile runs unchanged. In any other cell, the magic compiles what the cell calls:
         the outermost call of each module, and your own functions that compute with tensors. A cell that only computes
         with tensors is compiled as one function. --fullgraph, --mode and --dynamic apply to what the magic compiles.
         The report shows every graph break once, at its line, with its reason; the graphs and the lines that they
-        capture; and what runs eagerly, and why.
+        capture; and the code that runs eagerly, with the reason.
         """
         if cell is None:
             return explain_line(self._ip, self._cells, read_options(self.parser, line), self._live)
-        # A cell that another one runs as a string; or the magic's line was not replaced, for a fault of ours.
+        # The cell is run as a string by a different one, or an internal error prevented replacing the magic's line.
         text = cell if self._runs_cell else f"{MAGIC} {line}\n{cell}"
         self._runs_cell = True
         try:

@@ -1,4 +1,4 @@
-"""The objects of a notebook that code names."""
+"""The objects of a notebook to which code refers by name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable
 
-# What IPython keeps in the namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
+# IPython's history in the namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
 
 
 def named_in(tree: ast.AST, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Return the objects that code names, by name."""
+    """Return the objects to which code refers, by name."""
     return named_by(names_read(tree), namespace)
 
 
 def named_by(names: Iterable[str], namespace: dict[str, Any]) -> dict[str, Any]:
-    """Return the objects of some names, those of IPython's history aside."""
+    """Return the objects with some names, except for IPython's history."""
     return {name: namespace[name] for name in sorted(names) if name in namespace and not _HISTORY.fullmatch(name)}

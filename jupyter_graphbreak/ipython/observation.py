@@ -1,4 +1,4 @@
-"""One run under observation: everything it opens, sets and registers is undone in one place."""
+"""The observation of one run, which undoes all its changes in one place."""
 
 from __future__ import annotations
 
@@ -39,45 +39,44 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Frontends, Job
 
 
-#: Seconds that a cell and running again may take in all; that running again may take although the cell took long; and
-#: that one question may take.
+#: The seconds for a cell and its reruns together, the minimum for the reruns, and the maximum for one of them.
 _LONGEST_S = 140.0
 _LONGEST_AGAIN_S = 60.0
 _LONGEST_FOR_ONE_S = 100.0
-#: What share of the time a question gets, compared with others.
+#: The relative shares of the time for the reruns.
 _WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1}
 
 
-def _shares_of_time(questions: Sequence[str], elapsed_s: float) -> Iterator[float]:
-    """Yield how many seconds each question may take, when it begins: what one leaves of its share is the others'."""
+def _time_shares(purposes: Sequence[str], elapsed_s: float) -> Iterator[float]:
+    """Yield the seconds for each rerun when it begins; unused time is available to the later ones."""
     end = time.monotonic() + max(_LONGEST_S - elapsed_s, _LONGEST_AGAIN_S)
-    for number, question in enumerate(questions):
-        share = _WEIGHTS[question] / sum(_WEIGHTS[later] for later in questions[number:])
+    for number, purpose in enumerate(purposes):
+        share = _WEIGHTS[purpose] / sum(_WEIGHTS[later] for later in purposes[number:])
         yield min(share * max(0.0, end - time.monotonic()), _LONGEST_FOR_ONE_S)
 
 
 class Observation:
-    """A run from the moment at which it is watched to its report.
+    """A run, from the start of watching to the report.
 
     Parameters
     ----------
     shell : InteractiveShell
     cells : CellTexts
-        Which cells code comes from.
+        The cells by the file names of code.
     options : Options
     named : dict
-        The objects of the notebook that the code names.
+        The objects of the notebook to which the code refers.
     live : LiveOutputs
-        Where its output is kept as long as it is alive.
+        The live outputs, to which the output is added.
     cell_id : str or None
-        The front end's id of the cell that runs, where it sends one.
+        The front end's id of the running cell, if it sends one.
     worth_showing : callable or None
-        Whether a report is shown, if that depends on what it holds; nothing is shown before there is something.
+        Decides from the report whether to show it; the output then waits until there is something to show.
 
     Raises
     ------
     UsageError
-        If an option asks for something that is not there; nothing has been changed then.
+        If an option asks for something that is not available; nothing has been changed.
     """
 
     def __init__(
@@ -94,17 +93,17 @@ class Observation:
         self.worth_showing = worth_showing
         self._live = live
         self.options = options
-        #: Cells that were edited and not run, by their texts before and after, to be tried as remedies.
+        #: The texts, before and after, of cells that were edited but not run, to try as remedies.
         self.edited: Sequence[tuple[str, str]] = ()
-        #: What compares the front ends when the run has ended.
+        #: Compares the front ends after the run.
         self.compare: Callable[[], Frontends] | None = None
         self.recording: Recording | None = None
-        self._begun = time.perf_counter()
+        self._started_at = time.perf_counter()
         self._shell = shell
-        #: What of the named objects is compiled; held weakly, as what the code deletes is to go at once.
+        #: The named objects that are compiled; weak references, so that objects that the code deletes are freed.
         self._compiled: dict[str, weakref.ref[Any]] = {}
         self._faults: list[Diagnostic] = []
-        self._opened = GuardedExitStack(self.note_fault)
+        self._exit_stack = GuardedExitStack(self.note_fault)
         self._output: Output | None = None
         self._folder: Path | None = None
         self._children: list[Process] = []
@@ -113,7 +112,7 @@ class Observation:
         self._calls: CompiledCalls | None = None
         self._phase = ""
         self._patches = _patches(options)
-        choice = self._checked(named)
+        choice = self._choose_device(named)
         self._device = choice.default if choice is not None else None
         try:
             with deferred_interrupts():
@@ -129,7 +128,7 @@ class Observation:
         from jupyter_graphbreak.recording.children import watched_children
         from jupyter_graphbreak.recording.targets import forget, forget_everything, is_compiled
 
-        opened = self._opened
+        opened = self._exit_stack
         if not self.options.quiet and not self.options.frontends:
             self._live.make_room()
             self._output = Output(self._shell, waits=self.worth_showing is not None)
@@ -154,79 +153,79 @@ class Observation:
 
             self._kept = opened.enter("keeping copies of what is compiled", keep_for_analysis, None)
         if self.options.processes:
-            tell = functools.partial(self.note, "warning")
+            warn = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
-            self._folder = opened.enter(watching, lambda: watched_children(tell), None)
+            self._folder = opened.enter(watching, lambda: watched_children(warn), None)
         if stance := opened.enter("setting the backend", lambda: forced_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
         opened.enter("setting the default device", lambda: default_device(self._device), None)
 
     def compile_calls(self) -> None:
-        """Compile what the code calls from now on, until it ends."""
+        """Compile the calls of the code from now on."""
         from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 
         def make() -> AbstractContextManager[CompiledCalls]:
             return compiled_calls(self.options.for_compile(), self.note_fault, self._cells.running)
 
-        self._calls = self._opened.enter("compiling what the cell calls", make, None)
+        self._calls = self._exit_stack.enter("compiling what the cell calls", make, None)
 
     def _note_compiled(self) -> None:
-        """Record what was compiled for the report."""
+        """Record the code that was compiled for the report."""
         from jupyter_graphbreak.compiling.descriptions import described
 
         if self._calls is not None and self.recording is not None:
             calls = self._calls
             self.recording.note_compiled(described(calls.compiled, self._shell.user_ns, calls.filename))
             if not calls.compiled:
-                for name, reason in list(calls.left_out.items())[:1]:
+                for name, reason in list(calls.reasons_not_compiled.items())[:1]:
                     self.note("info", f"`{name}` was not compiled: {reason}.")
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
-        """Return what calls the function that a cell was made into, compiled if that is possible."""
+        """Return a function that calls a cell, which was made into a function, compiled if possible."""
         with suppress_faults("compiling the cell", self.note_fault):
             return self._calls.cell_caller(function) if self._calls is not None else function
         return function
 
-    def _checked(self, named: dict[str, Any]) -> Choice | None:
-        """Return the choice of the device; every misuse is a :class:`UsageError`."""
+    def _choose_device(self, named: dict[str, Any]) -> Choice | None:
+        """Check the options and choose the device; every misuse is a :class:`UsageError`."""
         from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 
-        meant = (TorchUnavailable, ValueError, UsageError)
+        misuse = (TorchUnavailable, ValueError, UsageError)
         try:
-            with suppress_faults("choosing the device", self.note_fault, passing=meant):
+            with suppress_faults("choosing the device", self.note_fault, passing=misuse):
                 require_torch()
                 return _choice(self.options, named)
         except (TorchUnavailable, ValueError) as error:
             raise UsageError(str(error)) from None
-        return None  # the code's own devices are used then
+        return None  # the code then uses its own devices
 
     def note(self, level: Any, message: str) -> None:
         """Add a sentence for the report's diagnostics."""
         self._faults.append(Diagnostic(level, message))
 
     def note_fault(self, what: str, fault: Exception) -> None:
-        """Note that something of ours failed."""
+        """Note an internal error."""
         diagnostic = Diagnostic("error", internal_error(what, fault))
         if diagnostic not in self._faults:
             self._faults.append(diagnostic)
 
     def ignore_compile_options(self, because: str) -> None:
-        """Say that options for what the magic compiles had nothing to apply to."""
-        given = self.options.only_for_compile()
-        if given:
-            self.note("warning", f"{', '.join(given)} had no effect: {because}.")
+        """Warn that options for the code that the magic compiles had no effect."""
+        unused = self.options.only_for_compile()
+        if unused:
+            self.note("warning", f"{', '.join(unused)} had no effect: {because}.")
 
     def close(self, error: BaseException | None, finish: Callable[[Report], Report] = lambda report: report) -> None:
-        """Stop watching, make the report, store and show it; a fault of ours is reported, never raised.
+        """Stop watching, then create, store and show the report; an internal error is reported, never raised.
 
-        An interrupt waits until the report is there.
+        An interrupt is deferred until the report exists.
 
         Parameters
         ----------
         error : BaseException or None
-            What ended the run.
+            The exception that ended the run.
         finish : callable
-            Adds to the report what only its caller knows.
+            Adds the information that only the caller has to the report.
         """
         with deferred_interrupts():
             self._stop(error)
@@ -248,8 +247,8 @@ class Observation:
         if self.options.frontends:
             self._show_comparison(report)
 
-    def give_up(self, what: str, fault: Exception) -> None:
-        """Note an error that leaves no report, and show that in its place."""
+    def report_failure(self, what: str, fault: Exception) -> None:
+        """Note an error that prevents a report, and show the error instead."""
         from msgspec.structs import replace
 
         self.note_fault(what, fault)
@@ -273,11 +272,11 @@ class Observation:
             with suppress_faults(what, self.note_fault):
                 note()
         with suppress_faults("undoing what the run needed", self.note_fault):
-            self._opened.contexts.close()
+            self._exit_stack.contexts.close()
 
     def undo(self) -> None:
-        """Undo what observing has changed, whatever has been undone before."""
-        self._opened.contexts.close()
+        """Undo the changes of the observation that are not undone yet."""
+        self._exit_stack.contexts.close()
 
     def _note_end(self, error: BaseException | None) -> None:
         if error is not None and self.recording is not None:
@@ -290,7 +289,7 @@ class Observation:
             self._children = processes_in(self._folder, self._cells.find)
 
     def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
-        """Return the report with what running entries again on copies tells; nothing of that is shown."""
+        """Return the report with the results of rerunning entries on copies, whose output is hidden."""
         from msgspec.structs import replace
 
         from jupyter_graphbreak._torch_compat.default_device import default_device
@@ -300,37 +299,37 @@ class Observation:
 
         find = self._cells.find
         compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
-        also = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
-        again = Rerun(report, files, kept, find, self._tell)
-        try_remedies = functools.partial(again.try_remedies, compile_text=compile_text, also=also)
+        own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
+        again = Rerun(report, files, kept, find, self._show_status)
+        try_remedies = functools.partial(again.try_remedies, compile_text=compile_text, also=own_edits)
         steps: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries, "trying remedies", try_remedies),
             (self.options.cost, "measuring", again.measure),
             (self.options.check, "checking", again.check),
         ]
-        asked = [what for wanted, what, _ in steps if wanted]
-        left = _shares_of_time(asked, time.perf_counter() - self._begun)
+        requested = [what for wanted, what, _ in steps if wanted]
+        shares = _time_shares(requested, time.perf_counter() - self._started_at)
         for wanted, what, step in steps:
             if wanted:
                 self._phase = what
-                self._tell("")
+                self._show_status("")
                 known = len(self._faults)
                 try:
                     with suppress_faults(what, self.note_fault), default_device(self._device), _silenced(self._shell):
-                        step(seconds=next(left))
+                        step(seconds=next(shares))
                 except KeyboardInterrupt:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
                 again.report = replace(again.report, diagnostics=[*again.report.diagnostics, *self._faults[known:]])
         return again.report
 
-    def _tell(self, what: str) -> None:
-        """Show what is done, where the report will be."""
+    def _show_status(self, what: str) -> None:
+        """Show the current activity in place of the report."""
         if self._output is not None and self._output.live:
-            elapsed_s = time.perf_counter() - self._begun
+            elapsed_s = time.perf_counter() - self._started_at
             self._output.show_progress(Progress(self._phase, what or None, 0, 0, 0, elapsed_s))
 
     def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> tuple[Report, dict[str, str]]:
-        """Return the report and the files of its sources; one that holds only what went wrong, if it cannot be made."""
+        """Return the report and the files of its sources, or an empty report if it cannot be created."""
         from msgspec.structs import replace
 
         from jupyter_graphbreak.api.run_reports import report_of
@@ -342,7 +341,7 @@ class Observation:
         if report is None:
             report = self._empty_report(error)
         report = replace(report, diagnostics=[*report.diagnostics, *self._faults])
-        with suppress_faults("comparing with the run before", self.note_fault):
+        with suppress_faults("comparing with the previous run", self.note_fault):
             return finish(report), files
         return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), files
 
@@ -357,7 +356,7 @@ class Observation:
         return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
 
     def _abandon(self, error: BaseException) -> None:
-        """Undo everything, and say in place of what was shown that the run was ended before it began."""
+        """Undo everything, and show that the run ended before it began."""
         from msgspec.structs import replace
 
         with deferred_interrupts():
@@ -369,13 +368,13 @@ class Observation:
                 self._output.close(report, self._faults)
 
     def _empty_report(self, error: BaseException | None) -> Report:
-        """Return a report that holds nothing but how the run ended and what of ours failed."""
+        """Return a report with only the status of the run."""
         status: Literal["ok", "error", "interrupted"] = "ok" if error is None else "error"
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else status
         return Report(status, Device(self.options.device, "unknown"))
 
     def _show_comparison(self, report: Report) -> None:
-        """Compare the front ends, where the run went well, and show the table above the report."""
+        """Compare the front ends, if the run succeeded, and show the table above the report."""
         from msgspec.structs import replace
 
         from jupyter_graphbreak._torch_compat.default_device import default_device
@@ -401,16 +400,18 @@ class Observation:
 
         if self.recording is None:
             return
-        # A name that the cell gave to something else stands for what the cell itself compiled.
+        # A name that the cell reassigned refers to something that the cell itself compiled.
         now = self._shell.user_ns
-        kept = {name: now[name] for name, held in self._compiled.items() if name in now and now[name] is held()}
+        kept = {
+            name: now[name] for name, reference in self._compiled.items() if name in now and now[name] is reference()
+        }
         for name in stale(kept, self.recording.started_codes()):
-            self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are not here.")
+            self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are missing here.")
 
 
 @contextlib.contextmanager
 def _silenced(shell: InteractiveShell) -> Iterator[None]:
-    """Show nothing of what this thread writes or displays while the context is open."""
+    """Hide the output and displays of this thread while the context is open."""
     from jupyter_graphbreak._torch_compat.patching import redirected_here
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
@@ -431,7 +432,7 @@ def _nothing() -> None:
 
 
 def _patches(options: Options) -> list[Patch]:
-    """Return the patch to try; one that cannot be read is a :class:`UsageError`."""
+    """Return the patch to try; a patch that cannot be read is a :class:`UsageError`."""
     if options.patch is None:
         return []
     from jupyter_graphbreak.experiments.remedies.own_edits import read_patch

@@ -1,4 +1,4 @@
-"""The options of the magic: one parser, which also parts them from the call that follows them."""
+"""The options of the magic, with a parser that separates them from the call that follows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the reader asked for.
+    """The options that the reader gave.
 
     Parameters
     ----------
     device : str
         ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
     backend : str or None
-        For everything that is compiled; ``None`` leaves the cell's own calls their backends.
+        The backend for everything that is compiled; with ``None``, the cell's own calls keep their backends.
     fullgraph, mode, dynamic
-        For what the magic compiles.
+        Options for the code that the magic compiles.
     frontends : bool
         Whether to compare the front ends on the function that is called.
     output : str or None
@@ -32,23 +32,23 @@ class Options(msgspec.Struct, frozen=True):
     quiet : bool
         Whether to show nothing.
     processes : bool
-        Whether to watch the processes that the cell starts, too.
+        Whether to also watch the processes that the cell starts.
     remedies : bool
         Whether to try changes that remove the breaks.
     patch : str or None
-        A change to try, too: the path of a unified diff.
+        The path of a unified diff to try as well.
     cost : bool
-        Whether to measure what compiling costs and yields.
+        Whether to measure the cost and benefit of compiling.
     check : bool
         Whether to compare compiled results with eager ones.
     fresh : bool
-        Whether to forget first what the kernel has compiled.
+        Whether to first forget what the kernel has compiled.
     log : str or None
-        The trace log to explain, in place of a run.
+        The trace log to explain instead of a run.
     sources : list of str or None
         Further folders from which source text that a log names may be shown.
     expression : str
-        What follows the options.
+        The text after the options.
     """
 
     device: str = "auto"
@@ -70,18 +70,18 @@ class Options(msgspec.Struct, frozen=True):
     expression: str = ""
 
     def for_compile(self) -> CompileOptions:
-        """Return those that apply to what the magic compiles."""
+        """Return the options for the code that the magic compiles."""
         from jupyter_graphbreak.compiling.compile_options import CompileOptions
 
         dynamic = None if self.dynamic is None else self.dynamic == "true"
         backend = self.backend
         if backend is None and self.mode is None and (self.cost or self.check):
-            backend = "inductor"  # what torch.compile uses by itself: eager has nothing to measure
+            backend = "inductor"  # the default of torch.compile; eager has nothing to measure
         return CompileOptions(backend=backend, mode=self.mode, fullgraph=self.fullgraph, dynamic=dynamic)
 
     @property
     def runs_again(self) -> bool:
-        """Whether what the cell compiles is to run again on copies."""
+        """Whether to run compiled code again on copies."""
         return self.tries or self.cost or self.check
 
     @property
@@ -90,7 +90,7 @@ class Options(msgspec.Struct, frozen=True):
         return self.remedies or self.patch is not None
 
     def only_for_compile(self) -> list[str]:
-        """Return the names of the given options that apply only to what the magic compiles."""
+        """Return the given options that apply only to the code that the magic compiles."""
         return [f"--{name}" for name in ("fullgraph", "mode", "dynamic") if getattr(self, name)]
 
 
@@ -100,14 +100,14 @@ def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
     Parameters
     ----------
     parser : ArgumentParser
-        Whose last argument, ``expression``, takes all words from the first that is no option.
+        A parser whose last argument, ``expression``, takes all words after the options.
     line : str
-        What stands after the magic's name.
+        The text after the magic's name.
 
     Raises
     ------
     UsageError
-        If an option is unknown, lacks its value or has a wrong one.
+        If an option is unknown or its value is missing or wrong.
     """
     words = list(re.finditer(r"\S+", line))
     try:
@@ -118,5 +118,5 @@ def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
     arguments["expression"] = line[words[-rest].start() :].strip() if rest else ""
     options = Options(**arguments)
     if options.output is not None and not options.output.isidentifier():
-        raise UsageError(f"-o {options.output}: a variable's name is needed, such as -o report")
+        raise UsageError(f"-o {options.output}: not a name for a variable; use for example -o report")
     return options

@@ -1,4 +1,4 @@
-"""The one output of a run in a notebook: progress while it goes on, then the report."""
+"""The output of a run in a notebook: progress during the run, then the report."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class Output:
-    """The one output of a run: shown when it starts where it can be updated, complete when it ends.
+    """The output of a run: shown at the start if it can be updated, and completed at the end.
 
     Parameters
     ----------
     shell : InteractiveShell
-        A terminal prints what it is given and cannot take it back, so there the output comes at the end.
+        The shell; a terminal cannot replace what it has printed, so it gets the output only at the end.
     waits : bool
-        Whether nothing is shown before a graph was captured: it may turn out that there is nothing to show.
+        Whether to show nothing before a graph is captured, because there may be nothing to show.
     """
 
     def __init__(self, shell: InteractiveShell, *, waits: bool = False) -> None:
-        self.live = hasattr(shell, "kernel") and not _of_console()
+        self.live = hasattr(shell, "kernel") and not _is_console()
         self._waits = waits
         self._shell = shell
         self._id = uuid.uuid4().hex
@@ -45,25 +45,25 @@ class Output:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[str | None]:
-        """Show that the run has started, and notice while the context is open whether the cell clears its outputs.
+        """Show that the run has started, and detect whether the cell clears its outputs in the context.
 
         Yields
         ------
         str or None
-            Why nothing can be shown while the run goes on, if so: the cell runs all the same.
+            The reason if nothing can be shown during the run; the cell runs anyway.
         """
-        publisher = self._shell.display_pub  # %%capture puts another in its place meanwhile
+        publisher = self._shell.display_pub  # %%capture replaces it meanwhile
         problem = None
         if self.live and not self._waits:
             try:
                 self._show_running()
-            except Exception as fault:  # noqa: BLE001 - whatever a front end or a broken installation brings
+            except Exception as fault:  # noqa: BLE001 - a front end or a broken installation may raise anything
                 self.live, self._shown, self._widget = False, False, None
-                problem = f"The live view is not there ({type(fault).__name__}: {fault})."
+                problem = f"The live view is not available ({type(fault).__name__}: {fault})."
         clear_output: Callable[..., None] = publisher.clear_output
 
         def cleared(*args: Any, **kwargs: Any) -> None:
-            self._shown = False  # the user's code clears the cell's outputs, ours among them
+            self._shown = False  # the user's code clears the cell's outputs, including ours
             clear_output(*args, **kwargs)
 
         try:
@@ -83,22 +83,22 @@ class Output:
         self._shown = True
 
     def show_progress(self, progress: Progress) -> None:
-        """Show how far the run is."""
+        """Show the progress of the run."""
         if self._widget is None and self.live and progress.graphs:
             self._show_running()
         if self._widget is not None:
             self._widget.show_progress(progress)
 
     def close(self, report: Report, faults: list[Diagnostic], job: Job | None = None) -> None:
-        """Show the report; where a view of it fails, what is left of it.
+        """Show the report, or as much of it as possible if a view fails.
 
         Parameters
         ----------
         report : Report
         faults : list of Diagnostic
-            What of ours has failed so far.
+            The internal errors so far.
         job : Job or None
-            What is shown in place of the report, where the cell started other processes.
+            The job to show instead of the report, if the cell started other processes.
         """
         self._report = report
         try:
@@ -113,18 +113,18 @@ class Output:
             bundle = mime_bundle(report, self._widget)
             if job is not None:
                 bundle = {MIME_TYPE: bundle[MIME_TYPE]} | job._repr_mimebundle_()
-        except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its report is data
+        except Exception as fault:  # noqa: BLE001 - the user's cell has run and must not fail
             bundle = _plain_bundle(report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"])
         self._show_last(bundle)
 
-    def let_go(self, *, replaced: bool) -> None:
-        """Close the widget, and forget the report that it shows.
+    def release(self, *, replaced: bool) -> None:
+        """Close the widget and release the report that it shows.
 
         Parameters
         ----------
         replaced : bool
-            Whether the front end has already put another output in its place. Else the output becomes the static
-            report, which needs no widget.
+            Whether the front end has already replaced the output. Otherwise, it becomes a static report, which needs
+            no widget.
         """
         widget, report = self._widget, self._report
         self._widget = self._report = None
@@ -145,34 +145,34 @@ class Output:
 
 
 class LiveOutputs:
-    """The outputs whose widgets are alive; in a long session the oldest ones are let go.
+    """The outputs with live widgets; a long session releases the oldest ones.
 
     Parameters
     ----------
-    most : int
-        How many may be alive at a time.
+    max_count : int
+        The maximum number of live outputs.
     """
 
-    def __init__(self, most: int = 100) -> None:
-        self._most = most
-        self._outputs: list[tuple[str | None, Output]] = []  # each with the front end's id of its cell
+    def __init__(self, max_count: int = 100) -> None:
+        self._max_count = max_count
+        self._outputs: list[tuple[str | None, Output]] = []  # with the front end's id of the cell
 
     def add(self, output: Output, cell_id: str | None) -> None:
-        """Take in an output that was just completed; that of an earlier run of the same cell is gone already."""
+        """Add a completed output; the front end has already removed the output of an earlier run of the same cell."""
         for known in [known for known in self._outputs if cell_id is not None and known[0] == cell_id]:
             self._outputs.remove(known)
-            known[1].let_go(replaced=True)
+            known[1].release(replaced=True)
         self._outputs.append((cell_id, output))
 
     def make_room(self) -> None:
-        """Let the oldest outputs go, before another one is shown."""
-        while len(self._outputs) >= self._most:
+        """Release the oldest outputs before a new one is shown."""
+        while len(self._outputs) >= self._max_count:
             _, oldest = self._outputs.pop(0)
-            oldest.let_go(replaced=False)
+            oldest.release(replaced=False)
 
 
 def _plain_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
-    """Return the report as data and as its text, each as far as it can be made."""
+    """Return the report as data and as text, as far as possible."""
     lines = ["compile_explain: the report cannot be shown as usual", *problems]
     bundle: dict[str, Any] = {}
     with contextlib.suppress(Exception):
@@ -184,8 +184,8 @@ def _plain_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
     return {"text/plain": "\n".join(lines), **bundle}
 
 
-def _of_console() -> bool:
-    """Whether a Jupyter console started this kernel: it prints what it is shown and never replaces it."""
+def _is_console() -> bool:
+    """Return whether a Jupyter console started this kernel; it prints outputs and never replaces them."""
     with contextlib.suppress(Exception):
         import psutil
 

@@ -1,4 +1,4 @@
-"""Say how far a run is while it runs: a compilation of a minute must not look like a hang."""
+"""Report the progress of a run, so that a long compilation does not look like a hang."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERVAL_S = 0.8
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The state of a run: what is compiled now, how much has been seen, seconds since the start."""
+    """The state of a run: the function being compiled, counts so far, and seconds since the start."""
 
     phase: str
     function: str | None
@@ -31,12 +31,12 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class ProgressMeter:
-    """Counts records as they come and tells a callback at intervals, from a thread of its own.
+    """Counts incoming records and calls a callback at intervals, on its own thread.
 
     Parameters
     ----------
     show : callable
-        Given a :class:`Progress`; what it raises is dropped.
+        Receives a :class:`Progress`; its exceptions are ignored.
     """
 
     def __init__(self, show: Callable[[Progress], Any]) -> None:
@@ -47,7 +47,7 @@ class ProgressMeter:
         self._graphs = 0
         self._breaks: set[str] = set()
         self._done = threading.Event()
-        # A display made on another thread finds the cell that it belongs to in the context.
+        # A display on a different thread finds its cell in the context.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="graphbreak-progress", daemon=True)
 
@@ -60,7 +60,7 @@ class ProgressMeter:
         self._thread.join()
 
     def count(self, record: Record) -> None:
-        """Take note of a record."""
+        """Count a record."""
         match record.kind:
             case "dynamo_start":
                 self._frames += 1

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak import faults
-from jupyter_graphbreak._torch_compat.compiled import codes_held, counted_compilations, is_held
-from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, held_back
+from jupyter_graphbreak._torch_compat.compiled import counted_compilations, is_known_code
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
@@ -178,7 +178,7 @@ class Recording:
             begun.setdefault(started.place, set()).add(started.id)
         for reference in held:
             code = reference()
-            if code is None or not is_held(code):
+            if code is None or not is_known_code(code):
                 continue
             known = identity(code)
             now = begun.get((code.co_name, code.co_filename, code.co_firstlineno))
@@ -191,7 +191,7 @@ class Recording:
 
     def _note_why_compile_is_disabled(self) -> None:
         try:
-            reason = held_back()
+            reason = why_compile_is_disabled()
         except Exception as error:  # noqa: BLE001 - an unknown torch
             reason = f"Cannot tell whether torch.compile is switched off ({type(error).__name__}: {error})."
         if reason:
@@ -260,12 +260,12 @@ def _unknown() -> int | None:
 
 @contextlib.contextmanager
 def _held_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
-    """Yield the code objects that Dynamo holds now, ``None`` if they are unknown; see :func:`codes_held`."""
+    """Yield the code objects that Dynamo holds now, ``None`` if they are unknown; see :func:`known_codes`."""
     with contextlib.ExitStack() as stack:
         held = None
         unknown_torch = contextlib.suppress(AttributeError)
         with unknown_torch, faults.suppress_faults("reading what PyTorch holds", on_fault, passing=(AttributeError,)):
-            held = stack.enter_context(codes_held())
+            held = stack.enter_context(known_codes())
         yield held
 
 

@@ -34,7 +34,7 @@ def is_compiled(value: Any) -> bool:
 def leads_to_compiled(values: Iterable[Any]) -> bool:
     """Return whether any of the objects is compiled or ``torch.compile``, or uses an object that is."""
     return any(
-        compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_left_alone(value))
+        compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_dynamo_disabled(value))
         for value in _walk(values)
     )
 
@@ -98,7 +98,9 @@ def reached(*values: Any) -> Iterator[Any]:
 
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
     """Yield the code objects of the functions that the objects use, except those of PyTorch and numpy."""
-    yield from _codes(value for value in _walk(values) if not _is_foreign(value) and not compiled.is_left_alone(value))
+    yield from _codes(
+        value for value in _walk(values) if not _is_foreign(value) and not compiled.is_dynamo_disabled(value)
+    )
 
 
 def names_used(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,8 +114,8 @@ def is_library(filename: str) -> bool:
 def _roots(search_path: tuple[str, ...]) -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     own = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}
-    found = own | {folder for folder in search_path if folder and _holds_packages(folder)}
-    return tuple(sorted(found | {os.path.realpath(folder) for folder in found}))
+    roots = own | {folder for folder in search_path if folder and _holds_packages(folder)}
+    return tuple(sorted(roots | {os.path.realpath(folder) for folder in roots}))
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,7 +1,7 @@
-"""Read the listing of a resume function's bytecode, which torch 2.13 and later log: the line at which it goes on.
+"""Read the line at which a resume function continues from its bytecode, which torch 2.13 and later log.
 
-A resume function begins with a part of Dynamo's own, between two assignments of a variable, and jumps to the place in
-the copied function where that goes on.
+A resume function begins with code of Dynamo, between two assignments to a variable, and then jumps to the place in
+the copied function where it continues.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-#: Of an artifact with such a listing, the name.
+#: The names of the artifacts with such a listing.
 LISTING = re.compile(r"artifact:torch_dynamo_resume_in_.*_ORIGINAL_BYTECODE")
 _PROLOGUE = "__is_tracing_resume_prologue"
 _ROW = re.compile(
@@ -27,16 +27,16 @@ class _Row(NamedTuple):
 
 
 def resumed_line(listing: str) -> int | None:
-    """Return the line at which a resume function goes on, if its listing has the known form.
+    """Return the line at which a resume function continues, if its listing has the known form.
 
     Parameters
     ----------
     listing : str
-        As ``dis`` writes it in Python 3.11 to 3.14.
+        The output of ``dis`` in Python 3.11 to 3.14.
     """
     rows = _rows(listing)
     ends = [index for index, row in enumerate(rows) if (row.operation, row.argument) == ("STORE_FAST", _PROLOGUE)]
-    if len(ends) < 2 or ends[1] + 1 >= len(rows):  # noqa: PLR2004 - set, and set back
+    if len(ends) < 2 or ends[1] + 1 >= len(rows):  # noqa: PLR2004 - set and reset
         return None
     after = rows[ends[1] + 1]
     jump = _TARGET.fullmatch(after.argument)
@@ -46,7 +46,7 @@ def resumed_line(listing: str) -> int | None:
 
 
 def _rows(listing: str) -> list[_Row]:
-    # With single spaces a row is matched in one way only, however long it is.
+    # With single spaces, a row of any length matches in only one way.
     texts = (" " + " ".join(line.split()) for line in listing.split("\n"))
     matches = [match for match in map(_ROW.match, texts) if match is not None]
     has_offsets = all(match["first"] or match["second"] for match in matches)  # Python 3.13 writes labels instead

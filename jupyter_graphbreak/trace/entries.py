@@ -1,4 +1,4 @@
-"""Split a structured trace into its entries, one after the other, without holding more than one.
+"""Split a structured trace into its entries one by one, without keeping more than one in memory.
 
 An entry is a line ``V1122 02:10:26.443000 14822 torch/_dynamo/utils.py:2350] {json}``, in which the number before the
 path is the process id; the lines of its payload follow, each after a tab. ``torchrun`` and other launchers may put
@@ -32,17 +32,17 @@ _TAGGED = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
 #: Launchers tag the lines of each process; lines with further tags belong to no entry.
 _MOST_TAGS = 4096
-#: After so many lines the time is looked at.
-_LINES_BETWEEN_LOOKS = 1024
+#: The number of lines between checks of the time.
+_LINES_PER_TIME_CHECK = 1024
 _MOST_DIGITS = 10
-#: What was called a thread's number in old traces exceeds any process id.
+#: In old traces, the field may be a thread id, which is greater than any process id.
 _MOST_PROCESSES = 1 << 22
 _LIMITS = Limits()
 _NAMED = {"name": ""}
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One entry: its process, 0 where the prefix does not say, its record, and the bytes of its envelope."""
+    """One entry: its process (0 if unknown), its record, and the number of bytes of its envelope."""
 
     process: int
     record: Record
@@ -51,26 +51,26 @@ class Entry(msgspec.Struct, frozen=True):
 
 @dataclass
 class Tally:
-    """How much of a trace there was, and what of it could not be read.
+    """The number of entries of a trace, and of those that could not be read.
 
     Parameters
     ----------
     entries : int
-        All entries, also of kinds that nobody asked for.
+        All entries, including those of kinds that were not requested.
     unreadable : int
-        Entries whose envelope is no JSON.
+        Entries whose envelope is not JSON.
     malformed : int
-        Entries whose envelope has another form than PyTorch gives it.
+        Entries whose envelope does not have PyTorch's form.
     damaged : int
-        Payloads that are not those that were written, going by their checksum.
+        Payloads that do not match their checksum.
     foreign : int
         Lines that belong to no entry.
     cut : str or None
-        Why the end may be missing, where it may.
+        The reason why the end may be missing, if it may.
     damage : str or None
-        What is wrong with its compression.
+        The problem with its compression, if any.
     limit : str or None
-        Why reading ended before the end.
+        The reason why reading stopped before the end, if it did.
     """
 
     entries: int = 0
@@ -84,7 +84,7 @@ class Tally:
 
 
 @dataclass
-class _Open:
+class _OpenEntry:
     """An entry whose payload is still being read."""
 
     process: int
@@ -106,19 +106,19 @@ def entries(
     Parameters
     ----------
     stream : file
-        Open for reading bytes.
+        A binary file, open for reading.
     tally : Tally
-        Where to count.
+        Counts the entries and problems.
     kinds : set of str or None
-        The kinds that are asked for, beside the additions of ours and the bytecode of resume functions; of others the
-        payload is passed over.
+        The requested kinds, in addition to our own entries and the bytecode of resume functions; other payloads are
+        skipped.
     limits : Limits
-        How long lines and payloads may be.
+        The maximum sizes of lines and payloads.
     deadline : Deadline or None
-        When to stop reading.
+        The time at which to stop reading.
     """
     heads = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
-    waiting: dict[bytes, _Open | None] = {}  # by what stands in front of a line
+    waiting: dict[bytes, _OpenEntry | None] = {}  # by the tag of the line
     line = b"\n"
     for line, is_cut in _lines(stream, limits.line, tally, deadline):
         tag = b""
@@ -138,9 +138,9 @@ def entries(
             continue
         done, waiting[tag] = waiting.get(tag), None
         if done is not None:
-            yield _closed(done, tally)
+            yield _closed_entry(done, tally)
         tally.entries += 1
-        opened = _opened(line, head, heads, tally) if not is_cut else None
+        opened = _opened_entry(line, head, heads, tally) if not is_cut else None
         tally.unreadable += is_cut
         if opened is not None and (kinds is None or _is_wanted(Record(opened.envelope).kind, kinds)):
             waiting[tag] = opened
@@ -148,13 +148,13 @@ def entries(
         tally.cut = "its last line has no end"
     for done in waiting.values():
         if done is not None:
-            yield _closed(done, tally)
+            yield _closed_entry(done, tally)
 
 
 def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a file until the time is over, and of each whether it was too long and has lost its end."""
+    """Yield the lines of a file until the deadline, each with whether it was too long and truncated."""
     for number, line in enumerate(iter(partial(stream.readline, longest), b"")):
-        if deadline is not None and number % _LINES_BETWEEN_LOOKS == 0 and deadline.over:
+        if deadline is not None and number % _LINES_PER_TIME_CHECK == 0 and deadline.is_over:
             tally.limit = "reading it takes too long"
             return
         if line.endswith(b"\n") or len(line) < longest:
@@ -167,7 +167,7 @@ def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | No
 
 
 def begins_as_trace(text: bytes) -> bool:
-    """Whether some line at the beginning of a file is that of an entry."""
+    """Return whether a line at the beginning of a file starts an entry."""
     return any(
         (head := _PREFIX.match(line)) is not None and line[head.end() : head.end() + 1] == b"{"
         for line in text.split(b"\n")
@@ -178,7 +178,7 @@ def _is_wanted(kind: str, kinds: frozenset[str]) -> bool:
     return kind in kinds or kind.startswith("graphbreak_") or LISTING.fullmatch(kind) is not None
 
 
-def _opened(line: bytes, head: re.Match[bytes], heads: frozenset[str] | None, tally: Tally) -> _Open | None:
+def _opened_entry(line: bytes, head: re.Match[bytes], heads: frozenset[str] | None, tally: Tally) -> _OpenEntry | None:
     text = line[head.end() :]
     key = _FIRST_KEY.match(text)
     if key is not None and heads is not None and not _is_wanted(key[1].decode(), heads):
@@ -195,21 +195,21 @@ def _opened(line: bytes, head: re.Match[bytes], heads: frozenset[str] | None, ta
         tally.malformed += 1
         return None
     process = int(head["process"]) if len(head["process"]) <= _MOST_DIGITS else 0
-    return _Open(process if process < _MOST_PROCESSES else 0, envelope, len(text))
+    return _OpenEntry(process if process < _MOST_PROCESSES else 0, envelope, len(text))
 
 
 def _checksum(payload: bytes) -> str:
     return hashlib.md5(payload, usedforsecurity=False).hexdigest()
 
 
-def _closed(done: _Open, tally: Tally) -> Entry:
+def _closed_entry(done: _OpenEntry, tally: Tally) -> Entry:
     """Return a complete entry; the line break after its last line is not part of the payload."""
     if not done.lines:
         tally.damaged += bool(done.envelope.get("has_payload"))
         return Entry(done.process, Record(done.envelope), done.length)
     payload = b"".join(done.lines).removesuffix(b"\n")
     checksum = done.envelope.get("has_payload")
-    if payload.endswith(b"\r") and _checksum(payload) != checksum:  # written where lines end in two characters
+    if payload.endswith(b"\r") and _checksum(payload) != checksum:  # written on a system with CRLF line ends
         payload = payload.removesuffix(b"\r").replace(b"\r\n", b"\n")
     if isinstance(checksum, str) and _checksum(payload) != checksum:
         tally.damaged += 1

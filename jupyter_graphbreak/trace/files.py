@@ -1,6 +1,6 @@
 """Read and write structured traces as files, in the format that ``TORCH_TRACE`` uses.
 
-Lines that start with ``#`` are comments, ours: a recording says in them how it was made.
+Lines that start with ``#`` are our comments, in which a recording states how it was made.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read_trace(path: Path) -> list[Record]:
     OSError
         If the file cannot be read.
     ValueError
-        If it holds no entry of a trace.
+        If it has no trace entries.
     """
     with opened(path) as stream:
         records = [entry.record for entry in entries(stream, Tally())]
@@ -44,7 +44,7 @@ def read_trace(path: Path) -> list[Record]:
 
 
 def write_trace(path: Path, records: Iterable[Record], comments: Iterable[str] = ()) -> None:
-    """Write records as a trace, after some lines of comment."""
+    """Write records as a trace, after some comment lines."""
     lines = [f"# {comment}" for comment in comments]
     for record in records:
         lines.append(_PREFIX + msgspec.json.encode(record.envelope).decode())

@@ -1,4 +1,4 @@
-"""How much of a log is read: enough for any that PyTorch writes, and an end for those that somebody made up."""
+"""Limits for reading logs: enough for any log that PyTorch writes, but finite for hostile ones."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What ends the reading of logs; a note says so if one did.
+    """The limits that stop the reading of logs; a note tells if one was reached.
 
     Parameters
     ----------
     files : int
-        Files in a folder and the folders in it.
+        Files in a folder and its subfolders.
     line, payload : int
         Bytes of one line and of the text that follows an entry.
     text : int
-        Bytes of text that are held for one file.
+        Bytes of text kept in memory for one file.
     entries : int
-        Entries of one file that are held.
+        Entries of one file kept in memory.
     processes : int
         Processes that wrote into one file.
     unpacked, ratio : int
-        Bytes that a compressed file may unpack to, however large it is; and how many for each of its own bytes.
+        Bytes that any compressed file may unpack to, and bytes per compressed byte for larger files.
     seconds : float
         The time for all files.
     """
@@ -40,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Deadline:
-    """Says when the time for reading is over.
+    """The time at which reading stops.
 
     Parameters
     ----------
@@ -51,6 +51,6 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     @property
-    def over(self) -> bool:
-        """Whether the time is over."""
+    def is_over(self) -> bool:
+        """Whether the time has passed."""
         return time.monotonic() > self._end

@@ -1,4 +1,4 @@
-"""The texts of what a log mentions: from the files where they are here and still the same, else from the log itself."""
+"""The source texts that a log mentions: from files if they exist and are unchanged, else from the log itself."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _DEVICE = re.compile(r'"\w+\[[^\]"]*\](?:\[[^\]"]*\])?(?P<device>[a-z]+(?::\d+)?
 _ROOT = re.compile(r"^(?P<root>.*?/lib/python3\.\d+)/")
 _HOME = re.compile(r"^(?P<home>/(?:home|Users)/[^/]+|/root)/")
 _SETTINGS = ("nested_graph_breaks", "recompile_limit")
-WHAT_NO_LOG_HAS = (
-    "A trace log does not say what Dynamo refuses before it begins (generators, functions called under a dispatch "
-    "mode), which resume functions never ran, which part of a line broke the graph (several breaks of one kind on one "
-    "line may be listed as one), nor how long the run took."
+LOG_LIMITATIONS = (
+    "A trace log does not say which code Dynamo refuses before it begins (generators, functions called under a "
+    "dispatch mode), which resume functions never ran, which part of a line broke the graph (several breaks of one "
+    "kind on one line may be listed as one), or how long the run took."
 )
-WHAT_NO_LISTING_SAYS = (
-    "This log does not say at which line a resume function goes on (torch 2.13 and later do): the line of its break "
-    "stands there."
+NO_RESUME_LINES = (
+    "This log does not say at which line a resume function continues (logs of torch 2.13 and later do): the line of "
+    "its break is shown instead."
 )
 
-WHAT_OLD_LOGS_LACK = (
-    "Before torch 2.11 a log does not tell a function that was skipped at a break from one whose compilation was an "
-    "error: both are listed as errors."
+OLD_LOG_LIMITATIONS = (
+    "Before torch 2.11, a log does not distinguish a function that was skipped at a break from one that failed to "
+    "compile: both are listed as errors."
 )
 
 
 class Origin:
-    """Collects, record by record, what a process says of itself."""
+    """Collects information about a process from its records: versions, settings, devices, folders."""
 
     def __init__(self) -> None:
         self._torch: str | None = None
@@ -57,11 +57,11 @@ class Origin:
         self._home: str | None = None
         self._complete = False
         self._failed = False
-        self._resumed = 0
-        self._listed = 0
+        self._resume_count = 0
+        self._resume_line_count = 0
 
     def read(self, record: Record) -> None:
-        """Read one record, before it is made lighter."""
+        """Read one record, before its text is reduced."""
         match record.kind:
             case "graphbreak_run":
                 self._complete = True
@@ -70,9 +70,9 @@ class Origin:
             case "artifact:dynamo_error":
                 self._failed = True
             case "dynamo_start":
-                self._resumed += is_resume(_started(record.data))
+                self._resume_count += is_resume(_started(record.data))
             case additions.ResumedAt.kind:
-                self._listed += 1
+                self._resume_line_count += 1
             case "compilation_metrics":
                 self._read_metrics(record.data)
             case "dynamo_output_graph":
@@ -83,24 +83,24 @@ class Origin:
                 pass
 
     def records(self, notes: Iterable[str], hints: Iterable[str] = ()) -> list[Record]:
-        """Return what was collected as records of ours.
+        """Return the collected information as records of our own.
 
         Parameters
         ----------
         notes, hints : iterable of str
-            What is to be said of the log itself; what the reader can do to see more.
+            Sentences about problems of the log, and about ways to see more.
         """
-        made: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
-        made += [additions.Note(level="info", message=message) for message in hints]
-        if not self._complete:  # else the log is a recording of ours, and says all this itself
-            made.append(additions.Note(level="info", message=WHAT_NO_LOG_HAS))
-            if self._torch is None and self._failed:  # the versions that logs name begin with 2.11
-                made.append(additions.Note(level="info", message=WHAT_OLD_LOGS_LACK))
-            if self._resumed > self._listed:
-                made.append(additions.Note(level="info", message=WHAT_NO_LISTING_SAYS))
+        collected: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
+        collected += [additions.Note(level="info", message=message) for message in hints]
+        if not self._complete:  # otherwise, the log is one of our recordings and has all of this
+            collected.append(additions.Note(level="info", message=LOG_LIMITATIONS))
+            if self._torch is None and self._failed:  # logs name the version since 2.11
+                collected.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
+            if self._resume_count > self._resume_line_count:
+                collected.append(additions.Note(level="info", message=NO_RESUME_LINES))
             used = ", ".join(sorted(self._devices)) or "unknown"
-            made.append(additions.DeviceUsed(requested=used, used=used))
-            made.append(
+            collected.append(additions.DeviceUsed(requested=used, used=used))
+            collected.append(
                 additions.RunSummary(
                     torch=self._torch,
                     python=self._python,
@@ -110,7 +110,7 @@ class Origin:
                     home=self._home,
                 )
             )
-        return [Record({addition.kind: msgspec.to_builtins(addition)}) for addition in made]
+        return [Record({addition.kind: msgspec.to_builtins(addition)}) for addition in collected]
 
     def _read_metrics(self, metrics: Any) -> None:
         if not isinstance(metrics, dict) or self._config:
@@ -132,7 +132,7 @@ class Origin:
 
 
 def _started(data: Any) -> str:
-    """Return the name of the function that an entry ``dynamo_start`` is about."""
+    """Return the name of the function in an entry ``dynamo_start``."""
     stack = data.get("stack") if isinstance(data, dict) else None
     entry = stack[-1] if isinstance(stack, list) and stack else None
     return str(entry.get("name")) if isinstance(entry, dict) else ""
@@ -158,13 +158,13 @@ _COMMENT = re.compile(
 _HEADER = re.compile(r"Graph break in user code at (?P<file>.{1,4096}):(?P<line>\d{1,9})[ \t]*\n")
 _ANY_MACHINE = PackagePaths()
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\s)")
-#: Characters that a log has to quote of a function: a closing bracket proves nothing.
+#: The minimum number of characters that a log must quote from a function; a closing bracket proves nothing.
 _ENOUGH_QUOTED = 6
 _MOST_SOURCES = 10_000
 
 
 class _Mention(NamedTuple):
-    """A place in a record, and its line as the log has it, stripped."""
+    """A place in a record, with the stripped text of its line in the log."""
 
     filename: str
     line: int
@@ -174,7 +174,7 @@ class _Mention(NamedTuple):
 
 
 class Texts(msgspec.Struct, frozen=True):
-    """Records with the texts of files, what is to be said of them, and what the reader can do to see more."""
+    """Records with the texts of files, notes about them, and hints on how to see more."""
 
     records: list[Record]
     notes: list[str]
@@ -184,18 +184,18 @@ class Texts(msgspec.Struct, frozen=True):
 def source_records(
     records: list[Record], find_cell: FindCell = lambda _: None, folders: SourceFolders | None = None
 ) -> Texts:
-    """Return the texts of what the records of a process mention.
+    """Return the source texts that the records of a process mention.
 
-    Of a file in one of the folders it is the functions of which the log quotes a line, if all lines that the log quotes
-    are still the same. Of any other file it is the lines that the log quotes.
+    For a file in one of the folders, these are the functions from which the log quotes a line, if all quoted lines are
+    unchanged. For any other file, these are the quoted lines.
 
     Parameters
     ----------
     records : list of Record
     find_cell : callable
-        Given the file name of a code object, the cell that it comes from, where the notebook is open here.
+        Returns the cell for the file name of a code object, if it belongs to the open notebook.
     folders : SourceFolders or None
-        ``None``: the working folder and those of packages.
+        The folders with readable files. By default, the working folder and those of packages.
     """
     folders = folders if folders is not None else SourceFolders()
     known = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
@@ -215,15 +215,15 @@ def source_records(
             codes[filename][line] = code
         if part == "happened" or (part == "frame" and not _is_library(filename)):
             functions[filename].setdefault(line, function)
-    made: list[SourceRecorded] = []
+    sources: list[SourceRecorded] = []
     changed, outside = [], []
     for filename in itertools.islice(mentioned, _MOST_SOURCES):
         cell = find_cell(filename)
         if cell is not None:
-            made.append(source_of_cell(filename, cell))
+            sources.append(source_of_cell(filename, cell))
             continue
         quoted = codes[filename]
-        if not quoted:  # nothing proves that a file of this name is the one that the log means
+        if not quoted:  # nothing proves that the file with this name is the one in the log
             continue
         text = folders.lines(filename)
         if text is not None and not _is_same(text, quoted):
@@ -233,34 +233,36 @@ def source_records(
             outside.append(filename)
         name = PurePath(filename.replace("\\", "/")).name or filename
         if text is None:
-            made.append(SourceRecorded(filename=filename, name=name, lines=quoted))
+            sources.append(SourceRecorded(filename=filename, name=name, lines=quoted))
             continue
-        segments = _proven(filename, text, quoted, functions[filename])
+        segments = _verified_segments(filename, text, quoted, functions[filename])
         lines = {line: text[line - 1].rstrip("\n") for line in quoted}
-        made.append(SourceRecorded(filename=filename, name=name, segments=segments, lines=lines))
-    notes = [f"{name} has changed since the log was written: its lines are those of the log." for name in changed]
+        sources.append(SourceRecorded(filename=filename, name=name, segments=segments, lines=lines))
+    notes = [f"{name} has changed since the log was written: its lines are shown as in the log." for name in changed]
     hints = [_hint(len(outside))] if outside else []
-    return Texts([Record({source.kind: msgspec.to_builtins(source)}) for source in made], notes, hints)
+    return Texts([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
 
 
 def _is_same(text: list[str], quoted: dict[int, str]) -> bool:
     return all(0 < line <= len(text) and text[line - 1].strip() == code for line, code in quoted.items())
 
 
-def _proven(filename: str, text: list[str], quoted: dict[int, str], functions: dict[int, str]) -> list[SegmentText]:
-    """Return the functions of a file of which the log quotes enough that only the same text can be meant."""
+def _verified_segments(
+    filename: str, text: list[str], quoted: dict[int, str], functions: dict[int, str]
+) -> list[SegmentText]:
+    """Return the functions of a file from which the log quotes enough to prove that the text is the same."""
     try:
         ast.parse("".join(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # a file that Python cannot have compiled
         return []
     source = source_of_file(filename, text, set(), functions)
-    proven = []
+    verified = []
     for segment in source.segments if source is not None else []:
         last = segment.first_line + segment.text.count("\n")
         inside = [code for line, code in quoted.items() if segment.first_line <= line <= last]
         if _DEFINITION.match(segment.text) and sum(map(len, inside)) >= _ENOUGH_QUOTED:
-            proven.append(segment)
-    return proven
+            verified.append(segment)
+    return verified
 
 
 def _is_library(filename: str) -> bool:
@@ -270,19 +272,19 @@ def _is_library(filename: str) -> bool:
 def _hint(number: int) -> str:
     files = "a file is" if number == 1 else f"{number} files are"
     return (
-        f"Only the lines that the log quotes are shown, since {files} outside the working folder: sources=[FOLDER], or "
-        "--sources FOLDER, names further folders from which source text may be read."
+        f"Only the lines that the log quotes are shown, because {files} outside the working folder: use "
+        "sources=[FOLDER] or --sources FOLDER to allow reading source text from more folders."
     )
 
 
 def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -> Iterator[_Mention]:
-    """Yield the places in PyTorch's own records; a record that has another form has none.
+    """Yield the places in PyTorch's own records; records with an unexpected form are ignored.
 
     Parameters
     ----------
     records : iterable of Record
     without_code : set of CompileKey
-        The frames of which no code came.
+        The frames without compiled code.
     """
     names: dict[int, str] = {}
     seen: set[str] = set()
@@ -293,20 +295,20 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
             if record.kind == "str":
                 names[record.data[1]] = record.data[0]
             elif record.kind == "dynamo_start":
-                started[key] = list(_of_start(record.data["stack"], names))
+                started[key] = list(_start_mentions(record.data["stack"], names))
                 yield from started[key]
             elif record.payload is not None:
                 if key in without_code and record.kind == "artifact:dynamo_graph_break_reason":
-                    # The function that is given up: its blocks say why.
+                    # The function that is given up; its blocks show why.
                     yield from (place._replace(part="happened") for place in started.get(key, [])[-1:])
                 if record.payload not in seen:
                     seen.add(record.payload)
-                    yield from _of_text(record.kind, record.payload)
+                    yield from _text_mentions(record.kind, record.payload)
         except (KeyError, TypeError, IndexError, AttributeError):
             continue
 
 
-def _of_start(stack: list[dict[str, object]], names: dict[int, str]) -> Iterator[_Mention]:
+def _start_mentions(stack: list[dict[str, object]], names: dict[int, str]) -> Iterator[_Mention]:
     for depth, entry in enumerate(stack, start=1):
         number, line, code = entry["filename"], entry["line"], entry.get("loc")
         if isinstance(number, int) and isinstance(line, int) and number in names:
@@ -315,19 +317,19 @@ def _of_start(stack: list[dict[str, object]], names: dict[int, str]) -> Iterator
             yield _Mention(names[number], line, str(entry["name"]), part, text or None)
 
 
-def _of_text(kind: str, payload: str) -> Iterator[_Mention]:
+def _text_mentions(kind: str, payload: str) -> Iterator[_Mention]:
     match kind:
         case "artifact:dynamo_graph_break_reason":
-            stack = list(_of_stack(payload.partition("\nTraceback (most recent call last)")[0]))
+            stack = list(_stack_mentions(payload.partition("\nTraceback (most recent call last)")[0]))
             yield from (place._replace(part="passed") for place in stack[:-1])
             yield from stack[-1:]
             header = _HEADER.match(payload)
             if header is not None and stack and stack[-1].filename != header["file"]:
                 yield _Mention(header["file"], int(header["line"]), "?", "passed")
         case "artifact:dynamo_error":
-            yield from _of_stack(payload.partition("from user code:")[2])
+            yield from _stack_mentions(payload.partition("from user code:")[2])
         case "artifact:recompile_reasons":
-            yield from (place._replace(part="passed") for place in _of_stack(payload))
+            yield from (place._replace(part="passed") for place in _stack_mentions(payload))
         case "dynamo_output_graph":
             for match in _COMMENT.finditer(payload):
                 code = match["code"].strip()
@@ -336,7 +338,7 @@ def _of_text(kind: str, payload: str) -> Iterator[_Mention]:
             return
 
 
-def _of_stack(text: str) -> Iterator[_Mention]:
+def _stack_mentions(text: str) -> Iterator[_Mention]:
     for match in _STACK_ENTRY.finditer(text):
         code = (match["code"] or "").strip()
         yield _Mention(match["file"], int(match["line"]), match["function"].strip(), "happened", code or None)

@@ -1,4 +1,4 @@
-"""Open the file of a trace, compressed or not, for reading from its beginning to its end."""
+"""Open a trace file, compressed or not, for sequential reading."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _BUFFER = 1 << 20
 _LIMITS = Limits()
-_BLOCK = 1 << 17  # of zstd; what was read of one that is damaged is lost
-#: What a damaged compressed file raises while it is read.
+_BLOCK = 1 << 17  # for zstd; the data of a damaged block is lost
+#: The exceptions that reading a damaged compressed file raises.
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
 class TooMuchUnpacked(Exception):  # noqa: N818 - reads as the sentence it reports
-    """A compressed file unpacks to far more than its size lets one expect."""
+    """A compressed file unpacks to far more than its size suggests."""
 
 
 @contextlib.contextmanager
 def opened(path: Path, on_read: Callable[[int], None] = lambda _: None, limits: Limits = _LIMITS) -> Iterator[BinaryIO]:
-    """Open a file; what it is compressed with is told by its first bytes, not by its name.
+    """Open a file; its first bytes, not its name, determine the compression.
 
     Parameters
     ----------
     path : Path
     on_read : callable
-        Told, while the file is read, how many further bytes of it were taken from the disk.
+        Receives the number of new bytes read from the disk, while the file is read.
     limits : Limits
-        How much a compressed file may unpack to.
+        The maximum size that a compressed file may unpack to.
 
     Raises
     ------
     OSError
-        If it cannot be opened or is no regular file.
+        If it cannot be opened or is not a regular file.
     TooMuchUnpacked
-        While it is read, if it unpacks to more than that.
+        During reading, if it unpacks to more than the limit.
     """
     with open_regular(path) as file:
         first = file.read(4)
         file.seek(0)
         counted = _buffered(_Counted(file, on_read))
         if first.startswith(_GZIP):
-            unpacking = gzip.GzipFile(fileobj=counted)  # buffered itself; what precedes damage is not lost
-            yield cast("BinaryIO", _Unpacked(unpacking, _most(file, limits)))
+            unpacking = gzip.GzipFile(fileobj=counted)  # has its own buffer; data before damage is not lost
+            yield cast("BinaryIO", _Unpacked(unpacking, _max_size(file, limits)))
         elif first == _ZSTD:
             reader = zstandard.ZstdDecompressor().stream_reader(counted, read_across_frames=True)
-            yield cast("BinaryIO", _Unpacked(_buffered(reader, _BLOCK), _most(file, limits)))
+            yield cast("BinaryIO", _Unpacked(_buffered(reader, _BLOCK), _max_size(file, limits)))
         else:
             yield counted
 
@@ -68,16 +68,16 @@ def _buffered(raw: object, size: int = _BUFFER) -> BinaryIO:
     return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw), size))
 
 
-def _most(file: io.FileIO, limits: Limits) -> int:
+def _max_size(file: io.FileIO, limits: Limits) -> int:
     return max(limits.unpacked, limits.ratio * os.fstat(file.fileno()).st_size)
 
 
 class _Unpacked:
-    """Reads what a compressed file unpacks to, up to a limit."""
+    """Reads the unpacked data of a compressed file, up to a limit."""
 
-    def __init__(self, stream: Any, most: int) -> None:
+    def __init__(self, stream: Any, max_size: int) -> None:
         self._stream = stream
-        self._left = most
+        self._left = max_size
 
     def read(self, size: int) -> bytes:
         return self._counted(self._stream.read(size))
@@ -93,7 +93,7 @@ class _Unpacked:
 
 
 class _Counted(io.RawIOBase):
-    """Reads a file and says how much."""
+    """Reads a file and reports the number of bytes."""
 
     def __init__(self, file: io.RawIOBase | io.FileIO, on_read: Callable[[int], None]) -> None:
         super().__init__()

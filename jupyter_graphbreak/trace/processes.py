@@ -1,4 +1,4 @@
-"""Read the traces of one or several processes: which files there are, and what each process wrote into them."""
+"""Read the traces of one or several processes: find the files and the records of each process in them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class _Context(msgspec.Struct):
-    """What an envelope says beside its entry."""
+    """The context in an envelope, apart from its entry."""
 
     frame_id: _Number | None = None
     frame_compile_id: _Number | None = None
@@ -86,7 +86,7 @@ _ARTIFACT = dict[str, Any]
 
 
 def checked(record: Record) -> Record | None:
-    """Return an entry as it can be held and written again, ``None`` if it has another form than it should."""
+    """Return an entry in a form that can be stored, ``None`` if it does not have the expected form."""
     data, kind = record.data, record.kind
     try:
         msgspec.convert(record.envelope, _Context)
@@ -104,31 +104,31 @@ def checked(record: Record) -> Record | None:
 _RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
 _HEAD = 1 << 16
 _WANTED = KEPT | {"artifact:torch_version", "str"}
-#: Graphs beyond so many characters of code in all are listed without their operations, so that memory stays flat.
+#: Beyond this total number of characters of code, graphs are listed without operations, to limit memory.
 _MOST_CODE = 24 << 20
-#: PyTorch's words on a break or an error, with their stacks, are shorter.
+#: PyTorch's messages about breaks and errors, with stacks, are shorter.
 _LONGEST_MESSAGE = 1 << 20
-#: Of the names in a folder no more are sorted.
+#: The maximum number of names in a folder that are sorted.
 _MOST_NAMES = 1 << 16
 _LIMITS = Limits()
 
 
 class UnreadableTrace(ValueError):  # noqa: N818 - reads as the sentence it reports
-    """There is no trace where one was looked for; the message says in one line what is there."""
+    """A path has no readable trace; the message gives the reason in one line."""
 
 
 @dataclass
 class ProcessTrace:
-    """What one process wrote into one file.
+    """The records of one process in one file.
 
     Parameters
     ----------
     file : Path
     pid : int
-        0 where the trace does not say.
+        The process id, 0 if unknown.
     rank : int or None
     records : list of Record
-        PyTorch's, of the kinds that a report is made from, and ours about the run as a whole.
+        PyTorch's records of the kinds that a report needs, and our own about the run as a whole.
     """
 
     file: Path
@@ -138,25 +138,25 @@ class ProcessTrace:
 
 
 class TraceFiles(NamedTuple):
-    """The files of traces that a path means, and what is to be said of others."""
+    """The trace files at a path, and notes about other files."""
 
     files: list[Path]
     notes: list[str]
 
 
 def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
-    """Return the files of traces that a path means: itself, or those in the folder and the folders in it.
+    """Return the trace files at a path: the file itself, or the files in the folder and its subfolders.
 
     Parameters
     ----------
     path : Path
     limits : Limits
-        How many files are looked at.
+        The maximum number of files to check.
 
     Raises
     ------
     UnreadableTrace
-        If there is none.
+        If there are none.
     """
     try:
         if path.is_file():
@@ -179,7 +179,7 @@ def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
     if unreadable:
         notes.append(f"{_counted(unreadable, 'file')} in {path.name} could not be opened.")
     if len(candidates) > limits.files:
-        notes.append(f"Only {limits.files} files in {path.name} were looked at: there are more.")
+        notes.append(f"Only {limits.files} files in {path.name} were checked: there are more.")
     if not files:
         why = f" ({notes[0].rstrip('.')})" if notes else ""
         raise UnreadableTrace(
@@ -190,7 +190,7 @@ def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield the regular files in a folder and in the folders in it, in order."""
+    """Yield the regular files in a folder and its subfolders, in order."""
     for inner in (folder, *_entries_of(folder)):
         if inner == folder or inner.is_dir():
             yield from (file for file in _entries_of(inner) if file.is_file() and not file.name.startswith("."))
@@ -198,44 +198,44 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 def _entries_of(folder: Path) -> list[Path]:
     try:
-        with os.scandir(folder) as found:
-            return sorted(folder / entry.name for entry in itertools.islice(found, _MOST_NAMES))
+        with os.scandir(folder) as listing:
+            return sorted(folder / entry.name for entry in itertools.islice(listing, _MOST_NAMES))
     except OSError:
         return []
 
 
 def read_processes(
-    found: TraceFiles,
+    traces: TraceFiles,
     on_read: Callable[[int], None] = lambda _: None,
     find_cell: FindCell = lambda _: None,
     folders: SourceFolders | None = None,
     limits: Limits = _LIMITS,
 ) -> Iterator[ProcessTrace]:
-    """Yield what each process wrote, one file after the other.
+    """Yield the traces of the processes, one file after the other.
 
     Parameters
     ----------
-    found : TraceFiles
+    traces : TraceFiles
     on_read : callable
-        Told how many further bytes were read.
+        Receives the number of new bytes read.
     find_cell : callable
-        Given the file name of a code object, the cell that it comes from.
+        Returns the cell for the file name of a code object.
     folders : SourceFolders or None
-        From which folders source files may be read; ``None``: the working folder and those of packages.
+        The folders from which source files may be read. By default, the working folder and those of packages.
     limits : Limits
-        How much is read.
+        The limits for reading.
 
     Raises
     ------
     UnreadableTrace
-        If no file can be read or none holds an entry of a trace.
+        If no file can be read or none has a trace entry.
     """
     folders = folders if folders is not None else SourceFolders()
     deadline = Deadline(limits.seconds)
-    notes = list(found.notes)
+    notes = list(traces.notes)
     failed: list[UnreadableTrace] = []
-    waiting: list[ProcessTrace] = []  # the last process takes the notes on files that come after it
-    for file in found.files:
+    waiting: list[ProcessTrace] = []  # the last process gets the notes about later files
+    for file in traces.files:
         try:
             processes = _FileReader(file, on_read, find_cell, folders, limits, deadline).processes()
         except UnreadableTrace as error:
@@ -248,13 +248,13 @@ def read_processes(
         raise failed[0]
     for process in waiting:
         notes += [f"{error}." for error in failed]
-        made = (additions.Note(level="warning", message=note) for note in notes)
-        process.records += [Record({note.kind: msgspec.to_builtins(note)}) for note in made]
+        additional = (additions.Note(level="warning", message=note) for note in notes)
+        process.records += [Record({note.kind: msgspec.to_builtins(note)}) for note in additional]
         yield process
 
 
 class _FileReader:
-    """Reads one file, in which more than one process may have written."""
+    """Reads one file, to which several processes may have written."""
 
     def __init__(
         self,
@@ -276,9 +276,9 @@ class _FileReader:
         self._origins: dict[int, Origin] = {}
         self._payloads: dict[str, str] = {}
         self._code = 0
-        self._left_out = 0
-        self._held = 0
-        self._text = 0
+        self._reduced_graphs = 0
+        self._entry_count = 0
+        self._text_size = 0
 
     def processes(self) -> list[ProcessTrace]:
         tally = self._tally
@@ -286,7 +286,7 @@ class _FileReader:
             with opened(self._file, self._on_read, self._limits) as stream:
                 try:
                     for entry in entries(stream, tally, _WANTED, self._limits, self._deadline):
-                        tally.limit = self._take(entry)
+                        tally.limit = self._add(entry)
                         if tally.limit is not None:
                             break
                 except TooMuchUnpacked:
@@ -299,17 +299,17 @@ class _FileReader:
             empty = self._file.stat().st_size == 0
             what = "the file is empty" if empty else tally.damage or tally.limit or "not a structured trace"
             raise UnreadableTrace(f"{self._file}: {what}; run the program with TORCH_TRACE=FOLDER")
-        if not self._by_pid:  # entries there are, but none that a report is made from
+        if not self._by_pid:  # there are entries, but none that a report needs
             self._by_pid[0] = ProcessTrace(self._file, 0, _rank_in(self._file))
             self._origins[0] = Origin()
-        notes = list(_told(self._file.name, tally, self._left_out))
+        notes = list(_problem_notes(self._file.name, tally, self._reduced_graphs))
         for pid, process in self._by_pid.items():
             texts = source_records(process.records, self._find_cell, self._folders)
             process.records += [*texts.records, *self._origins[pid].records([*notes, *texts.notes], texts.hints)]
         return list(self._by_pid.values())
 
-    def _take(self, entry: Entry) -> str | None:
-        """Hold one entry; return why no more can be held, if so."""
+    def _add(self, entry: Entry) -> str | None:
+        """Add one entry; return the reason if no more can be added."""
         unchecked = entry.record
         if LISTING.fullmatch(unchecked.kind):
             line = resumed_line(unchecked.payload or "")
@@ -331,54 +331,54 @@ class _FileReader:
             process.rank = rank
         self._origins[entry.process].read(record)
         if record.kind != "artifact:torch_version":
-            self._held += 1
-            self._text += entry.size
-            process.records.append(self._light(without_spare_metrics(record)))
-        if self._held > self._limits.entries or self._text > self._limits.text:
+            self._entry_count += 1
+            self._text_size += entry.size
+            process.records.append(self._reduced(without_spare_metrics(record)))
+        if self._entry_count > self._limits.entries or self._text_size > self._limits.text:
             return "it is too long"
         return None
 
-    def _light(self, record: Record) -> Record:
-        """Return a record that shares its text with those before that say the same, as ranks do."""
+    def _reduced(self, record: Record) -> Record:
+        """Return a record that shares its text with equal earlier ones, such as those of other ranks."""
         payload = record.payload
         if payload is None:
             return record
         if record.kind == "dynamo_output_graph":
             self._code += len(payload)
             if self._code > _MOST_CODE:
-                self._left_out += 1
+                self._reduced_graphs += 1
                 return Record(record.envelope, "")
         elif len(payload) > _LONGEST_MESSAGE:
             payload = payload[:_LONGEST_MESSAGE]
         if payload not in self._payloads:
-            self._text += len(payload)
+            self._text_size += len(payload)
         return Record(record.envelope, self._payloads.setdefault(payload, payload))
 
 
 def _resumed_at(line: int, listing: Record) -> Record:
-    """Return what a report takes from the listing of a resume function's bytecode."""
+    """Return the record of the line that a report takes from a listing of bytecode."""
     data = listing.data
     context = {key: value for key, value in listing.envelope.items() if value is not data}
     return Record({ResumedAt.kind: {"line": line}, **context})
 
 
-def _told(name: str, tally: Tally, left_out: int) -> Iterator[str]:
-    """Yield what of a file could not be read, in sentences."""
+def _problem_notes(name: str, tally: Tally, reduced_graphs: int) -> Iterator[str]:
+    """Yield sentences about the parts of a file that could not be read."""
     if tally.unreadable:
-        yield f"{tally.unreadable} of {tally.entries} entries of {name} could not be read: they are no JSON."
+        yield f"{tally.unreadable} of {tally.entries} entries of {name} could not be read: they are not JSON."
     if tally.malformed:
-        form = "they have another form than those that PyTorch writes"
+        form = "they do not have the form that PyTorch writes"
         yield f"{tally.malformed} of {tally.entries} entries of {name} could not be read: {form}."
     if tally.damaged:
-        yield f"{tally.damaged} entries of {name} are damaged: their text is not what their checksum says."
+        yield f"{tally.damaged} entries of {name} are damaged: their text does not match their checksum."
     if tally.foreign:
         yield f"{tally.foreign} lines of {name} belong to no entry."
     if tally.cut is not None:
         yield f"The end of {name} may be missing: {tally.cut}."
     if tally.limit is not None:
         yield f"Only the first {tally.entries} entries of {name} were read: {tally.limit}."
-    if left_out:
-        yield f"{left_out} graphs of {name} are listed without their operations: the log is too long to hold them all."
+    if reduced_graphs:
+        yield f"{reduced_graphs} graphs of {name} are listed without operations, because the log is too long."
 
 
 def _counted(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""The source files that a log may have read: those in folders that the reader trusts, and only text."""
+"""The source files that may be read for a log: only text files, in folders that the reader trusts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LARGEST_SOURCE = 4 << 20
 
 
 class SourceFolders:
-    """Reads source files in the working folder, in the folders of packages, and in others that are named.
+    """Reads source files in the working folder, in the folders of packages, and in additional folders.
 
     Parameters
     ----------
     folders : iterable of str or Path
-        The others.
+        The additional folders.
     """
 
     def __init__(self, folders: Iterable[str | Path] = ()) -> None:
@@ -31,9 +31,9 @@ class SourceFolders:
         self._folders = tuple({_real(folder).rstrip(os.sep) + os.sep for folder in trusted})
 
     def lines(self, filename: str) -> list[str] | None:
-        """Return the lines of a source file, each with its end; ``None`` for what is none or may not be read.
+        """Return the lines of a source file with line ends; ``None`` if it may not or cannot be read.
 
-        A symbolic link counts as what it leads to.
+        For a symbolic link, the target counts.
         """
         try:
             path = os.path.realpath(filename, strict=True)
@@ -47,7 +47,7 @@ class SourceFolders:
         return text.splitlines(keepends=True)
 
     def may_hold(self, filename: str) -> bool:
-        """Return whether a file of this name would be read, without looking whether there is one."""
+        """Return whether a file with this name may be read, without checking whether it exists."""
         return os.path.abspath(filename).startswith(self._folders)  # noqa: PTH100 - resolves no link
 
 

@@ -21,7 +21,7 @@ class Kernel:
         self.run(load)
 
     def run(self, code: str, metadata: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-        """Run a cell, with metadata of the request, and return the content of the reply."""
+        """Run a cell, with metadata in the request, and return the content of the reply."""
         self.messages = []
         self.client.session.metadata = metadata or {}
         options = {"allow_stdin": False, "stop_on_error": False, **options}
@@ -52,6 +52,6 @@ class Kernel:
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
-    made = Kernel()
-    yield made
-    made.stop()
+    kernel = Kernel()
+    yield kernel
+    kernel.stop()

@@ -1,4 +1,4 @@
-"""Whatever a cell does around its modules: they are compiled, and the cell is to its user what it is without."""
+"""Modules are compiled in any cell, and the user sees the same as without the magic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.ipython.test_magic import Shell
 
 CELLS = Path(__file__).parent / "cells" / "any.txt"
 MARK = "# BREAK"
-#: What is compiled of each cell, if that is not the prepared module alone.
+#: The names of what is compiled in each cell, unless it is only the prepared module.
 COMPILED = {
     "loss_fn_called": ["loss_fn"],
     "gan": ["G", "D"],
@@ -54,7 +54,7 @@ COMPILED = {
     "nested_error": ["I"],
     "helper_on_three_levels": ["first"],
 }
-#: Cells that do not come to the break of the prepared module.
+#: Cells that do not reach the break of the prepared module.
 WITHOUT_BREAK_OF_MODEL = {
     "transformed_module", "error_in_a_function", "raise_in_forward", "plain_tensors", "error_in_a_library",
     "decorated", "keyword_arguments", "lazy", "shape_error", "in_place", "compute_in_with",
@@ -81,16 +81,16 @@ PREPARE = ALL.pop("prep")
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
-    made = Shell()
+    shell = Shell()
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
-    yield made
+    yield shell
     torch.set_warn_always(always)
-    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
 
 
 class Seen:
-    """All that a cell leaves for its user to see."""
+    """Everything that the user can see of a cell."""
 
     def __init__(self, shell: Shell, cell: str) -> None:
         for name in [name for name in shell.ip.user_ns if name not in shell.ip.user_ns_hidden and name[:2] != "__"]:
@@ -106,7 +106,9 @@ class Seen:
             warnings.simplefilter("always")
             result = shell.run(cell)
             self.parts["filters"] = str(warnings.filters)
-        self.parts["warnings"] = [normal(f"{one.category} {one.message} {one.filename} {one.lineno}") for one in shown]
+        self.parts["warnings"] = [
+            normal(f"{item.category} {item.message} {item.filename} {item.lineno}") for item in shown
+        ]
         error = result.error_in_exec or result.error_before_exec
         describer = Describer()
         self.parts |= {
@@ -136,7 +138,7 @@ class Seen:
 
 def frames(error: BaseException | None) -> list[str]:
     entries = traceback.extract_tb(error.__traceback__) if error is not None else []
-    return [str(error), *(f"{each.name} {each.lineno}" for each in entries if "IPython" not in each.filename)]
+    return [str(error), *(f"{entry.name} {entry.lineno}" for entry in entries if "IPython" not in entry.filename)]
 
 
 def normal(text: str) -> str:
@@ -146,17 +148,17 @@ def normal(text: str) -> str:
 
 
 def places(shell: Shell, report: Report) -> list[str]:
-    """Return the lines of the cell's breaks, ``model`` for that of the prepared module, and files of libraries."""
+    """Return the line of each break in the cell, ``model`` for the prepared module, or the file of a library."""
     names = {source.id: source.name for source in report.sources}
     prepared, cell = (f"Cell In[{shell.ip.execution_count - before}]" for before in (2, 1))
-    found = []
+    result = []
     for break_ in report.breaks:
         assert break_.location is not None
         name = names[break_.location.source]
         line = str(break_.location.line) if name == cell else name
-        found.append("model" if name == prepared else line)
-    assert len(found) == len(set(found))
-    return sorted(found)
+        result.append("model" if name == prepared else line)
+    assert len(result) == len(set(result))
+    return sorted(result)
 
 
 def expected_places(name: str) -> list[str]:
@@ -165,7 +167,7 @@ def expected_places(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_any_cell_is_to_its_user_what_it_is_without(shell: Shell, name: str) -> None:
+def test_the_user_sees_the_same_as_without_the_magic(shell: Shell, name: str) -> None:
     cell = ALL[name]
     plain = Seen(shell, cell if cell.startswith("%%") else f"# no magic\n{cell}")
     explained = Seen(shell, f"%%compile_explain\n{cell}")

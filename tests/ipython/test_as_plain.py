@@ -1,4 +1,4 @@
-"""What a cell leaves and says under the magic is what it leaves and says without; first seen in random programs."""
+"""A cell has the same output and effects with the magic as without; the cases come from random programs."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ lives_cached = functools.lru_cache(lambda size: lives(torch.ones(size)))
 @pytest.fixture
 def shell() -> Iterator[Shell]:
     torch._dynamo.reset()
-    made = Shell()
-    made.run(PREPARE)
+    shell = Shell()
+    shell.run(PREPARE)
     show, always = warnings.showwarning, torch.is_warn_always_enabled()
-    yield made
+    yield shell
     warnings.showwarning = show
     torch.set_warn_always(always)
     torch.use_deterministic_algorithms(mode=False)
     torch.compiler.set_stance("default")
-    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
 
 
 def both(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
-    """Return the results of a cell without and with the magic, each with what it printed as ``stdout``."""
+    """Return the results of a cell without and with the magic, with its printed output as ``stdout``."""
     results = []
     for first in ("#", f"%%compile_explain {options}"):
         result = shell.run(f"{first}\n{cell}")
@@ -60,28 +60,28 @@ def both(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
 
 
 def is_one_function(shell: Shell) -> bool:
-    return any("compiled as one function" in each.message for each in shell.report.diagnostics)
+    return any("compiled as one function" in note.message for note in shell.report.diagnostics)
 
 
 def compiled(shell: Shell) -> list[str]:
-    """Return the names of what was compiled for the report; there must be something."""
-    names = [each.name for each in shell.report.compiled or ()]
+    """Return the names of what was compiled for the report, which must not be empty."""
+    names = [entry.name for entry in shell.report.compiled or ()]
     assert names
     return names
 
 
 def frames(error: BaseException) -> list[tuple[str, int | None]]:
     entries = traceback.extract_tb(error.__traceback__)
-    return [(each.name, each.lineno) for each in entries if "IPython" not in each.filename]
+    return [(entry.name, entry.lineno) for entry in entries if "IPython" not in entry.filename]
 
 
-def test_python_warns_of_a_statement_only_when_those_above_have_run(shell: Shell) -> None:
+def test_python_warns_about_a_statement_only_after_those_above_have_run(shell: Shell) -> None:
     plain, explained = both(shell, "x = torch.ones(2)\nprint(x)\nraise ValueError(1)\nassert (x, 'always')")
     assert (explained.stdout.count("\n"), explained.stderr) == (plain.stdout.count("\n"), plain.stderr)
 
 
 @pytest.mark.parametrize("options", ["", "--try"])
-def test_python_warns_of_what_a_text_holds_as_often_as_ever(shell: Shell, options: str) -> None:
+def test_python_warns_about_source_text_as_often_as_without(shell: Shell, options: str) -> None:
     cell = """def f(x):
     note = "\\d"
     if x.sum() > 0:
@@ -129,7 +129,7 @@ def test_an_operation_in_a_function_that_warns_does_so_at_its_line(shell: Shell)
 def test_a_warning_for_the_caller_of_the_cell(shell: Shell) -> None:
     shell.run("warnings.showwarning = told")
     shell.run("%%compile_explain\nx = torch.ones(2)\nwarnings.warn('of the caller', stacklevel=2)")
-    assert shell.io.stdout.endswith("False\n")  # a line of IPython's
+    assert shell.io.stdout.endswith("False\n")  # a line of IPython
 
 
 DRAWS = "def draws(x):\n    return x + torch.full((3,), random.randrange(9))"
@@ -144,7 +144,7 @@ DRAWS = "def draws(x):\n    return x + torch.full((3,), random.randrange(9))"
         f"{DRAWS}\nx = draws(torch.zeros(3, dtype=torch.int64))",
     ],
 )
-def test_a_random_integer_stays_one(shell: Shell, cell: str) -> None:
+def test_a_random_integer_stays_the_same(shell: Shell, cell: str) -> None:
     shell.run("import random\ngenerator = random.Random(0)")
     seen = []
     for magic in ("#", "%%compile_explain"):
@@ -160,7 +160,7 @@ def test_tensors_of_random_integers_are_compiled(shell: Shell) -> None:
     assert is_one_function(shell)
 
 
-def test_an_error_is_asked_once_what_it_says(shell: Shell) -> None:
+def test_the_text_of_an_error_is_requested_once(shell: Shell) -> None:
     shell.run("class Odd(ValueError):\n    def __str__(self):\n        print('asked')\n        return 'odd'")
     plain, explained = both(shell, "x = torch.ones(2)\nraise Odd(3)")
     assert plain.stdout.count("asked") == explained.stdout.count("asked") > 0
@@ -168,7 +168,7 @@ def test_an_error_is_asked_once_what_it_says(shell: Shell) -> None:
     assert (shell.report.error.type, shell.report.error.message) == ("Odd", "3")
 
 
-def test_parameters_keep_no_mark(shell: Shell) -> None:
+def test_no_mark_stays_on_parameters(shell: Shell) -> None:
     cell = "layer = torch.nn.Linear(2, 2)\ny = layer(torch.ones(2))\nnorm = torch.nn.BatchNorm1d(2)\n"
     both(shell, f"{cell}norm(torch.ones(3, 2))")
     assert compiled(shell) == ["layer", "norm"]
@@ -176,28 +176,28 @@ def test_parameters_keep_no_mark(shell: Shell) -> None:
     assert [vars(tensor) for tensor in held] == [{}] * len(held)
 
 
-def test_a_stance_that_the_cell_sets_stays_also_with_a_backend(shell: Shell) -> None:
+def test_a_stance_that_the_cell_sets_stays_with_a_backend(shell: Shell) -> None:
     shell.run("%%compile_explain -b eager\ntorch.compiler.set_stance('force_eager')")
     assert torch._dynamo.eval_frame._stance.stance == "force_eager"
 
 
-def test_a_stance_from_before_stays_in_force_also_with_a_backend(shell: Shell) -> None:
+def test_an_earlier_stance_stays_in_force_with_a_backend(shell: Shell) -> None:
     shell.run("torch.compiler.set_stance('force_eager')")
     shell.run("%%compile_explain -b eager\ntwice = torch.compile(lambda x: x * 2)\ny = twice(torch.ones(2))")
     assert shell.report.graphs == []
-    assert [noted.message for noted in shell.report.diagnostics if noted.level == "warning"] == [
+    assert [note.message for note in shell.report.diagnostics if note.level == "warning"] == [
         'The stance is "force_eager" (torch.compiler.set_stance): nothing is compiled.',
         '--backend had no effect: the stance is "force_eager".',
     ]
 
 
-def test_what_the_cell_deletes_goes_at_once(shell: Shell) -> None:
+def test_objects_that_the_cell_deletes_are_freed_immediately(shell: Shell) -> None:
     shell.run("x = torch.ones(2)")
     _, explained = both(shell, "seen = weakref.ref(x)\ndel x\nprint(seen() is None)\nx = torch.ones(2)")
     assert explained.stdout == "True\n"
 
 
-def test_what_torch_says_once_is_left_to_be_said(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
+def test_once_only_messages_of_torch_appear_later(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
     torch._dynamo.variables.tensor.TensorVariable._warn_capture_scalar_outputs.cache_clear()
     shell.run("def number(x):\n    return x + x.sum().item()")
     both(shell, "x = torch.ones(2)\nprint(number(x))")
@@ -207,7 +207,7 @@ def test_what_torch_says_once_is_left_to_be_said(shell: Shell, caplog: pytest.Lo
     assert "Graph break from `Tensor.item()`" in caplog.text
 
 
-def test_a_disabled_function_is_in_the_traceback_as_ever(shell: Shell) -> None:
+def test_a_disabled_function_is_in_the_traceback_as_without(shell: Shell) -> None:
     shell.run("disabled = torch.compiler.disable(fails)\ndef leads(x):\n    y = x + 1\n    return disabled(y)")
     plain, explained = both(shell, "x = torch.ones(2)\nleads(x)")
     assert compiled(shell) == ["leads"]
@@ -236,7 +236,7 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
         "with torch.autograd.set_detect_anomaly(True):\n    y = torch.ones(2) * 2\nprint(y.sum())",
     ],
 )
-def test_what_could_notice_does_not(shell: Shell, cell: str) -> None:
+def test_code_that_could_notice_the_magic_does_not(shell: Shell, cell: str) -> None:
     plain, explained = both(shell, cell)
     assert plain.error_in_exec is explained.error_in_exec is None
     assert explained.stdout == plain.stdout
@@ -298,7 +298,7 @@ LATER = """for size in range(3, 14):
     ],
     ids=["function", "module", "library", "scoped", "helper"],
 )
-def test_trials_use_up_no_recompilation(shell: Shell, cell: str, later: str) -> None:
+def test_trials_do_not_count_as_recompilations(shell: Shell, cell: str, later: str) -> None:
     sizes = []
     for options in ("", "--try", "--check --cost"):
         torch._dynamo.reset()

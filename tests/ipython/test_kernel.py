@@ -1,4 +1,4 @@
-"""The magic in a real kernel: one output, live while the cell runs, whole when it is saved."""
+"""The magic in a real kernel: one output, live while the cell runs, and complete when it is saved."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ ids = torch.randint(0, 200, (2, 16))
 loss = model(input_ids=ids, labels=ids, use_cache=False).loss
 loss.backward()
 """
-#: From Python 3.12 on a comprehension is a part of the function that holds it, and one more of them breaks.
+#: Since Python 3.12, a comprehension is part of the enclosing function, and one more of them breaks.
 BREAKS = 3 if sys.version_info >= (3, 12) else 2
 
 
-def test_one_output_shown_at_once_and_completed_in_place(kernel: Kernel) -> None:
+def test_one_output_is_shown_immediately_and_completed_in_place(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
     kinds = [m["msg_type"] for m in kernel.messages if "display" in m["msg_type"] or m["msg_type"] == "execute_result"]
     assert kinds == ["display_data", "execute_result", "update_display_data"]
@@ -54,10 +54,10 @@ def test_a_long_compilation_does_not_look_like_a_hang(kernel: Kernel) -> None:
         "_ = torch.compile(lambda x: x + 1, backend=slow)(torch.ones(2))"
     )
     states = [m["content"]["data"].get("state", {}) for m in kernel.messages if m["msg_type"] == "comm_msg"]
-    told = [state["_progress"] for state in states if "_progress" in state]
-    assert len(told) >= 4
-    assert told[-1]["phase"] == "compiling"
-    assert [each["elapsed_s"] for each in told] == sorted(each["elapsed_s"] for each in told)
+    progress = [state["_progress"] for state in states if "_progress" in state]
+    assert len(progress) >= 4
+    assert progress[-1]["phase"] == "compiling"
+    assert [state["elapsed_s"] for state in progress] == sorted(state["elapsed_s"] for state in progress)
 
 
 def test_report_survives_output_that_the_cell_clears(kernel: Kernel) -> None:
@@ -74,37 +74,37 @@ def test_await_and_magics_work_in_the_cell(kernel: Kernel) -> None:
     )
     assert reply["status"] == "ok"
     assert kernel.stdout() == "[4.0, 4.0]\n"
-    (found,) = kernel.report().breaks
-    assert found.location is not None
-    assert found.location.line == 7
+    (break_,) = kernel.report().breaks
+    assert break_.location is not None
+    assert break_.location.line == 7
 
 
-def test_no_line_of_the_text_is_machinery(kernel: Kernel) -> None:
+def test_the_text_has_no_lines_of_ipython_or_dynamo(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain\n{BART}")
     text = kernel.bundles()[-1]["text/plain"]
     for word in ("ipykernel", "IPython", "asyncio", "tornado", "traitlets", "runpy", "_dynamo/", "site-packages"):
         assert word not in text
     head, _, _ = text.partition("\n\n")
-    assert len(head.split("\n")) <= 2 + 8 * BREAKS  # what happened, and eight lines for each break
+    assert len(head.split("\n")) <= 2 + 8 * BREAKS  # a headline, and eight lines for each break
     assert [word in head for word in ("modeling_bart.py", "output_capturing.py", "GB0170")] == [True] * 3
 
 
-def test_a_saved_model_cell_is_small_and_whole() -> None:
+def test_a_saved_model_cell_is_small_and_complete() -> None:
     cells = ("%load_ext jupyter_graphbreak", f"%%compile_explain\n{BART}")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     NotebookClient(notebook, timeout=240, kernel_name="python3", store_widget_state=True).execute()
-    (output,) = [each for each in notebook.cells[1].outputs if MIME_TYPE in each.get("data", {})]
+    (output,) = [output for output in notebook.cells[1].outputs if MIME_TYPE in output.get("data", {})]
     report = Report.from_dict(output.data[MIME_TYPE])
     assert (report.summary.breaks, report.summary.events) == (BREAKS, BREAKS + 4)
     assert WIDGET_VIEW in output.data
     size = len(nbformat.writes(notebook).encode())
-    # Some 45 kB of it are scripts and style. Older releases have one graph and nine operations more.
+    # About 45 kB are scripts and styles. Older releases have one more graph and nine more operations.
     limit = (265_000 if torch.__version__ >= "2.12" else 295_000) + 20_000 * (BREAKS - 2)
     assert size < limit, f"{size} bytes"
     assert notebook.metadata.widgets
 
 
-def test_loading_the_extension_leaves_torch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_the_extension_does_not_import_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(COLD, "1")
     fresh = Kernel()
     try:
@@ -114,9 +114,7 @@ def test_loading_the_extension_leaves_torch_alone(monkeypatch: pytest.MonkeyPatc
         fresh.stop()
 
 
-def test_breaks_in_library_code_that_was_compiled_before_are_not_said_to_be_gone(
-    kernel: Kernel, tmp_path: Path
-) -> None:
+def test_breaks_in_previously_compiled_library_code_are_not_reported_as_gone(kernel: Kernel, tmp_path: Path) -> None:
     (tmp_path / "hidden_norms.py").write_text(
         "def scale(x):\n    y = x * 3\n    print('scaled')\n    return y\n\n\n"
         "def norm(x):\n    y = x + 1\n    print('normed')\n    return scale(y)\n"
@@ -139,7 +137,7 @@ def test_breaks_in_library_code_that_was_compiled_before_are_not_said_to_be_gone
         assert "1 break new" not in text
 
 
-def test_a_cell_that_runs_again_is_compared_with_its_run_before(kernel: Kernel) -> None:
+def test_a_cell_that_runs_again_is_compared_with_its_previous_run(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", {"cellId": "one"})
     assert kernel.report().changes is None
     kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", {"cellId": "other"})
@@ -148,7 +146,7 @@ def test_a_cell_that_runs_again_is_compared_with_its_run_before(kernel: Kernel) 
     kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))", {"cellId": "one"})
     changes = kernel.report().changes
     assert changes is not None
-    assert [(each.change, each.code) for each in changes.breaks] == [("gone", "torch._dynamo.graph_break()")]
+    assert [(change.change, change.code) for change in changes.breaks] == [("gone", "torch._dynamo.graph_break()")]
     assert (changes.before.summary.graphs, changes.after.summary.graphs) == (2, 1)
     assert "1 break gone" in kernel.bundles()[-1]["text/plain"]
     kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))")

@@ -1,4 +1,4 @@
-"""What many runs in one kernel leave behind."""
+"""Many runs in one kernel do not accumulate reports or widgets."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ gc.collect()
 reports = sum(type(thing) is Report for thing in gc.get_objects())
 print(len(comm.get_comm_manager().comms), reports)
 """
-#: So many outputs of different cells are alive at a time, each with a widget and its layout.
+#: The maximum number of live outputs of different cells, each with a widget and its layout.
 MOST = 100
 
 
 @pytest.fixture
 def kernel() -> Iterator[Kernel]:
-    made = Kernel()
-    yield made
-    made.stop()
+    kernel = Kernel()
+    yield kernel
+    kernel.stop()
 
 
 def counted(kernel: Kernel) -> tuple[int, int]:
@@ -50,10 +50,10 @@ def test_running_one_cell_again_leaves_one_widget(kernel: Kernel) -> None:
     assert reports <= 3
 
 
-def test_of_many_cells_the_oldest_reports_become_static(kernel: Kernel) -> None:
+def test_the_oldest_reports_of_many_cells_become_static(kernel: Kernel) -> None:
     for number in range(MOST + 5):
         kernel.run(RUN, {"cellId": f"cell {number}"})
-    first, *_, last = kernel.bundles()  # of the oldest cell that was alive, and of the one that ran
+    first, *_, last = kernel.bundles()  # the oldest live cell, and the cell that ran
     assert {"text/html", MIME_TYPE} < set(first)
     assert WIDGET_VIEW not in first
     assert WIDGET_VIEW in last
@@ -61,7 +61,7 @@ def test_of_many_cells_the_oldest_reports_become_static(kernel: Kernel) -> None:
     assert comms <= 2 * MOST
 
 
-def test_a_very_long_line_is_held_once(kernel: Kernel) -> None:
+def test_a_very_long_line_is_stored_once(kernel: Kernel) -> None:
     kernel.run(f"{RUN}text = {'x' * 200_000!r}; f(torch.ones(3)); torch._dynamo.graph_break()")
     report = kernel.report()
     assert len(report.to_json()) < 700_000

@@ -1,4 +1,4 @@
-"""The magic in a shell of this process: options, misuse, what it leaves alone."""
+"""The magic in a shell of this process: options, misuse, and the absence of side effects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Shell:
 
     @property
     def bundles(self) -> list[dict[str, Any]]:
-        return [each["data"] for each in self.ip.display_pub.outputs if MIME_TYPE in each["data"]]
+        return [output["data"] for output in self.ip.display_pub.outputs if MIME_TYPE in output["data"]]
 
     @property
     def report(self) -> Report:
@@ -60,18 +60,18 @@ class Shell:
 @pytest.fixture
 def shell() -> Iterator[Shell]:
     torch._dynamo.reset()
-    made = Shell()
-    yield made
-    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    shell = Shell()
+    yield shell
+    shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
     InteractiveShell.clear_instance()
 
 
 def test_a_break_is_shown_at_its_line(shell: Shell) -> None:
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
     assert result.result == [4.0, 4.0]
-    (found,) = shell.report.breaks
-    assert found.location is not None
-    assert (found.location.line, found.location.code) == (6, "torch._dynamo.graph_break()")
+    (break_,) = shell.report.breaks
+    assert break_.location is not None
+    assert (break_.location.line, break_.location.code) == (6, "torch._dynamo.graph_break()")
     assert "line 6 in f" in shell.bundles[0]["text/plain"]
 
 
@@ -86,8 +86,8 @@ def test_report_of_a_cell_that_fails_is_shown_and_the_error_stays(shell: Shell) 
     assert report.summary.breaks == 1
 
 
-def test_a_report_is_headed_with_the_cell_that_ran(shell: Shell) -> None:
-    """Whatever cell the function is from, and whatever program runs the shell: here the tests."""
+def test_the_headline_names_the_cell_that_ran(shell: Shell) -> None:
+    """This does not depend on the cell of the function or on the program that runs the shell."""
     shell.run(BREAK)
     shell.run("compiled = f")
     shell.run("whole = torch.compile(torch.nn.Linear(2, 2), backend='eager')")
@@ -109,7 +109,7 @@ def test_a_report_is_headed_with_the_cell_that_ran(shell: Shell) -> None:
     assert "reached from" not in shell.bundles[0]["text/plain"]
 
 
-def test_interrupt_passes_and_is_said(shell: Shell) -> None:
+def test_an_interrupt_is_raised_and_reported(shell: Shell) -> None:
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))\nraise KeyboardInterrupt")
     assert isinstance(result.error_in_exec, KeyboardInterrupt)
     assert shell.report.status == "interrupted"
@@ -136,7 +136,7 @@ def test_interrupt_in_the_middle_of_a_compilation(shell: Shell) -> None:
         ("--device tpu", "unknown device 'tpu': use auto, cpu, cuda or cuda:N"),
         ("--mode fast", "unknown mode 'fast': use one of"),
         ("--dynamic maybe", "--dynamic: invalid choice: 'maybe'"),
-        ("-o 3x", "-o 3x: a variable's name is needed"),
+        ("-o 3x", "-o 3x: not a name for a variable"),
         ("f(x)", "write %compile_explain f(x)"),
         pytest.param(
             "--device cuda", "use --device cpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")
@@ -145,17 +145,17 @@ def test_interrupt_in_the_middle_of_a_compilation(shell: Shell) -> None:
 )
 def test_misuse_is_one_line_and_the_cell_does_not_run(shell: Shell, options: str, message: str) -> None:
     shell.run(f"%%compile_explain {options}\nran = True")
-    said = [line for line in shell.io.stderr.split("\n") if line]
-    assert any(message in line for line in said), said
-    assert len([line for line in said if "UsageError" in line]) == 1
+    printed = [line for line in shell.io.stderr.split("\n") if line]
+    assert any(message in line for line in printed), printed
+    assert len([line for line in printed if "UsageError" in line]) == 1
     assert "ran" not in shell.ip.user_ns
     assert shell.run("1 + 1").result == 2
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("3 + 4", "is none: write f(x)"), ("f(", "cannot read 'f('"), ("", "cannot read ''")]
+    ("line", "message"), [("3 + 4", "is not a call: write f(x)"), ("f(", "cannot read 'f('"), ("", "cannot read ''")]
 )
-def test_line_magic_wants_a_call(shell: Shell, line: str, message: str) -> None:
+def test_line_magic_needs_a_call(shell: Shell, line: str, message: str) -> None:
     shell.run(f"%compile_explain {line}")
     assert message in shell.io.stderr
 
@@ -184,9 +184,9 @@ def test_line_magic_compiles_one_call_and_returns_its_value(shell: Shell) -> Non
     shell.run("import torch\ndef g(x, k=1):\n    y = x + k\n    print('hi')\n    return y\nx = torch.ones(2)")
     result = shell.run("r = %compile_explain g(x, k=2)\nr.tolist()")
     assert result.result == [3.0, 3.0]
-    (found,) = shell.report.breaks
-    assert found.location is not None
-    assert (found.location.line, found.location.function) == (4, "g")
+    (break_,) = shell.report.breaks
+    assert break_.location is not None
+    assert (break_.location.line, break_.location.function) == (4, "g")
 
 
 def test_store_and_quiet(shell: Shell) -> None:
@@ -204,7 +204,7 @@ def seen_bundle(shell: Shell) -> dict[str, Any]:
     return bundle
 
 
-def test_backend_goes_for_the_cells_own_calls(shell: Shell) -> None:
+def test_backend_applies_to_the_cells_own_calls(shell: Shell) -> None:
     cell = (
         "%%compile_explain --backend eager\nimport torch\ndef broken(gm, inputs):\n    raise RuntimeError('never')\n"
         "torch.compile(lambda x: x + 1, backend=broken)(torch.ones(2)).tolist()"
@@ -213,28 +213,28 @@ def test_backend_goes_for_the_cells_own_calls(shell: Shell) -> None:
     assert shell.report.summary.graphs == 1
 
 
-def test_another_backend_leaves_fullgraph_as_it_is(shell: Shell) -> None:
+def test_backend_keeps_fullgraph(shell: Shell) -> None:
     strict = BREAK.replace('backend="eager"', "fullgraph=True")
     result = shell.run(f"%%compile_explain --backend eager\n{strict}f(torch.ones(2))")
     assert type(result.error_in_exec).__name__ == "Unsupported"
-    assert [each.outcome for each in shell.report.breaks] == ["error"]
+    assert [break_.outcome for break_ in shell.report.breaks] == ["error"]
 
 
 def test_cell_without_compile_is_compiled_as_one_function(shell: Shell) -> None:
     shell.run("%%compile_explain\nimport torch\nx = torch.ones(3)\ny = x * 2\nif y.sum() > 0:\n    z = y + 1\nz")
     report = shell.report
-    assert any("compiled as one function" in each.message for each in report.diagnostics)
+    assert any("compiled as one function" in note.message for note in report.diagnostics)
     assert [(b.location.line, b.gb_type) for b in report.breaks if b.location] == [(5, "Data-dependent branching")]
     assert shell.ip.user_ns["z"].tolist() == [3.0, 3.0, 3.0]
     assert not [name for name in shell.ip.user_ns if "graphbreak" in name]
 
 
-def test_cell_that_calls_what_an_earlier_one_compiled_runs_as_it_stands(shell: Shell) -> None:
+def test_cell_that_calls_previously_compiled_code_runs_unchanged(shell: Shell) -> None:
     shell.run(BREAK + "def caller(x):\n    return f(x)\nx = torch.ones(2)\nf(x)")
     shell.run("%%compile_explain\ncaller(x)")
     report = shell.report
-    assert not any("one function" in each.message for each in report.diagnostics)
-    # compiled afresh, though it had been compiled before
+    assert not any("one function" in note.message for note in report.diagnostics)
+    # compiled again, although it was compiled before
     assert (report.summary.breaks, report.summary.graphs) == (1, 2)
 
 
@@ -244,17 +244,17 @@ def test_fullgraph_makes_a_break_an_error(shell: Shell) -> None:
     assert shell.report.breaks[0].outcome == "error"
 
 
-def test_options_without_effect_are_said(shell: Shell) -> None:
+def test_options_without_effect_are_reported(shell: Shell) -> None:
     shell.run(f"%%compile_explain --fullgraph\n{BREAK}f(torch.ones(2))")
-    assert any("--fullgraph had no effect" in each.message for each in shell.report.diagnostics)
+    assert any("--fullgraph had no effect" in note.message for note in shell.report.diagnostics)
 
 
-def test_nothing_to_compile_is_said(shell: Shell) -> None:
+def test_nothing_to_compile_is_reported(shell: Shell) -> None:
     shell.run("%%compile_explain\nimport math\ndef g(): pass")
-    assert any("nothing to compile" in each.message for each in shell.report.diagnostics)
+    assert any("nothing to compile" in note.message for note in shell.report.diagnostics)
 
 
-def test_settings_are_afterwards_what_they_were(shell: Shell) -> None:
+def test_settings_are_restored(shell: Shell) -> None:
     trace = logging.getLogger("torch.__trace")
     before = (list(trace.handlers), trace.level, torch.get_default_device(), torch.random.get_rng_state().tolist())
     patched = torch._dynamo.convert_frame.log_dynamo_start
@@ -273,27 +273,27 @@ def test_default_device_set_by_the_cell_stays(shell: Shell) -> None:
         torch.set_default_device(None)
 
 
-def test_a_fault_in_undoing_never_reaches_the_user(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_while_undoing_never_reaches_the_user(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(contextlib.ExitStack):
         def close(self) -> None:
             super().close()
             raise RuntimeError("stuck")
 
-    made = GuardedExitStack.__init__
+    original = GuardedExitStack.__init__
 
-    def make(opened: GuardedExitStack, on_fault: Callable[[str, Exception], None]) -> None:
-        made(opened, on_fault)
-        opened.contexts = Failing()
+    def init(stack: GuardedExitStack, on_fault: Callable[[str, Exception], None]) -> None:
+        original(stack, on_fault)
+        stack.contexts = Failing()
 
-    monkeypatch.setattr(GuardedExitStack, "__init__", make)
+    monkeypatch.setattr(GuardedExitStack, "__init__", init)
     result = shell.run("%%compile_explain -b eager\nimport torch\nx = torch.ones(2)\nx.sum().item()")
     assert result.result == 2
-    told = [noted.message for noted in shell.report.diagnostics if noted.level == "error"]
-    assert len(told) == 2
-    assert all("(RuntimeError: stuck)" in message for message in told)
+    messages = [note.message for note in shell.report.diagnostics if note.level == "error"]
+    assert len(messages) == 2
+    assert all("(RuntimeError: stuck)" in message for message in messages)
 
 
-def test_fault_of_ours_never_reaches_the_user(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_never_reaches_the_user(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> None:
         raise RuntimeError("ours")
 
@@ -306,13 +306,13 @@ def test_fault_of_ours_never_reaches_the_user(shell: Shell, monkeypatch: pytest.
     )
 
 
-#: Functions of the magic itself that may fail.
-OF_THE_MAGIC = (
+#: Functions of the magic that may fail.
+MAGIC_FUNCTIONS = (
     "cell.rewriting:replace_magic_line",
     "cell.rewriting:BeginObservation._visited",
     "cell.rewriting:BeginObservation._planned",
-    "magic:CompileExplain._step_forward",
-    "magic:CompileExplain._step_aside",
+    "magic:CompileExplain._add_transformer",
+    "magic:CompileExplain._suspend_transformer",
     "magic:_begin",
     "magic:_cell_caller",
     "options:read_options",
@@ -323,7 +323,7 @@ OF_THE_MAGIC = (
     "cell_run:CellRuns.end",
     "cell_run:CellRuns.cell_caller",
     "observation:Observation._open",
-    "observation:Observation._checked",
+    "observation:Observation._choose_device",
     "observation:Observation.compile_calls",
     "observation:Observation.cell_caller",
     "observation:Observation.close",
@@ -333,7 +333,7 @@ OF_THE_MAGIC = (
 )
 
 
-@pytest.mark.parametrize("function", OF_THE_MAGIC)
+@pytest.mark.parametrize("function", MAGIC_FUNCTIONS)
 @pytest.mark.parametrize(
     "body",
     [
@@ -342,9 +342,9 @@ OF_THE_MAGIC = (
         "z = torch.compile(lambda t: t * 2 + 1, backend='eager')(x)\nz",
         "%%time\nz = x * 2 + 1",
     ],
-    ids=["as a function", "calls", "as it stands", "a magic below"],
+    ids=["as a function", "calls", "unchanged", "a magic below"],
 )
-def test_a_cell_runs_although_the_magic_fails(
+def test_a_cell_runs_even_if_the_magic_fails(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, function: str, body: str
 ) -> None:
     broken = pkgutil.resolve_name(f"jupyter_graphbreak.ipython.{function}")
@@ -352,7 +352,7 @@ def test_a_cell_runs_although_the_magic_fails(
     trace = logging.getLogger("torch.__trace")
     before = (list(trace.handlers), torch.nn.Module.__call__, threading.Thread.start)
     with monkeypatch.context() as patch:
-        patch.setattr(broken, "__code__", _failing.__code__)  # what holds the function is broken as well
+        patch.setattr(broken, "__code__", _failing.__code__)  # also breaks references to the function
         result = shell.run(f"%%compile_explain\n{body}")
     assert result.success
     assert shell.ip.user_ns["z"].tolist() == [3, 3]
@@ -376,7 +376,7 @@ def _failing(*_: object, **__: object) -> None:
     "cell",
     ["for z in range(3):\n    nonlocal z", "x = 1\nbreak", "*a, *b = [1]", "__debug__ = 1"],
 )
-def test_a_cell_that_python_refuses_leaves_the_magic_alive(shell: Shell, cell: str) -> None:
+def test_the_magic_works_after_a_cell_that_python_refuses(shell: Shell, cell: str) -> None:
     plain = shell.run(f"'as many lines'\n{cell}")
     refused = shell.run(f"%%compile_explain\n{cell}")
     error, expected = (run.error_in_exec or run.error_before_exec for run in (refused, plain))
@@ -388,19 +388,19 @@ def test_a_cell_that_python_refuses_leaves_the_magic_alive(shell: Shell, cell: s
 
 
 @pytest.mark.parametrize("first", ["", "%%compile_explain\n"])
-def test_ipython_need_not_look_through_cells_for_us(shell: Shell, first: str) -> None:
-    """It does so recursively where it has transformers, and fails for a sum of many terms that Python can compile."""
+def test_ipython_does_not_walk_cells_because_of_us(shell: Shell, first: str) -> None:
+    """It walks recursively if it has transformers, and fails for a sum of many terms that Python can compile."""
     shell.run(f"{first}held = list(get_ipython().ast_transformers)")
     assert shell.ip.user_ns["held"] == []
 
 
-def test_transformers_of_the_user_see_the_cell_as_it_is(shell: Shell) -> None:
+def test_transformers_of_the_user_see_the_original_cell(shell: Shell) -> None:
     class Doubles(ast.NodeTransformer):
         def visit_Constant(self, node: ast.Constant) -> ast.Constant:
             return ast.copy_location(ast.Constant(node.value * 2), node) if node.value == 21 else node
 
     doubles = Doubles()
-    # One that comes just before the cell is read stands behind ours.
+    # A transformer that is added just before the cell is read comes after ours.
     shell.ip.events.register("pre_run_cell", lambda _: shell.ip.ast_transformers.append(doubles))
     assert shell.run("y = 21").success
     assert shell.ip.user_ns["y"] == 42
@@ -440,18 +440,18 @@ def test_help_reads_well(shell: Shell) -> None:
     assert io.stderr == ""
 
 
-def test_what_ran_from_an_earlier_compilation_is_said(shell: Shell) -> None:
+def test_code_from_an_earlier_compilation_is_reported(shell: Shell) -> None:
     shell.run(
         "import torch\n@torch.compile(backend='eager')\n@torch._dynamo.error_on_graph_break(False)\n"
         "def g(x):\n    return x + 1\nx = torch.ones(2)\ng(x)"
     )
-    # Compiled under a wrapper that torch shares between functions, which is not ours to make Dynamo forget.
+    # Compiled in a wrapper that torch shares between functions, so we must not make Dynamo forget it.
     shell.run("%%compile_explain\ng(x)")
     assert shell.report.summary.graphs == 0
-    assert any("g was compiled before and was not compiled again" in each.message for each in shell.report.diagnostics)
+    assert any("g was compiled before and was not compiled again" in note.message for note in shell.report.diagnostics)
 
 
-def test_what_was_compiled_before_is_forgotten_where_that_is_asked_for(shell: Shell) -> None:
+def test_fresh_forgets_earlier_compilations(shell: Shell) -> None:
     shell.run(
         "import torch\n@torch.compile(backend='eager')\n@torch._dynamo.error_on_graph_break(False)\n"
         "def fresh(x):\n    return x + 1\nx = torch.ones(2)\nfresh(x)"
@@ -463,7 +463,7 @@ def test_what_was_compiled_before_is_forgotten_where_that_is_asked_for(shell: Sh
     assert shell.report.diagnostics == []
 
 
-def test_a_name_given_to_something_new_is_not_taken_for_what_was_compiled_before(shell: Shell) -> None:
+def test_a_reassigned_name_is_not_reported_as_compiled_before(shell: Shell) -> None:
     cell = "import torch\ng = torch.compile(lambda x: x + 1, backend='eager')\ng(torch.ones(2))"
     shell.run(cell)
     shell.run(f"%%compile_explain\n{cell}")
@@ -480,12 +480,12 @@ def f(x):
 
 
 def tables(shell: Shell) -> list[str]:
-    """Return the tables of front ends that the last cell displayed, which stand above its report."""
-    shown = [each["data"] for each in shell.ip.display_pub.outputs]
-    return [each["text/plain"] for each in shown if each["text/plain"].startswith("front ends on")]
+    """Return the tables of front ends that the last cell displayed above its report."""
+    shown = [output["data"] for output in shell.ip.display_pub.outputs]
+    return [bundle["text/plain"] for bundle in shown if bundle["text/plain"].startswith("front ends on")]
 
 
-def test_front_ends_of_one_call_stand_above_its_report(shell: Shell) -> None:
+def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
     shell.run(f"{BRANCH}x = torch.ones(1)")
     result = shell.run("%compile_explain --frontends -o found f(x), f(-x)")
     assert result.result.tolist() == [11]
@@ -506,14 +506,14 @@ def test_front_ends_of_the_function_that_a_cell_calls_last(shell: Shell) -> None
     assert shell.report.sources[0].name == "Cell In[1]"
 
 
-def test_front_ends_compare_what_the_call_was_given_though_it_changes_it(shell: Shell) -> None:
+def test_front_ends_compare_the_original_arguments_of_a_call_that_changes_them(shell: Shell) -> None:
     shell.run("import torch\nx = torch.ones(1)\ndef f(x):\n    x.add_(1)\n    return x * 2")
     shell.run("%compile_explain --frontends f(x)")
     assert tables(shell)[0].startswith("front ends on f(x = tensor([1.]))")
     assert shell.ip.user_ns["x"].tolist() == [2]
 
 
-def test_front_ends_begin_where_the_call_does_though_it_changes_what_it_uses(shell: Shell) -> None:
+def test_front_ends_start_with_the_original_state_of_a_call_that_changes_it(shell: Shell) -> None:
     shell.run("import torch\nx = torch.ones(1)\nseen = {}\ndef f(x):\n    return x + seen.setdefault('first', x * 2)")
     shell.run("%compile_explain --frontends f(x), f(-x)")
     (table,) = tables(shell)
@@ -540,12 +540,12 @@ def test_front_ends_of_a_compiled_function_and_of_a_method(shell: Shell) -> None
         ("%compile_explain --frontends f(1), abs(1)", "compares one function"),
     ],
 )
-def test_without_a_call_to_compare_the_form_to_use_is_named(shell: Shell, cell: str, message: str) -> None:
+def test_without_a_call_to_compare_the_message_shows_the_form(shell: Shell, cell: str, message: str) -> None:
     shell.run(BRANCH)
     shell.run(cell)
-    said = [line for line in shell.io.stderr.split("\n") if "UsageError" in line]
-    assert len(said) == 1
-    assert message in said[0]
+    errors = [line for line in shell.io.stderr.split("\n") if "UsageError" in line]
+    assert len(errors) == 1
+    assert message in errors[0]
     assert tables(shell) == []
 
 
@@ -565,7 +565,7 @@ def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
         ("compiling.compile_options", "ensure_compiled", ""),
     ],
 )
-def test_a_fault_of_ours_leaves_the_call_of_a_line(
+def test_an_internal_error_does_not_prevent_the_call_of_a_line(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, module: str, function: str, options: str
 ) -> None:
     shell.run("import torch\nmade = []\ndef f(x):\n    made.append(x)\n    return x * 2")
@@ -582,7 +582,7 @@ def test_a_fault_of_ours_leaves_the_call_of_a_line(
     assert any("(RuntimeError: a fault)" in note.message for note in shell.report.diagnostics)
 
 
-def test_a_cell_that_nobody_asked_to_compile_keeps_its_generators(shell: Shell) -> None:
+def test_a_cell_that_compiles_nothing_keeps_its_generators(shell: Shell) -> None:
     shell.run("import torch\ndef echo():\n    got = yield 0\n    while True:\n        got = yield got * 2")
     shell.run("def started(x):\n    y = x + 1\n    g = echo(); next(g)\n    print(g.send(2))\n    return g, y * 2")
     shell.run("%%compile_explain\ng, y = started(torch.ones(2))")
@@ -600,7 +600,7 @@ def test_a_cell_that_nobody_asked_to_compile_keeps_its_generators(shell: Shell) 
         "print(type(t))\nf = torch.nn.Linear(2, 2)\nf(t)\nprint(2)\n1 / 0",
     ],
 )
-def test_nothing_of_dynamo_is_left_among_the_names_of_a_notebook(shell: Shell, code: str) -> None:
+def test_no_name_of_dynamo_stays_in_the_notebook(shell: Shell, code: str) -> None:
     shell.run("import torch\nt = torch.ones(2)\nsize = y = f = None")
     before = {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)}
     shell.run(f"%%compile_explain\n{code}")
@@ -636,7 +636,7 @@ net = Net()
 net(torch.ones(3))"""
 
 
-def test_another_thread_records_while_a_cell_is_explained(shell: Shell) -> None:
+def test_a_different_thread_records_while_a_cell_is_explained(shell: Shell) -> None:
     shell.run(OTHER)
     other, began, ends = shell.ip.user_ns["g"], threading.Event(), threading.Event()
     reports: list[Report] = []
@@ -658,14 +658,14 @@ def test_another_thread_records_while_a_cell_is_explained(shell: Shell) -> None:
     thread.join()
     assert [compiled.name for compiled in explained.compiled or ()] == ["net"]
     assert (explained.summary.breaks, shell.report.summary.breaks) == (1, 1)
-    assert [found.location.code for found in reports[0].breaks if found.location is not None] == [
+    assert [break_.location.code for break_ in reports[0].breaks if break_.location is not None] == [
         "torch._dynamo.graph_break()"
     ] * 2
 
 
 @pytest.mark.parametrize("options", ["", "--try", "--check"])
 def test_other_threads_notice_nothing_of_an_explained_cell(shell: Shell, options: str) -> None:
-    """Another thread calls what the cell calls: its calls are not compiled, and run no changed code."""
+    """Calls of the same module on a different thread are not compiled and run no changed code."""
     shell.run(CALLED)
     net, began, ends = shell.ip.user_ns["net"], threading.Event(), threading.Event()
     seen: list[Any] = []

@@ -1,4 +1,4 @@
-"""A function in one cell and its ``torch.compile`` in another: a remedy changes both, or is not said to work."""
+"""A function and its ``torch.compile`` in different cells: a remedy that works changes both."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ PROGRAMS = {
 
 
 def applied(cells: list[str], report: Report, remedy: Remedy) -> list[str]:
-    """Return the cells with the edits of a remedy; each source of an edit is one of them."""
+    """Return the cells with the edits of a remedy applied."""
     texts = {source.id: source.segments[0].text for source in report.sources if source.kind == "cell"}
-    made = list(cells)
+    edited = list(cells)
     for source in {edit.source for edit in remedy.edits}:
         lines = texts[source].split("\n")
         for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
             if edit.source == source:
                 assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
                 lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
-        made[cells.index(texts[source])] = "\n".join(lines)
-    return made
+        edited[cells.index(texts[source])] = "\n".join(lines)
+    return edited
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
-    # The kernel is the other tests', too, and what they compiled is in its cells.
+    # Other tests compile in the same kernel, so names must differ.
     programs = [cell.replace("step", f"step_{len(name)}").replace("Net", f"Net{len(name)}") for cell in PROGRAMS[name]]
     cells = [*programs[:-1], f"%%compile_explain --try\n{programs[-1]}"]
     for cell in cells:
@@ -67,7 +67,7 @@ def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
         assert left.summary.graphs >= 1, changed
 
 
-def test_options_that_are_names_of_another_cell_are_not_moved(kernel: Kernel) -> None:
+def test_options_that_are_names_of_a_different_cell_are_not_moved(kernel: Kernel) -> None:
     kernel.run(FUNCTION.replace("step", "named_step"))
     kernel.run("chosen = 'eager'\ncompiled = torch.compile(named_step, backend=chosen)")
     kernel.run(f"%%compile_explain --try\n{CALL}")

@@ -1,4 +1,4 @@
-"""Whether an output is shown while the run goes on: where the front end replaces it when the run has ended."""
+"""An output is shown during the run only if the front end can replace it afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell that was edited and not run is tried as a remedy of what ran; so is a patch."""
+"""A cell that was edited but not run is tried as a remedy, and so is a patch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPILED = f"{STEP}step = torch.compile(step, backend='eager')\n"
 CALL = "step(torch.ones(2)).tolist()"
 
 
-def asked(*edited: tuple[str, str]) -> dict[str, Any]:
+def edit_request(*edited: tuple[str, str]) -> dict[str, Any]:
     return {"graphbreak": {"explain": "--try", "edited": edited}}
 
 
@@ -35,13 +35,13 @@ def own(report: Report) -> list[Remedy]:
 
 @pytest.mark.parametrize("cell", [f"{COMPILED}{CALL}", f"%%compile_explain\n{COMPILED}{CALL}"])
 def test_an_edited_cell(kernel: Kernel, cell: str) -> None:
-    kernel.run(cell, asked((cell, cell.replace(BRANCH, WHERE))))
+    kernel.run(cell, edit_request((cell, cell.replace(BRANCH, WHERE))))
     (right,) = own(kernel.report())
     assert (right.verdict, right.title) == ("works", "Your edit")
     assert [edit.new for edit in right.edits] == [WHERE.rstrip()]
     (result,) = [m["content"] for m in kernel.messages if m["msg_type"] == "execute_result"]
     assert result["data"]["text/plain"] == "[4.0, 4.0]"
-    kernel.run(cell, asked((cell, cell.replace(BRANCH, "    y = y * 2\n"))))
+    kernel.run(cell, edit_request((cell, cell.replace(BRANCH, "    y = y * 2\n"))))
     assert [wrong.verdict for wrong in own(kernel.report())] == ["another result"]
     kernel.run("print('where' in _ih[-2], 'where' in _ih[-3])")  # the edited cell never ran
     assert kernel.stdout() == "False False\n"
@@ -50,14 +50,14 @@ def test_an_edited_cell(kernel: Kernel, cell: str) -> None:
 def test_the_code_of_a_cell_that_is_compiled_itself(kernel: Kernel) -> None:
     cell = "import torch\nx = torch.ones(3) * 2\nif x.sum() > 0:\n    x = x + 1\nx.tolist()"
     new = cell.replace("if x.sum() > 0:\n    x = x + 1", "x = torch.where(x.sum() > 0, x + 1, x)")
-    kernel.run(cell, asked((cell, new)))
-    # It has no arguments, and so no input but one: the other side never runs.
+    kernel.run(cell, edit_request((cell, new)))
+    # It has no arguments, so there is only one input, and the other branch never runs.
     assert [remedy.verdict for remedy in own(kernel.report())] == ["works on what ran"]
 
 
 def test_a_function_of_an_earlier_cell(kernel: Kernel) -> None:
     count = kernel.run(COMPILED)["execution_count"]
-    kernel.run(CALL, asked((COMPILED, COMPILED.replace(BRANCH, WHERE))))
+    kernel.run(CALL, edit_request((COMPILED, COMPILED.replace(BRANCH, WHERE))))
     (right,) = own(kernel.report())
     names = {source.id: source.name for source in kernel.report().sources}
     assert right.verdict == "works"
@@ -70,18 +70,18 @@ def test_several_cells_are_one_edit(kernel: Kernel) -> None:
     kernel.run(helper)
     kernel.run(step)
     new = step.replace(BRANCH.replace("y.sum() > 0", "positive(y)"), WHERE.replace("y.sum() > 0", "positive(y)"))
-    kernel.run(CALL, asked((helper, helper.replace("bool(y.sum() > 0)", "y.sum() > 0")), (step, new)))
+    kernel.run(CALL, edit_request((helper, helper.replace("bool(y.sum() > 0)", "y.sum() > 0")), (step, new)))
     (right,) = own(kernel.report())
     assert (right.verdict, len({edit.source for edit in right.edits})) == ("works", 2)
 
 
-def test_what_cannot_be_judged_says_why(kernel: Kernel) -> None:
+def test_an_edit_that_cannot_be_judged_has_a_reason(kernel: Kernel) -> None:
     cell = f"{COMPILED}{CALL}"
-    kernel.run(cell, asked((cell, cell.replace("torch.ones(2)", "torch.ones(3)"))))
+    kernel.run(cell, edit_request((cell, cell.replace("torch.ones(2)", "torch.ones(3)"))))
     (outside,) = own(kernel.report())
     assert outside.verdict == "not tried"
     assert outside.reason == "line 8 is outside of functions; run the cell to see what changing it does"
-    kernel.run(cell, asked(("other = 1", "other = 2")))
+    kernel.run(cell, edit_request(("other = 1", "other = 2")))
     assert own(kernel.report()) == []
     assert "Your edit was not tried" in " ".join(note.message for note in kernel.report().diagnostics)
 

@@ -1,4 +1,4 @@
-"""Tests of the magic's options that look past the kernel: logs, and other processes."""
+"""The magic's options for logs and other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell that a front end asks to have explained: it stays as it is and runs as it would run."""
+"""A front end requests a report for a cell, which runs unchanged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
 
-ASKED = {"graphbreak": {"explain": ""}}
-ASKED_OF_ALL = {"graphbreak": {"explain": "", "only_torch": True}}
+REQUEST = {"graphbreak": {"explain": ""}}
+REQUEST_FOR_ALL = {"graphbreak": {"explain": "", "only_torch": True}}
 STEP = """import torch
 @torch.compile(backend="eager")
 def f(x):
@@ -38,12 +38,12 @@ def traceback_of(kernel: Kernel) -> str:
 
 def breaks_at(report: Report) -> list[tuple[str, int, int | None]]:
     names = {source.id: source.name for source in report.sources}
-    places = [found.location for found in report.breaks]
-    return [(names[each.source], each.line, each.column) for each in places if each is not None]
+    locations = [break_.location for break_ in report.breaks]
+    return [(names[location.source], location.line, location.column) for location in locations if location is not None]
 
 
 def test_lines_and_columns_are_those_of_the_cell(kernel: Kernel) -> None:
-    reply = kernel.run(f"{STEP}f(torch.ones(2)).tolist()", ASKED)
+    reply = kernel.run(f"{STEP}f(torch.ones(2)).tolist()", REQUEST)
     report = kernel.report()
     assert breaks_at(report) == [(f"Cell In[{reply['execution_count']}]", 5, 4)]
     assert report.sources[0].segments[0].text == f"{STEP}f(torch.ones(2)).tolist()"
@@ -54,22 +54,22 @@ def test_lines_and_columns_are_those_of_the_cell(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("before", ["\n\n", "    \n", "# what this is for\n\n", '"""What this is for."""\n'])
 def test_lines_count_from_the_top_of_the_editor(kernel: Kernel, before: str) -> None:
-    kernel.run(f"{before}{STEP}f(torch.ones(2))", ASKED)
+    kernel.run(f"{before}{STEP}f(torch.ones(2))", REQUEST)
     ((_, line, column),) = breaks_at(kernel.report())
     assert (line, column) == (5 + before.count("\n"), 4)
 
 
 def test_an_indented_cell(kernel: Kernel) -> None:
-    kernel.run("".join(f"  {line}\n" for line in [*STEP.splitlines(), "f(torch.ones(2))"]), ASKED)
+    kernel.run("".join(f"  {line}\n" for line in [*STEP.splitlines(), "f(torch.ones(2))"]), REQUEST)
     ((_, line, column),) = breaks_at(kernel.report())
     assert (line, column) == (5, 6)
 
 
 @pytest.mark.parametrize("cell", [f"{STEP}f(torch.ones(2))\n1 / 0", "x = 1\ny = x / 0\nz = 3", "def g(:\n  pass"])
-def test_an_error_reads_as_that_of_any_cell(kernel: Kernel, cell: str) -> None:
+def test_an_error_looks_like_that_of_any_cell(kernel: Kernel, cell: str) -> None:
     kernel.run(cell)
     plain = traceback_of(kernel)
-    reply = kernel.run(cell, ASKED)
+    reply = kernel.run(cell, REQUEST)
     assert traceback_of(kernel) == plain
     assert reply["status"] == "error"
     if "def g(:" not in cell:
@@ -77,7 +77,7 @@ def test_an_error_reads_as_that_of_any_cell(kernel: Kernel, cell: str) -> None:
 
 
 def test_history_and_count_are_those_of_a_plain_run(kernel: Kernel) -> None:
-    first = kernel.run(f"{STEP}f(torch.ones(2)).tolist()", ASKED)["execution_count"]
+    first = kernel.run(f"{STEP}f(torch.ones(2)).tolist()", REQUEST)["execution_count"]
     second = kernel.run("print(repr(_i), _, _ih[-2] == _i)")["execution_count"]
     assert second == first + 1
     assert kernel.stdout() == f"{f'{STEP}f(torch.ones(2)).tolist()'!r} [4.0, 4.0] True\n"
@@ -87,13 +87,13 @@ def test_code_has_the_file_name_that_a_debugger_expects(kernel: Kernel) -> None:
     cell = "def g(): pass\nprint(g.__code__.co_filename, g.__code__.co_firstlineno)"
     kernel.run(cell)
     plain = kernel.stdout()
-    kernel.run(cell, ASKED)
+    kernel.run(cell, REQUEST)
     assert kernel.stdout() == plain
 
 
 def test_nothing_is_left_for_the_next_cell(kernel: Kernel) -> None:
     for cell in (f"{STEP}f(torch.ones(2))", "1 / 0", "def g(:"):
-        kernel.run(cell, ASKED)
+        kernel.run(cell, REQUEST)
         kernel.run(f"{STEP}f(torch.ones(2))")
         assert kernel.bundles() == []
     kernel.run("print([name for name in dir() if 'graphbreak' in name])")
@@ -101,7 +101,7 @@ def test_nothing_is_left_for_the_next_cell(kernel: Kernel) -> None:
 
 
 def test_await_input_and_names(kernel: Kernel) -> None:
-    reply = kernel.run("import asyncio\nasync def g():\n    return 3\nvalue = await g()", ASKED)
+    reply = kernel.run("import asyncio\nasync def g():\n    return 3\nvalue = await g()", REQUEST)
     assert reply["status"] == "ok"
     kernel.run("print(value)")
     assert kernel.stdout() == "3\n"
@@ -116,39 +116,39 @@ def test_options_are_those_of_the_magic(kernel: Kernel) -> None:
     assert (reply["ename"], reply["status"]) == ("UsageError", "error")
 
 
-def test_a_cell_with_the_magic_runs_as_it_is(kernel: Kernel) -> None:
-    reply = kernel.run(f"%%compile_explain -o own\n{STEP}f(torch.ones(2))", ASKED)
+def test_a_cell_with_the_magic_runs_unchanged(kernel: Kernel) -> None:
+    reply = kernel.run(f"%%compile_explain -o own\n{STEP}f(torch.ones(2))", REQUEST)
     assert breaks_at(kernel.report()) == [(f"Cell In[{reply['execution_count']}]", 6, 4)]
     kernel.run("print(own.summary.breaks)")
     assert kernel.stdout() == "1\n"
 
 
-def test_options_that_are_asked_for_come_on_top_of_those_of_the_magic(kernel: Kernel) -> None:
+def test_requested_options_are_added_to_those_of_the_magic(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain -q\n{STEP}f(torch.ones(2))", {"graphbreak": {"explain": "-o kept --mode default"}})
     assert kernel.bundles() == []
     kernel.run("print(kept.summary.breaks)")
     assert kernel.stdout() == "1\n"
 
 
-def test_a_cell_that_has_another_magic(kernel: Kernel) -> None:
-    kernel.run(f"%%capture shown\n{STEP}print(f(torch.ones(2)).tolist())", ASKED)
+def test_a_cell_with_a_different_magic(kernel: Kernel) -> None:
+    kernel.run(f"%%capture shown\n{STEP}print(f(torch.ones(2)).tolist())", REQUEST)
     report = kernel.report()
     assert [(line, column) for _, line, column in breaks_at(report)] == [(6, 4)]
     kernel.run("print(shown.stdout, end='')")
     assert kernel.stdout() == "[4.0, 4.0]\n"
-    kernel.run("%%bash\necho from the shell", ASKED)
+    kernel.run("%%bash\necho from the shell", REQUEST)
     assert kernel.stdout() == "from the shell\n"
     report = kernel.report()
-    assert [each.message for each in report.diagnostics] == [
+    assert [note.message for note in report.diagnostics] == [
         "%%bash runs the cell's code: only the modules that it calls in this process were compiled."
     ]
 
 
 @pytest.mark.parametrize("cell", ["import torch\ndef g(): pass", "%load_ext jupyter_graphbreak", "!true", "# nothing"])
-def test_of_all_cells_those_with_nothing_to_compile_run_as_they_are(kernel: Kernel, cell: str) -> None:
-    kernel.run(cell, ASKED_OF_ALL)
+def test_explain_all_runs_cells_with_nothing_to_compile_unchanged(kernel: Kernel, cell: str) -> None:
+    kernel.run(cell, REQUEST_FOR_ALL)
     assert kernel.bundles() == []
-    kernel.run(cell, ASKED)
+    kernel.run(cell, REQUEST)
     (note,) = kernel.report().diagnostics
     assert "nothing to compile" in note.message
 
@@ -163,11 +163,11 @@ def test_of_all_cells_those_with_nothing_to_compile_run_as_they_are(kernel: Kern
         "1 / 0",
     ],
 )
-def test_of_all_cells_those_that_run_no_tensor_operation_have_no_report(kernel: Kernel, cell: str) -> None:
+def test_explain_all_has_no_report_for_cells_without_tensor_operations(kernel: Kernel, cell: str) -> None:
     kernel.run("import torch, time\nx = torch.ones(2)")
-    kernel.run(cell, ASKED_OF_ALL)
+    kernel.run(cell, REQUEST_FOR_ALL)
     assert kernel.bundles() == []
-    kernel.run(cell, ASKED)
+    kernel.run(cell, REQUEST)
     assert kernel.report().torch is not None
 
 
@@ -182,30 +182,30 @@ def test_of_all_cells_those_that_run_no_tensor_operation_have_no_report(kernel: 
         ("torch.compile(lambda: time.sleep(0), backend='eager')()", 1, 0),
     ],
 )
-def test_of_all_cells_those_with_tensors_are_explained(kernel: Kernel, cell: str, breaks: int, ops: int) -> None:
+def test_explain_all_explains_cells_with_tensors(kernel: Kernel, cell: str, breaks: int, ops: int) -> None:
     kernel.run("import torch, time\nx = torch.ones(2)")
-    kernel.run(cell, ASKED_OF_ALL)
+    kernel.run(cell, REQUEST_FOR_ALL)
     summary = kernel.report().summary
     assert (summary.breaks, summary.ops) == (breaks, ops)
 
 
-def test_of_all_cells_a_long_one_shows_that_it_runs(kernel: Kernel) -> None:
+def test_explain_all_shows_that_a_long_cell_runs(kernel: Kernel) -> None:
     kernel.run("import torch, time\nx = torch.ones(2)")
-    kernel.run("y = torch.nn.Linear(2, 2)(x)\ntime.sleep(2)", ASKED_OF_ALL)
+    kernel.run("y = torch.nn.Linear(2, 2)(x)\ntime.sleep(2)", REQUEST_FOR_ALL)
     first, *_, last = [m["msg_type"] for m in kernel.messages if "display" in m["msg_type"]]
     assert (first, last) == ("display_data", "update_display_data")
     assert WIDGET_VIEW in kernel.bundles()[0]
-    kernel.run("y = x + 1", ASKED_OF_ALL)
+    kernel.run("y = x + 1", REQUEST_FOR_ALL)
     assert WIDGET_VIEW in kernel.bundles()[-1]
 
 
-def test_of_all_cells_the_others_are_explained(kernel: Kernel) -> None:
-    kernel.run(f"{STEP}f(torch.ones(2))", ASKED_OF_ALL)
+def test_explain_all_explains_cells_that_compile(kernel: Kernel) -> None:
+    kernel.run(f"{STEP}f(torch.ones(2))", REQUEST_FOR_ALL)
     assert kernel.report().summary.breaks == 1
 
 
 @pytest.mark.parametrize("metadata", [{}, {"graphbreak": None}, {"graphbreak": {"explain": 3}}, {"cellId": "a"}])
-def test_metadata_that_asks_for_nothing(kernel: Kernel, metadata: dict[str, Any]) -> None:
+def test_metadata_without_a_valid_request(kernel: Kernel, metadata: dict[str, Any]) -> None:
     assert kernel.run(f"{STEP}f(torch.ones(2))", metadata)["status"] == "ok"
     assert kernel.bundles() == []
 
@@ -216,7 +216,7 @@ def test_a_front_end_loads_the_extension_without_a_trace() -> None:
     try:
         for _ in range(2):
             assert fresh.run(load, silent=True, store_history=False)["status"] == "ok"
-        assert fresh.run(f"{STEP}f(torch.ones(2))", ASKED)["execution_count"] == 2
+        assert fresh.run(f"{STEP}f(torch.ones(2))", REQUEST)["execution_count"] == 2
         assert fresh.report().summary.breaks == 1
         fresh.run("print({name for name in dir() if not name.startswith('_')} - before)")
         names = fresh.stdout()
@@ -225,8 +225,8 @@ def test_a_front_end_loads_the_extension_without_a_trace() -> None:
         fresh.stop()
 
 
-class Answering:
-    """A shell of this process that answers requests, as a kernel's does."""
+class AnsweringShell:
+    """A shell of this process that answers requests, like the shell of a kernel."""
 
     def __init__(self) -> None:
         InteractiveShell.clear_instance()
@@ -238,36 +238,36 @@ class Answering:
 
     def ask(self, code: str) -> list[Report]:
         self.ip.display_pub.outputs.clear()
-        self.request = {"content": {"code": code}, "metadata": ASKED}
+        self.request = {"content": {"code": code}, "metadata": REQUEST}
         self.ip.run_cell(code, store_history=True)
-        shown = [each["data"] for each in self.ip.display_pub.outputs]
-        return [Report.from_dict(each[MIME_TYPE]) for each in shown if MIME_TYPE in each]
+        shown = [output["data"] for output in self.ip.display_pub.outputs]
+        return [Report.from_dict(bundle[MIME_TYPE]) for bundle in shown if MIME_TYPE in bundle]
 
 
 @pytest.fixture
-def answering() -> Iterator[Answering]:
+def answering() -> Iterator[AnsweringShell]:
     torch._dynamo.reset()
-    made = Answering()
-    yield made
-    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    shell = AnsweringShell()
+    yield shell
+    shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
     InteractiveShell.clear_instance()
 
 
-def test_cells_that_a_cell_runs_are_part_of_it(answering: Answering) -> None:
-    """Each of them is run in answer to the same request."""
+def test_cells_that_a_cell_runs_are_part_of_it(answering: AnsweringShell) -> None:
+    """All of them run for the same request."""
     inner = "get_ipython().run_cell('1 + 1')"
     (report,) = answering.ask(f"{inner}\n{STEP}f(torch.ones(2))\n{inner}")
     assert report.summary.breaks == 1
 
 
-def test_a_cell_without_compile_is_compiled_as_one_function(answering: Answering) -> None:
+def test_a_cell_without_compile_is_compiled_as_one_function(answering: AnsweringShell) -> None:
     (report,) = answering.ask("x = torch.ones(2) if 'torch' in globals() else __import__('torch').ones(2)")
     assert report.status == "ok"
     (report,) = answering.ask("import torch\nx = torch.ones(2)\nprint('a')\ny = x + 1")
     assert [line for _, line, _ in breaks_at(report)] == [3]
 
 
-def test_a_shell_without_requests_says_so() -> None:
+def test_a_shell_without_requests_raises_an_error() -> None:
     InteractiveShell.clear_instance()
     with pytest.raises(UsageError, match="metadata of requests"):
         answer_requests(InteractiveShell.instance())

@@ -1,4 +1,4 @@
-"""A function with side effects has them once when its cell runs, whatever the magic is asked."""
+"""Side effects of a function happen once when its cell runs, with any option of the magic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def step(x):
     return y
 """
 LINE = 3
-#: What a step does, the kind of that, and the number of times that it was done.
+#: The kind of an effect, the statement that has it, and a function that counts how often it happened.
 EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
     "file": ("file", "with open('rows.txt', 'a') as out: out.write('row\\n')", lambda _: lines_of("rows.txt")),
     "environment": ("state", "os.environ['ROWS'] += '1'", lambda _: len(os.environ["ROWS"])),
@@ -53,7 +53,7 @@ def lines_of(name: str) -> int:
 
 
 class Notebook:
-    """A shell that can be asked as a front end asks."""
+    """A shell that can receive requests of a front end."""
 
     def __init__(self) -> None:
         InteractiveShell.clear_instance()
@@ -61,15 +61,15 @@ class Notebook:
         self.ip.run_line_magic("load_ext", "jupyter_graphbreak")
         self.error = ""
 
-    def run(self, text: str, **asked: Any) -> None:
-        request = {"metadata": {"graphbreak": asked} if asked else {}, "content": {"code": text}}
+    def run(self, text: str, **options: Any) -> None:
+        request = {"metadata": {"graphbreak": options} if options else {}, "content": {"code": text}}
         self.ip.get_parent = lambda: request
         with capture_output(display=False) as shown:
             self.ip.run_cell(text, store_history=True).raise_error()
         self.error = shown.stderr
 
     def ask(self, way: str, text: str) -> Any:
-        """Define a step, call it once in a cell that asks in some way, and return the answer."""
+        """Define a step, call it once in a cell with a way to request a report, and return the report."""
         self.run(text)
         new = text.replace(BRANCH, WHERE)
         match way:
@@ -95,15 +95,15 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROWS", "")
     Path("in.txt").write_text("12")
-    made = Notebook()
+    notebook = Notebook()
     rows = sqlite3.connect("rows.db", check_same_thread=False)
     rows.execute("create table rows (n)")
     sender, receiver = socket.socketpair()
-    made.ip.user_ns.update(rows=rows, sender=sender, receiver=receiver, kept=[])
-    yield made
-    for opened in (rows, sender, receiver):
-        opened.close()
-    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    notebook.ip.user_ns.update(rows=rows, sender=sender, receiver=receiver, kept=[])
+    yield notebook
+    for resource in (rows, sender, receiver):
+        resource.close()
+    notebook.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
     InteractiveShell.clear_instance()
 
 
@@ -127,7 +127,7 @@ def places(effect: Effect) -> tuple[str, int | None]:
 
 
 @pytest.mark.parametrize("way", ["--frontends", "--patch", "an edited cell"])
-def test_what_only_reads_draws_and_logs_is_no_effect(notebook: Notebook, way: str) -> None:
+def test_reading_drawing_and_logging_are_not_effects(notebook: Notebook, way: str) -> None:
     found = notebook.ask(way, STEP.replace("STATEMENT", PURE))
     assert found.effects is None
     assert notebook.ip.user_ns["kept"] == [1]

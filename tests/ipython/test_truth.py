@@ -1,6 +1,6 @@
-"""Cells of many kinds in a real kernel: what the report says of them, and that they run as they do without it.
+"""Cells of many kinds in a real kernel: their reports are right, and they run as without the magic.
 
-The places, outcomes and counts were written down from what Dynamo did when the cells ran on their own.
+The expected places, outcomes and counts are those of Dynamo when the cells run without the magic.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = "print(sorted(name for name in dir() if not name.startswith('_') and nam
 
 @dataclass
 class Expected:
-    """What a report must say: the line (or file and line) and the outcome of each break, in order; counts."""
+    """The expected report: the line (or file and line) and the outcome of each break, in order, and counts."""
 
     breaks: str
     graphs: int
@@ -68,14 +68,14 @@ COMPILED = {
     "logging_configured_anew": Expected("6 resumed", graphs=2),
 }
 
-#: What the same cells come to where torch itself does otherwise.
+#: Releases of torch that behave differently.
 if torch.__version__ < "2.11":
-    # skip_frame() is no event of its own; the caller breaks at the call and is given up.
+    # skip_frame() has no event; the caller breaks at the call and is given up.
     COMPILED["skip_frame_nested"] = Expected("9 resumed", graphs=2, eager=1)
     # Plain torch raises its own InternalTorchDynamoError at a match statement on a mapping.
     COMPILED["match"] = Expected("6 error", graphs=0)
 
-#: Cells that compile nothing themselves, and what is compiled for the report: the whole cell, or these calls of it.
+#: Cells that compile nothing themselves, and what is compiled for the report: the whole cell, or these calls.
 PLAIN: dict[str, str | list[str]] = {
     "semi": "function",
     "inplace_alias": [],
@@ -114,7 +114,7 @@ PLAIN: dict[str, str | list[str]] = {
 
 @dataclass
 class Outcome:
-    """What the user sees of a cell."""
+    """The output of a cell that the user sees."""
 
     stdout: str = ""
     stderr: str = ""
@@ -125,8 +125,8 @@ class Outcome:
     reports: list[dict[str, Any]] = field(default_factory=list)
 
 
-def is_ours_while_running(data: dict[str, Any]) -> bool:
-    """Whether this is the live view of a run that goes on; it has no text."""
+def is_live_view(data: dict[str, Any]) -> bool:
+    """Return whether this is the live view during a run, which has no text."""
     return data["text/plain"] == "" and "application/vnd.jupyter.widget-view+json" in data
 
 
@@ -153,14 +153,14 @@ class Kernel:
                 seen.traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
             elif kind in {"display_data", "update_display_data"} and MIME_TYPE in content["data"]:
                 seen.reports.append(content["data"])
-            elif kind == "display_data" and not is_ours_while_running(content["data"]):
+            elif kind == "display_data" and not is_live_view(content["data"]):
                 seen.displays.append(content["data"])
 
         self.client.execute_interactive(code, output_hook=take, allow_stdin=False, timeout=120, stop_on_error=False)
         return seen
 
     def both_ways(self, cell: str) -> tuple[Outcome, Outcome, Report]:
-        """Run a cell on its own and under the magic, each in a namespace of its own, and compare what is seen."""
+        """Run a cell without and with the magic, in separate namespaces, and compare the output."""
         self.run(PREPARE)
         plain = self.run(cell)
         plain_names = self.run(NAMES).stdout
@@ -178,10 +178,10 @@ class Kernel:
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
-    made = Kernel()
-    yield made
-    made.client.stop_channels()
-    made.manager.shutdown_kernel(now=True)
+    kernel = Kernel()
+    yield kernel
+    kernel.client.stop_channels()
+    kernel.manager.shutdown_kernel(now=True)
 
 
 def read_cells(name: str) -> dict[str, str]:
@@ -190,7 +190,7 @@ def read_cells(name: str) -> dict[str, str]:
 
 
 def last_line(traceback: str, below: int = 0) -> int | None:
-    """Return the innermost line of the cell in a traceback, as many lines further down as the magic takes."""
+    """Return the innermost line of the cell in a traceback, plus the number of lines of the magic."""
     lines = re.findall(r"Cell In\[\d+\], line (\d+)", traceback)
     return int(lines[-1]) + below if lines else None
 
@@ -205,20 +205,20 @@ def without_times(text: str) -> str:
 
 def place(report: Report, location: Location | None) -> str:
     assert location is not None
-    source = next(each for each in report.sources if each.id == location.source)
+    source = next(source for source in report.sources if source.id == location.source)
     return str(location.line) if source.kind == "cell" else f"{source.name}:{location.line}"
 
 
-def said(report: Report) -> str:
-    return ", ".join(f"{place(report, each.location)} {each.outcome}" for each in report.breaks)
+def described_breaks(report: Report) -> str:
+    return ", ".join(f"{place(report, break_.location)} {break_.outcome}" for break_ in report.breaks)
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_every_break_is_at_its_place_once_and_the_cell_runs_as_ever(kernel: Kernel, name: str) -> None:
+def test_every_break_is_at_its_place_once_and_the_cell_runs_as_without(kernel: Kernel, name: str) -> None:
     _, explained, report = kernel.both_ways(read_cells("compiled.txt")[name])
     expected = COMPILED[name]
     text = explained.reports[0]["text/plain"]
-    assert (said(report), report.summary.graphs, report.summary.skipped) == (
+    assert (described_breaks(report), report.summary.graphs, report.summary.skipped) == (
         expected.breaks,
         expected.graphs,
         expected.eager,
@@ -229,7 +229,7 @@ def test_every_break_is_at_its_place_once_and_the_cell_runs_as_ever(kernel: Kern
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_cell_that_compiles_nothing_runs_as_ever_when_what_it_calls_is_compiled(kernel: Kernel, name: str) -> None:
+def test_a_cell_that_compiles_nothing_runs_as_without_when_its_calls_are_compiled(kernel: Kernel, name: str) -> None:
     plain, explained, report = kernel.both_ways(read_cells("plain.txt")[name])
     assert explained.error == plain.error
     assert explained.stderr == plain.stderr

@@ -1,4 +1,4 @@
-"""``--try``: the cell does what it does without, and its report says what was tried, in the cell's own lines."""
+"""``--try``: the cell runs as without, and its report shows the tried remedies with the cell's own lines."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def working(report: Report) -> list[Remedy]:
     return [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
-def mended(report: Report) -> bool:
+def all_breaks_fixed(report: Report) -> bool:
     return {b for remedy in working(report) for b in remedy.breaks} == {b.id for b in report.breaks} != set()
 
 
 def edited(cell: str, report: Report, remedy: Remedy) -> str:
-    """Return a cell with the edits of a remedy, made as a front end makes them."""
+    """Return a cell with the edits of a remedy applied, as in a front end."""
     names = {source.id: source.kind for source in report.sources}
     lines = cell.split("\n")
     for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
@@ -44,7 +44,7 @@ def edited(cell: str, report: Report, remedy: Remedy) -> str:
 
 
 def outputs(kernel: Kernel) -> dict[str, Any]:
-    """Return what a cell showed, its report aside."""
+    """Return the output of a cell without its report."""
     values = [m["content"]["data"]["text/plain"] for m in kernel.messages if m["msg_type"] == "execute_result"]
     errors = [m["content"] for m in kernel.messages if m["msg_type"] == "error"]
     tracebacks = [re.sub(r"In\[\d+\]|0x\w+", "", COLOURS.sub("", "\n".join(e["traceback"]))) for e in errors]
@@ -72,7 +72,7 @@ torch.compile(Net(), backend="eager")(torch.ones(2)).tolist()""",
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_the_cell_is_as_without_and_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
+def test_the_cell_runs_as_without_and_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     cell = f"%%compile_explain\n{CELLS[name]}"
     assert kernel.run(cell)["status"] == "ok"
     without = outputs(kernel)
@@ -81,8 +81,8 @@ def test_the_cell_is_as_without_and_an_applied_remedy_works(kernel: Kernel, name
     assert kernel.run(tried)["status"] == "ok"
     report = kernel.report()
     assert outputs(kernel) == without
-    assert [listed.message for listed in report.diagnostics if listed.level == "error"] == []
-    assert mended(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
+    assert [note.message for note in report.diagnostics if note.level == "error"] == []
+    assert all_breaks_fixed(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
     for remedy in [remedy for remedy in working(report) if remedy.edits][:2]:
         applied = edited(tried, report, remedy)
         kernel.run(applied.replace("%%compile_explain --try", "%%compile_explain", 1))
@@ -90,12 +90,12 @@ def test_the_cell_is_as_without_and_an_applied_remedy_works(kernel: Kernel, name
         assert len(kernel.report().breaks) < len(report.breaks), applied
 
 
-def test_names_that_the_cell_is_the_first_to_assign(kernel: Kernel) -> None:
-    """Copies of the cell begin without them, too, and Dynamo reads back what they store."""
+def test_names_that_the_cell_assigns_first(kernel: Kernel) -> None:
+    """Copies of the cell also start without these names, and Dynamo reads back the stored values."""
     cell = "import torch\nfresh = torch.ones(3)\nif fresh.sum() > 0:\n    fresh = fresh + 1\nfresh.tolist()"
     kernel.run(f"{TRY}{cell}")
     report = kernel.report()
-    assert mended(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
+    assert all_breaks_fixed(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
 
 
 def test_a_cell_that_raises_raises_the_same(kernel: Kernel) -> None:
@@ -103,14 +103,14 @@ def test_a_cell_that_raises_raises_the_same(kernel: Kernel) -> None:
     reply = kernel.run(f"%%compile_explain\n{cell}")
     without = outputs(kernel)
     reply = kernel.run(f"{TRY}{cell}")
-    found = outputs(kernel)
-    found["errors"] = [text.replace(" --try", "") for text in found["errors"]]
+    shown = outputs(kernel)
+    shown["errors"] = [text.replace(" --try", "") for text in shown["errors"]]
     assert reply["ename"] == "LookupError"
-    assert found == without
-    assert mended(kernel.report())
+    assert shown == without
+    assert all_breaks_fixed(kernel.report())
 
 
-def test_below_another_magic(kernel: Kernel) -> None:
+def test_below_a_different_magic(kernel: Kernel) -> None:
     kernel.run(f"%%capture kept\n%%compile_explain --try -o told\n{COMPILED}step(torch.ones(2))")
     assert kernel.bundles() == []
     kernel.run("print(kept.stdout.strip(), [r.verdict for r in told.remedies])")
@@ -131,10 +131,10 @@ def test_on_a_line(kernel: Kernel) -> None:
     report = kernel.report()
     assert kernel.stdout() == "in step\n"
     assert outputs(kernel)["values"] == ["tensor([4., 4.])"]
-    assert mended(report)
+    assert all_breaks_fixed(report)
 
 
-def test_the_notebook_s_names_stay(kernel: Kernel) -> None:
+def test_the_names_of_the_notebook_stay(kernel: Kernel) -> None:
     kernel.run("import torch\nhistory, total, model = [], 0, torch.nn.Linear(2, 2)")
     cell = """def count(x):
     global total
@@ -145,7 +145,7 @@ def test_the_notebook_s_names_stay(kernel: Kernel) -> None:
 y = torch.compile(count, backend='eager')(torch.ones(1, 2))
 names = sorted(globals())"""
     kernel.run(f"{TRY}{cell}")
-    assert mended(kernel.report())
+    assert all_breaks_fixed(kernel.report())
     kernel.run(
         "(history, total, sorted(set(globals()) - set(names) - {'names'} - {n for n in globals() if n[0] == '_'}))"
     )
@@ -163,7 +163,7 @@ def clip(x):
 
 
 def test_the_patch_of_a_module_is_applied_by_a_cell(kernel: Kernel, tmp_path: Path) -> None:
-    """As JupyterLab inserts it; IPython takes the spaces away that empty lines have in the patch."""
+    """JupyterLab inserts this cell; IPython removes the spaces of empty lines in the patch."""
     (tmp_path / "clipping.py").write_text(MODULE)
     kernel.run(f"import sys, torch\nsys.path.insert(0, {str(tmp_path)!r})\nimport clipping")
     cell = "step = torch.compile(lambda x: clipping.clip(x * 2), backend='eager')\nstep(torch.ones(4)).tolist()"

@@ -1,4 +1,4 @@
-"""Breaks made by hand, for what reads a break and its source."""
+"""Handwritten breaks, for tests of code that reads a break and its source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.schema import Break, Device, Frame, Report
 
 
 def location_of(text: str, code: str, source: str = "s1") -> Location:
-    """Return where a piece of code first stands in a text."""
+    """Return the first location of a piece of code in a text."""
     start = text.index(code)
     line = text.count("\n", 0, start) + 1
     column = start - (text.rfind("\n", 0, start) + 1)
@@ -24,14 +24,14 @@ def problem(
     text: str, code: str | Sequence[str], gb_id: str = "GB0170", *, gb_type: str = "", entry: str | None = None,
     hints: Sequence[str] = (),
 ) -> Problem:  # fmt: skip
-    """Return the problem of a break at a piece of code; of several pieces, the first is the break that is to go.
+    """Return the problem of a break at a piece of code; with several pieces, the first is the break to remove.
 
-    ``entry`` is the head of the function that was compiled.
+    ``entry`` is the first line of the compiled function.
     """
     codes = [code] if isinstance(code, str) else list(code)
     breaks = [
-        Break(f"b{n}", gb_id, gb_type, location_of(text, each), "resumed", hints=list(hints))
-        for n, each in enumerate(codes)
+        Break(f"b{n}", gb_id, gb_type, location_of(text, piece), "resumed", hints=list(hints))
+        for n, piece in enumerate(codes)
     ]
     frames = []
     if entry is not None:
@@ -43,10 +43,10 @@ def problem(
 
 
 def proposed(family: str, given: Problem) -> list[Proposal]:
-    """Return what a family proposes."""
+    """Return the proposals of a family."""
     return list(FAMILIES[family](given))
 
 
 def texts(family: str, given: Problem) -> list[str]:
     """Return the new texts that a family proposes for the cell."""
-    return [each.texts["s1"] for each in proposed(family, given) if each.texts]
+    return [proposal.texts["s1"] for proposal in proposed(family, given) if proposal.texts]

@@ -1,4 +1,4 @@
-"""Find the browsers that tests drive; run as a script, see to it that they are there."""
+"""Find the browsers that tests drive; as a script, install missing ones."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 _FIREFOXES = ("firefox-esr", "firefox")
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# In a process of its own: Playwright's sync interface cannot be started twice in one.
-_PLAYWRIGHTS_OWN = """
+# In a separate process, because Playwright's sync interface cannot be started twice in one.
+_PRINT_PLAYWRIGHTS_BROWSER = """
 from playwright.sync_api import sync_playwright
 with sync_playwright() as playwright:
     print(playwright.chromium.executable_path)
@@ -24,8 +24,10 @@ with sync_playwright() as playwright:
 @functools.cache
 def find_browser() -> str | None:
     """Return the path of Playwright's own Chromium, else of one on PATH, else None."""
-    asked = subprocess.run([sys.executable, "-c", _PLAYWRIGHTS_OWN], capture_output=True, text=True, check=False)
-    own = asked.stdout.strip()
+    result = subprocess.run(
+        [sys.executable, "-c", _PRINT_PLAYWRIGHTS_BROWSER], capture_output=True, text=True, check=False
+    )
+    own = result.stdout.strip()
     if own and Path(own).exists():
         return own
     return next(filter(None, map(shutil.which, _NAMES)), None)
@@ -37,14 +39,14 @@ def find_firefox() -> str | None:
 
 
 def find_webkit() -> Path | None:
-    """Return the path of WebKitGTK's small browser, or None; it needs its driver, and Xvfb in place of a screen."""
+    """Return the path of WebKitGTK's MiniBrowser, or None; it needs its driver and Xvfb."""
     if shutil.which("WebKitWebDriver") is None or shutil.which("Xvfb") is None:
         return None
     return next(Path("/usr").glob("lib*/**/webkit2gtk-4.1/MiniBrowser"), None)
 
 
 def _missing() -> list[list[str]]:
-    """Return Debian's packages of the browsers that are not here, Chromium's first."""
+    """Return the Debian packages of the missing browsers, Chromium first."""
     packages = [["chromium"]] if find_browser() is None else []
     others = ["firefox-esr"] if find_firefox() is None else []
     others += ["webkit2gtk-driver", "xvfb"] if find_webkit() is None else []
@@ -52,7 +54,7 @@ def _missing() -> list[list[str]]:
 
 
 def _install(packages: list[list[str]]) -> None:
-    """Install Debian's packages, silently unless it fails."""
+    """Install Debian packages, silently unless it fails."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
     for command in (["apt-get", "-qq", "update"], *([*install, *names] for names in packages)):
@@ -65,7 +67,7 @@ def _install(packages: list[list[str]]) -> None:
 
 
 def main() -> int:
-    """Find or install browsers; say how to get Chromium where neither works. Tests in the others can be left out."""
+    """Find or install browsers; print how to get Chromium if neither works. The other browsers are optional."""
     missing = _missing()
     if missing and shutil.which("apt-get") and os.geteuid() == 0:
         names = ", ".join(chain.from_iterable(missing))

@@ -1,4 +1,4 @@
-"""A JupyterLab of its own, with the package as it stands here, for browser tests and benchmarks."""
+"""A separate JupyterLab with this version of the package, for browser tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-#: News would cover the lower right corner, where the panel is.
+#: News notifications would cover the panel in the lower right corner.
 _SETTINGS = {
     "@jupyterlab/apputils-extension:notification": {
         "fetchNews": "false",
@@ -34,7 +34,7 @@ _SETTINGS = {
     },
 }
 
-#: Each page would have the server look whether a build is due, with node.
+#: Otherwise, each page makes the server check with node whether a build is needed.
 _PAGE_CONFIG = {"buildCheck": False}
 
 
@@ -46,7 +46,7 @@ class Lab:
     folder: Path
 
     def api(self, path: str, method: str = "GET", data: Any = None) -> Any:
-        """Ask the server."""
+        """Send a request to the server."""
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(f"{self.url}/{path}", body, method=method)  # noqa: S310 - our own server
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
@@ -69,7 +69,7 @@ class Lab:
         ----------
         name : str
         *cells : str or Report or NotebookNode
-            Code to be run, or a report as an earlier run left it in the cell that it is about.
+            Code to run, or the report of an earlier run, which becomes the output of its cell.
         """
         notebook = nbformat.v4.new_notebook(
             metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -85,7 +85,7 @@ class Lab:
 
 
 def report_cell(report: Report, number: int = 1) -> Any:
-    """Return a cell with a report in its output, whose widget lived in a kernel that is gone."""
+    """Return a cell with a report in its output, whose widget belonged to a kernel that is gone."""
     own = next(source for source in report.sources if source.kind == "cell")
     view = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
     bundle = mime_bundle(report, None) | {"application/vnd.jupyter.widget-view+json": view}
@@ -105,12 +105,12 @@ def _run_cell(source: str, bundle: dict[str, Any], number: int) -> Any:
 
 @contextmanager
 def jupyterlab(home: Path) -> Iterator[Lab]:
-    """Run a JupyterLab; ``LAB_PYTHON`` names another Python whose JupyterLab it is to be.
+    """Run a JupyterLab; the variable ``LAB_PYTHON`` names the Python whose JupyterLab to run.
 
     Parameters
     ----------
     home : Path
-        An empty folder for all that it writes.
+        An empty folder for its files.
     """
     folder = home / "work"
     folder.mkdir()
@@ -128,7 +128,7 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
     environment = {
         **os.environ,
         **{name: str(home / name.lower()) for name in own},
-        # The package as it stands here, whether or not it is installed.
+        # This version of the package, even if it is not installed.
         "JUPYTER_PATH": os.pathsep.join(filter(None, [str(home / "share"), os.environ.get("JUPYTER_PATH")])),
         "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT)),
     }

@@ -1,4 +1,4 @@
-"""Remedies, cost and checks for the reports of :mod:`tests.support.sample_reports`, made by hand."""
+"""Handwritten remedies, cost and checks for the reports of :mod:`tests.support.sample_reports`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PATCH = """\
 
 
 def with_remedies(report: Report) -> Report:
-    """Return the report of two breaks with remedies of all eight verdicts, and what only a person can decide."""
+    """Return the report of two breaks with remedies of all eight verdicts, including a manual decision."""
     branch = "        if score > 3:\n            y = y / score"
     loop = '    for name in ("mean", "std"):\n        print(name, getattr(x, name)())'
     where = Remedy(
@@ -91,7 +91,7 @@ def with_remedies(report: Report) -> Report:
 
 
 def with_cost(report: Report) -> Report:
-    """Return a report with remedies and with what its entry costs, and what mending its breaks saves."""
+    """Return a report with remedies, the cost of its entry, and the time that fixing its breaks saves."""
 
     def spread(median: float, width: float = 0.02) -> Spread:
         return Spread(median, median * (1 - width), median * (1 + width), 40)
@@ -126,7 +126,7 @@ def with_cost(report: Report) -> Report:
 
 
 def with_checks(report: Report) -> Report:
-    """Return a report whose result was compared with the eager one: one entry is right, the other is not."""
+    """Return a report with compared results: one entry is right, the other is wrong."""
     return replace(
         report,
         check=[
@@ -140,7 +140,7 @@ def with_checks(report: Report) -> Report:
 
 
 def with_hostile_text(report: Report, text: str) -> Report:
-    """Return a report that has a text in every place of remedies, cost and checks that has one."""
+    """Return a report with the text in every text field of remedies, cost and checks."""
     spread = Spread(2.0, 1.0, 3.0, 2)
     remedy = Remedy(
         text, ["b1"], text, f"{text} `{text}`", "edit", "works but differs", frames=[text],

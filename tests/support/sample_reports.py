@@ -1,6 +1,6 @@
-"""Reports that the tests of the views read, made by hand.
+"""Handwritten reports for the tests of the views.
 
-Each is saved under ``tests/reports/``, its rows under ``tests/reports/rows/``, for the tests that are not in Python;
+They are saved under ``tests/reports/``, with their rows under ``tests/reports/rows/``, for the tests in TypeScript.
 ``python tests/support/sample_reports.py`` writes them, and ``test_html.py`` and ``test_rows.py`` check that they are
 current.
 """
@@ -92,7 +92,7 @@ def _summary(report: Report) -> Report:
 
 
 def two_breaks() -> Report:
-    """A cell with a break that resumes and one that makes a function run eagerly, within scopes."""
+    """Return the report of a cell with scopes, a break that resumes, and one after which a function runs eagerly."""
 
     def at(line: int, function: str, code: str, column: int, end_line: int | None = None) -> Location:
         return Location("s1", line, end_line or line, column, column + len(code), function, code)
@@ -199,7 +199,7 @@ def two_breaks() -> Report:
 
 
 def no_breaks() -> Report:
-    """A cell that is captured whole."""
+    """Return the report of a cell that is captured completely."""
     text = "%%compile_explain\ndef f(x):\n    return (x * 2).relu()\n\nf(torch.ones(3))"
     place = Location("s1", 3, 3, 11, 26, "f", "(x * 2).relu()")
     vector = TensorMeta([3], "float32", "cpu")
@@ -236,7 +236,7 @@ def no_breaks() -> Report:
 
 
 def failed() -> Report:
-    """A run that ended at a break which was an error, after recompiles up to the limit."""
+    """Return the report of a run that ended with a break as an error, after recompiles up to the limit."""
     text = (
         "%%compile_explain\n"
         "@torch.compile(fullgraph=True)\n"
@@ -303,27 +303,27 @@ HOSTILE = "</script></style><img src=x onerror=\"window.hacked='yes'\"><script>w
 
 
 def remedies() -> Report:
-    """The cell with two breaks and what was tried to remove them."""
+    """Return the report of the cell with two breaks and the remedies that were tried."""
     return with_remedies(two_breaks())
 
 
 def cost() -> Report:
-    """The same, measured."""
+    """Return the same report with the cost."""
     return with_cost(two_breaks())
 
 
 def checks() -> Report:
-    """The cell with two breaks, its result compared with the eager one."""
+    """Return the report of the cell with two breaks and its compared results."""
     return with_checks(two_breaks())
 
 
 def everything() -> Report:
-    """The cell with two breaks, with all that can be asked about it: remedies, cost and a comparison of results."""
+    """Return the report of the cell with two breaks, with remedies, cost and compared results."""
     return with_checks(cost())
 
 
 def job() -> Job:
-    """A kernel and two ranks that it started; only one of the ranks has breaks."""
+    """Return the job of a kernel and two ranks that it started."""
     processes = [
         Process("p1", None, 4710, None, no_breaks()),
         Process("p2", 0, 4711, "python train.py", two_breaks()),
@@ -333,7 +333,7 @@ def job() -> Job:
 
 
 def hostile() -> Report:
-    """A report with markup and script in every text that comes from the code under study."""
+    """Return a report with markup and script in every text that comes from the user's code."""
     name = HOSTILE
     text = f"x = \"{name}\"\ny = x  # {name}\n'''{name}"
     place = Location("s1", 1, 1, 0, len(text.split("\n", maxsplit=1)[0]), name, name)
@@ -372,9 +372,9 @@ def hostile() -> Report:
 
 
 def big(breaks: int = 1000, ops: int = 10_000) -> Report:
-    """A report of a cell with a break in each of its many functions."""
+    """Return the report of a cell with many functions, each with a break."""
     text, ops_per_break = ["%%compile_explain"], ops // breaks
-    made: list[Break] = []
+    breaks_of_cell: list[Break] = []
     graphs: list[Graph] = []
     frames: list[Frame] = []
     for index in range(breaks):
@@ -384,7 +384,7 @@ def big(breaks: int = 1000, ops: int = 10_000) -> Report:
                          f"print('at', {index})")  # fmt: skip
         body = Location("s1", first + 1, first + 1, None, None, f"layer_{index}")
         call = Location("s1", 4 * breaks + 3, 4 * breaks + 3, 8, 16, "<module>", "layer(x)")
-        made.append(
+        breaks_of_cell.append(
             Break(f"b{index}", "GB0059", f"Builtin `print` not traceable ({index})", place, "resumed",
                   _REGISTRY + "gb0059.html", "Dynamo does not know how to trace the builtin `print`.",
                   ["Move the call out of the compiled region."], "print(*args)", None, [call, place],
@@ -414,7 +414,7 @@ def big(breaks: int = 1000, ops: int = 10_000) -> Report:
             sources=[Source("s1", "Cell In[9]", "cell", None, [Segment(1, "\n".join(text))])],
             frames=frames,
             graphs=graphs,
-            breaks=made,
+            breaks=breaks_of_cell,
         )
     )
 

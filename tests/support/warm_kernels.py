@@ -1,10 +1,9 @@
-"""Kernels that begin with PyTorch loaded: one process loads it, and each kernel is a copy of that process.
+"""Kernels that start with PyTorch loaded: a server process loads it, and each kernel is a fork of that process.
 
-Most of what a kernel does in a test is to load PyTorch, five seconds each time.
-``use_warm_kernels`` makes a kernelspec ``python3`` whose command is this file: it asks a server to fork, and stands for
-the fork as long as that lives. Nothing is compiled before the fork. A kernel begins cold, as everywhere else, where
-there is no server, and where its environment holds ``COLD_KERNEL`` or anything else that PyTorch or Python would have
-read while loading.
+Loading PyTorch takes five seconds, most of the time of a kernel in a test.
+``use_warm_kernels`` creates a kernelspec ``python3`` whose command is this file: it asks the server to fork and acts as
+a proxy for the fork. Nothing is compiled before the fork. A kernel starts cold, as usual, if there is no server or if
+its environment has ``COLD_KERNEL`` or a variable that PyTorch or Python would have read while loading.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ import threading
 import time
 from pathlib import Path
 
-#: A variable of the environment with which a kernel loads everything itself.
+#: The environment variable with which a kernel loads everything itself.
 COLD = "COLD_KERNEL"
-#: What loading reads of the environment.
+#: Prefixes of the environment variables that are read while loading.
 _READ = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_")
 _MODULES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
@@ -43,13 +42,18 @@ def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
     spec.mkdir(parents=True, exist_ok=True)
     (folder / "environment.json").write_text(json.dumps(_read_while_loading(environment)))
     argv = [sys.executable, str(Path(__file__).resolve()), str(folder), "-f", "{connection_file}"]
-    made = {"argv": argv, "display_name": "Python 3 (ipykernel)", "language": "python", "metadata": {"debugger": True}}
-    (spec / "kernel.json").write_text(json.dumps(made))
+    kernel = {
+        "argv": argv,
+        "display_name": "Python 3 (ipykernel)",
+        "language": "python",
+        "metadata": {"debugger": True},
+    }
+    (spec / "kernel.json").write_text(json.dumps(kernel))
     return str(folder)
 
 
 def start(folder: Path) -> None:
-    """Start the server, on Linux; a kernel that needs it waits until it has loaded everything."""
+    """Start the server, on Linux only; kernels wait until it has loaded everything."""
     if sys.platform != "linux":
         return
     command = [sys.executable, __file__, "--serve", str(folder)]
@@ -68,8 +72,8 @@ def _read_while_loading(environment: dict[str, str]) -> dict[str, str]:
 # --- The command of the kernelspec -------------------------------------------------------------------------------
 
 
-def stand_for_a_kernel(folder: Path, arguments: list[str]) -> None:
-    """Have the server fork a kernel; pass signals on, and end when it ends."""
+def run_proxy(folder: Path, arguments: list[str]) -> None:
+    """Make the server fork a kernel, pass signals on to it, and exit when it exits."""
     if (
         COLD in os.environ
         or not (folder / "log").exists()
@@ -77,8 +81,13 @@ def stand_for_a_kernel(folder: Path, arguments: list[str]) -> None:
     ):
         os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *arguments])  # noqa: S606 - itself
     connection = _connected(folder)
-    asked = {"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd()), "niceness": os.nice(0)}
-    request = json.dumps(asked).encode()
+    fields = {
+        "arguments": arguments,
+        "environment": dict(os.environ),
+        "folder": str(Path.cwd()),
+        "niceness": os.nice(0),
+    }
+    request = json.dumps(fields).encode()
     descriptors = array.array("i", [0, 1, 2])
     head = len(request).to_bytes(8, "big")
     connection.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
@@ -92,12 +101,12 @@ def stand_for_a_kernel(folder: Path, arguments: list[str]) -> None:
         signal.signal(number, pass_on)
     status = b""
     with contextlib.suppress(OSError):
-        status = connection.recv(1)  # the kernel holds the other end; the last copy is closed when it ends
+        status = connection.recv(1)  # the kernel has the other end, which is closed when it exits
     sys.exit(status[0] if status else 1)
 
 
 def _connected(folder: Path) -> socket.socket:
-    """Connect to the server, when it is there."""
+    """Connect to the server, when it is ready."""
     end = time.monotonic() + _START_S
     while time.monotonic() < end:
         connection = socket.socket(socket.AF_UNIX)
@@ -112,32 +121,32 @@ def _connected(folder: Path) -> socket.socket:
 
 
 def _address(folder: Path) -> str:
-    return f"\0graphbreak-kernels-{folder.resolve()}"[:100]  # in no folder: paths there may be too long
+    return f"\0graphbreak-kernels-{folder.resolve()}"[:100]  # abstract, because paths in a folder may be too long
 
 
 # --- The server --------------------------------------------------------------------------------------------------
 
 
 def load() -> None:
-    """Load all that kernels begin with."""
+    """Load the modules with which kernels start."""
     for module in _MODULES:
         importlib.import_module(module)
 
 
 def serve(folder: Path) -> None:
-    """Load PyTorch and fork a kernel for each that asks, for as long as what started it lives."""
-    parent = os.getppid()  # before PyTorch is loaded: tests may be over by then
+    """Load PyTorch and fork kernels on request, until the process that started the server exits."""
+    parent = os.getppid()  # before PyTorch is loaded, because tests may end meanwhile
     sys.path[0] = ""
     load()
     gc.collect()
-    gc.freeze()  # kernels need not look through all of it for garbage
+    gc.freeze()  # kernels then skip these objects in garbage collections
     server = socket.socket(socket.AF_UNIX)
     server.bind(_address(folder))
     server.listen(64)
     server.settimeout(5)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a kernel but the process that stands for it
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # only the proxy waits for a kernel
     guards = importlib.import_module("torch._dynamo.guards")
-    guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined] # flushes caches, for a time nobody reads
+    guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined] # flushes caches for an unused time
     while os.getppid() == parent:
         try:
             connection, _ = server.accept()
@@ -145,12 +154,12 @@ def serve(folder: Path) -> None:
             continue
         if os.fork() == 0:
             server.close()
-            be_a_kernel(connection)
+            become_kernel(connection)
         connection.close()
 
 
-def be_a_kernel(connection: socket.socket) -> None:
-    """Become the kernel that was asked for."""
+def become_kernel(connection: socket.socket) -> None:
+    """Turn this process into the requested kernel."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     head, ancillary, *_ = connection.recvmsg(8, socket.CMSG_LEN(3 * array.array("i").itemsize))
@@ -170,7 +179,7 @@ def be_a_kernel(connection: socket.socket) -> None:
     os.environ.pop("JPY_PARENT_PID", None)  # its parent is the server
     for module in ("random", "numpy.random"):
         importlib.import_module(module).seed()
-    threading.Thread(target=_obey, args=[connection], daemon=True).start()
+    threading.Thread(target=_handle_signals, args=[connection], daemon=True).start()
     sys.argv = ["ipykernel_launcher", *request["arguments"]]
     status = 1
     try:
@@ -187,20 +196,20 @@ def be_a_kernel(connection: socket.socket) -> None:
         os._exit(status)
 
 
-def _obey(connection: socket.socket) -> None:
-    """Take signals from the process that stands for this one, and end when that is gone."""
+def _handle_signals(connection: socket.socket) -> None:
+    """Receive signals from the proxy, and exit when it is gone."""
     while True:
         try:
-            taken = connection.recv(1)
+            number = connection.recv(1)
         except OSError:
-            taken = b""
-        if not taken:
+            number = b""
+        if not number:
             os.killpg(0, signal.SIGKILL)
-        os.killpg(0, taken[0])
+        os.killpg(0, number[0])
 
 
-# The thread belongs to the kernel: a trial must not take it for one that runs the reader's code.
-_obey.__code__ = _obey.__code__.replace(co_filename="<frozen warm_kernels>")
+# The thread belongs to the kernel; a trial must not count it as a thread of the user's code.
+_handle_signals.__code__ = _handle_signals.__code__.replace(co_filename="<frozen warm_kernels>")
 
 
 if __name__ == "__main__":
@@ -209,4 +218,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "--load":
         load()
     else:
-        stand_for_a_kernel(Path(sys.argv[1]), sys.argv[2:])
+        run_proxy(Path(sys.argv[1]), sys.argv[2:])

@@ -1,4 +1,4 @@
-"""What all tests of a real ``torch.compile`` share."""
+"""Shared fixtures for tests of a real ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from jupyter_graphbreak._torch_compat.separate_cache import kept_override
+from jupyter_graphbreak._torch_compat.separate_cache import restored_eval_frame_override
 
 
 @pytest.fixture(autouse=True)
 def nested_frames_compile() -> Iterator[None]:
-    """Take back what a ``torch.jit.trace`` of the test itself leaves with torch 2.11: no nested frame compiles."""
-    with kept_override():
+    """Undo what ``torch.jit.trace`` in a test leaves with torch 2.11, after which no nested frame compiles."""
+    with restored_eval_frame_override():
         yield

@@ -1,4 +1,4 @@
-"""What the advice for a loop, a try block and a with block promises is what Dynamo does; who gets which advice."""
+"""The advice for loops, try blocks and with blocks matches what Dynamo does, and depends on the owner of the code."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def loop_in_a_function(x: torch.Tensor) -> torch.Tensor:
 
 def body_in_try(x: torch.Tensor) -> torch.Tensor:
     x = x.sin()
-    try:  # noqa: SIM105 - that is what it is about
+    try:  # noqa: SIM105 - the test needs a try block
         x = body(x)
     except ValueError:
         pass
@@ -78,16 +78,14 @@ def body_in_try(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("function", "eager", "compiled"),
     [
-        (break_in_loop, ["break_in_loop"], set()),  # a function of its own for the break alone changes nothing
+        (break_in_loop, ["break_in_loop"], set()),  # moving only the break into a function changes nothing
         (body_in_loop, ["body_in_loop"], {"body"}),
         (loop_in_a_function, ["only_the_loop"], {"body", "loop_in_a_function"}),
         (body_in_try, ["body_in_try"], {"body"}),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_what_runs_eagerly_and_what_is_compiled(
-    function: Callable[..., object], eager: list[str], compiled: set[str]
-) -> None:
+def test_eager_and_compiled_functions(function: Callable[..., object], eager: list[str], compiled: set[str]) -> None:
     report = jupyter_graphbreak.explain(function, ONES)
     assert [skipped.function for skipped in report.skipped] == eager
     assert {graph.name for graph in report.graphs} == compiled
@@ -133,7 +131,7 @@ def advice_for(fn: Callable[..., object]) -> tuple[Report, Break, list[str]]:
     return run.report, graph_break, [advice.text for advice in guidance(run.report, graph_break)]
 
 
-def test_advice_for_a_library_is_what_its_user_can_do(library: ModuleType) -> None:
+def test_advice_for_a_library_is_possible_for_its_user(library: ModuleType) -> None:
     _, graph_break, texts = advice_for(lambda x: library.clip(x) + 1)
     assert graph_break.owner == "library"
     assert len(texts) == 1
@@ -141,17 +139,17 @@ def test_advice_for_a_library_is_what_its_user_can_do(library: ModuleType) -> No
     assert "torch.where" not in manual_step_of_break(graph_break)
 
 
-def test_a_setting_helps_with_a_library_too(library: ModuleType) -> None:
+def test_a_setting_also_helps_with_a_library(library: ModuleType) -> None:
     report, graph_break, texts = advice_for(lambda x: library.numbers(x) + 1)
     assert graph_break.owner == "library"
     assert texts[0] == "set torch._dynamo.config.capture_scalar_outputs = True"
     assert "loop's body" not in " ".join(texts)
     (skipped,) = [skipped for skipped in report.skipped if skipped.function == "numbers"]
     assert skipped.kind == "loop"
-    assert skipped.way_out is None  # nobody moves lines of a library
+    assert skipped.way_out is None  # users do not edit a library
 
 
-def test_a_break_that_a_library_asks_for_is_left_to_it(library: ModuleType) -> None:
+def test_a_deliberate_break_in_a_library_stays(library: ModuleType) -> None:
     _, _, texts = advice_for(lambda x: library.checked(x) + 1)
     assert texts == [
         "the library breaks here on purpose: leave it, or compile a part of the model that does not call it"
@@ -175,7 +173,7 @@ def test_pytorchs_optimizer_is_not_the_readers_to_change() -> None:
     ]
 
 
-def test_a_line_of_the_standard_library_is_its_callers() -> None:
+def test_a_line_of_the_standard_library_belongs_to_its_caller() -> None:
     logger = logging.getLogger("graphbreak.tests")
 
     def noisy(x: torch.Tensor) -> torch.Tensor:

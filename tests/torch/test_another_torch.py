@@ -1,4 +1,4 @@
-"""An unknown torch with different internals: results stay the same, and the report admits what it may lack."""
+"""With an unknown torch with different internals, results stay the same and the report says what it may lack."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run() -> tuple[torch.Tensor, Report]:
 
 
 def doubts(report: Report) -> list[str]:
-    """Return what the report warns of."""
+    """Return the warnings and errors of the report."""
     return [note.message for note in report.diagnostics if note.level in {"warning", "error"}]
 
 
@@ -71,7 +71,7 @@ def check_result(result: torch.Tensor) -> None:
     assert result.tolist() == [4.0, 4.0]
 
 
-def test_of_this_torch_there_is_no_doubt() -> None:
+def test_this_torch_causes_no_warnings() -> None:
     result, report = run()
     check_result(result)
     assert doubts(report) == []
@@ -79,30 +79,30 @@ def test_of_this_torch_there_is_no_doubt() -> None:
 
 
 def rename(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
-    """Take a name out of a module whose own functions still come by it: they look among the builtins next."""
+    """Remove a name from a module, whose own functions still find it among the builtins."""
     home = importlib.import_module(module)
     monkeypatch.setattr(builtins, name, getattr(home, name), raising=False)
     monkeypatch.delattr(home, name)
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
-    """Have our code not find a name in a module, where torch itself comes by it through the module."""
+    """Hide a name of a module from our code, while torch still finds it in the module."""
     real = importlib.import_module
     known = {other: getattr(real(module), other) for other in dir(real(module)) if other != name}
 
-    def import_module(asked: str, package: str | None = None) -> Any:
-        return SimpleNamespace(**known) if asked == module else real(asked, package)
+    def import_module(path: str, package: str | None = None) -> Any:
+        return SimpleNamespace(**known) if path == module else real(path, package)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
 
 
 @pytest.mark.parametrize(("module", "name"), HOOKS)
-def test_a_hooked_function_is_gone(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_name = module == "torch._dynamo.convert_frame" or name == "skip_code"  # as torch itself comes by it
+def test_a_hooked_function_is_missing(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_name = module == "torch._dynamo.convert_frame" or name == "skip_code"  # torch finds these by name
     (rename if by_name else hide)(monkeypatch, module, name)
     result, report = run()
     check_result(result)
-    missing = [message for message in doubts(report) if "This torch does not let us do this" in message]
+    missing = [message for message in doubts(report) if "Not available in this PyTorch" in message]
     assert missing
     assert all(name in message for message in missing)
     assert report.summary.breaks == 1
@@ -124,7 +124,7 @@ def test_a_hooked_function_takes_other_arguments(name: str, monkeypatch: pytest.
         assert any("Watching failed at" in message for message in doubts(report))
 
 
-def test_the_trace_has_another_logger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trace_has_a_different_logger(monkeypatch: pytest.MonkeyPatch) -> None:
     other = logging.getLogger("torch.__another")
     monkeypatch.setattr(recorder, "trace_logger", lambda: other)
     result, report = run()
@@ -159,7 +159,7 @@ def changed(records: list[Record], change: Callable[[dict[str, Any]], dict[str, 
         ("compilation_metrics", "PyTorch's trace lacks the outcomes of the frames"),
     ],
 )
-def test_an_entry_has_another_name(kind: str, doubt: str) -> None:
+def test_an_entry_has_a_different_name(kind: str, doubt: str) -> None:
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(ONES)
     report = changed(
@@ -196,7 +196,9 @@ def test_there_is_no_compile_context(monkeypatch: pytest.MonkeyPatch) -> None:
         ("torch._C._dynamo.eval_frame", "reset_code"),
     ],
 )
-def test_what_isolating_a_compilation_needs_is_gone(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requirement_of_isolated_compilation_is_missing(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without_module(monkeypatch, module) if name == "" else rename(monkeypatch, module, name)
     result, faults = call_compiled()
     check_result(result)
@@ -213,9 +215,7 @@ def test_what_isolating_a_compilation_needs_is_gone(module: str, name: str, monk
         ("torch._dynamo.external_utils", "wrap_inline"),
     ],
 )
-def test_what_compiling_the_calls_of_a_program_needs_is_gone(
-    module: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module_calls._frame_code.cache_clear()
     module_calls._external.cache_clear()
     hide(monkeypatch, module, name)
@@ -233,20 +233,20 @@ def test_what_compiling_the_calls_of_a_program_needs_is_gone(
 
 
 def call_compiled(*, as_cell: bool = False) -> tuple[Any, list[str]]:
-    """Return what a call gives that is compiled although nobody asked, and what failed on our side."""
+    """Return the result of a call that is compiled for the report, and the internal errors."""
     faults: list[str] = []
     with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         return calls.cell_caller(lambda: breaks(ONES))() if as_cell else calls.route(breaks)(ONES), faults
 
 
 def without_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Have our code not find a module, which torch itself goes on using."""
+    """Hide a module from our code, while torch still uses it."""
     real = importlib.import_module
 
-    def import_module(asked: str, package: str | None = None) -> Any:
-        if asked == name:
-            raise ModuleNotFoundError(asked)
-        return real(asked, package)
+    def import_module(path: str, package: str | None = None) -> Any:
+        if path == name:
+            raise ModuleNotFoundError(path)
+        return real(path, package)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
 
@@ -269,12 +269,12 @@ def test_the_settings_cannot_be_read(name: str, monkeypatch: pytest.MonkeyPatch)
     assert report.summary.breaks == 1
 
 
-def test_the_names_of_backends_and_modes_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_names_of_backends_and_modes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     rename(monkeypatch, "torch._dynamo", "list_backends")
-    with pytest.raises(ValueError, match="this torch does not say which backends it has"):
+    with pytest.raises(ValueError, match="this PyTorch does not list its backends"):
         backends()
     rename(monkeypatch, "torch._inductor", "list_mode_options")
-    with pytest.raises(ValueError, match="this torch does not say which modes it has"):
+    with pytest.raises(ValueError, match="this PyTorch does not list its modes"):
         modes()
 
 
@@ -294,7 +294,7 @@ def test_a_backend_cannot_be_forced(module: str, name: str, monkeypatch: pytest.
     check_result(torch.compile(breaks, backend="eager")(ONES))
 
 
-def test_a_forced_backend_does_without_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forced_backend_works_without_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")
     for kind in (convert_frame.ConvertFrame, convert_frame.ConvertFrameAssert):
         monkeypatch.delattr(kind, "_clone_with_backend")
@@ -314,7 +314,7 @@ def test_an_old_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         require_torch()
 
 
-def test_logging_that_a_cell_sets_up_anew_leaves_the_trace_to_us() -> None:
+def test_the_trace_is_recorded_after_a_cell_reconfigures_logging() -> None:
     """``set_logs`` puts torch's own handler on the logger of the trace, and ``dictConfig`` disables it."""
     logger = trace_logger()
     handlers = list(logger.handlers)
@@ -335,7 +335,7 @@ def test_logging_that_a_cell_sets_up_anew_leaves_the_trace_to_us() -> None:
     assert doubts(report) == []
 
 
-def test_a_run_summary_of_before_raises_no_doubt() -> None:
+def test_a_run_summary_of_an_earlier_version_causes_no_warnings() -> None:
     """Recordings of earlier versions do not say whether both trace and hooks were recorded."""
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(ONES)

@@ -1,4 +1,4 @@
-"""The processes that a block of code starts are part of the job, and watching leaves nothing behind."""
+"""The processes that a block of code starts are part of the job, and watching has no lasting effects."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_ranks_of_torchrun(tmp_path: Path, wrap: str) -> None:
     ("environment", "why"),
     [({}, "no TORCH_TRACE"), ({"TORCH_TRACE": "/elsewhere"}, "a different TORCH_TRACE"), (None, "")],
 )
-def test_a_process_with_another_environment_is_named(environment: dict[str, str] | None, why: str) -> None:
+def test_a_process_with_a_different_environment_is_named(environment: dict[str, str] | None, why: str) -> None:
     with capture(processes=True) as run:
         subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True, env=environment)
         subprocess.run(["true"], check=True, env={})
@@ -111,7 +111,7 @@ def test_an_isolated_python_is_watched(tmp_path: Path) -> None:
     assert len(run.job.processes) == 2
 
 
-def test_what_a_process_writes_that_outlives_the_block_is_removed(tmp_path: Path) -> None:
+def test_files_of_a_process_that_outlives_the_block_are_removed(tmp_path: Path) -> None:
     go = tmp_path / "go"
     (tmp_path / "work.py").write_text(
         "import os, time, torch\n"
@@ -155,7 +155,7 @@ def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
     for thread in watching:
         thread.start()
     barrier.wait()
-    start()  # for nobody
+    start()  # belongs to no run
     barrier.wait()
     for thread in watching:
         thread.join()
@@ -165,7 +165,7 @@ def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
     assert "TORCH_TRACE" not in os.environ
 
 
-def test_the_processes_of_a_block_within_another_belong_to_both() -> None:
+def test_the_processes_of_a_nested_block_belong_to_both() -> None:
     context: Any = multiprocessing.get_context("fork")
     pids = []
     with capture(processes=True) as outer:
@@ -194,7 +194,7 @@ def test_nothing_is_left_after_an_interruption() -> None:
     assert dict(os.environ) == environment
 
 
-def test_a_trace_folder_of_the_users_own_stays_in_force(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_users_own_trace_folder_stays_in_force(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_TRACE", str(tmp_path))
     with capture(processes=True) as run:
         assert os.environ["TORCH_TRACE"] == str(tmp_path)
@@ -220,7 +220,7 @@ class Compiling(torch.utils.data.Dataset[torch.Tensor]):
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_of_a_data_loader(method: str) -> None:
-    torch.compiler.reset()  # a forked process goes on with what this one has compiled
+    torch.compiler.reset()  # a forked process inherits compiled code
     with capture(processes=True) as run:
         loader = torch.utils.data.DataLoader(Compiling(), num_workers=2, multiprocessing_context=method)
         assert len(list(loader)) == 2

@@ -1,4 +1,4 @@
-"""Graphs that run without a CUDA graph: which, why, and which line is the cause."""
+"""Graphs that run without a CUDA graph, with the reason and the line that causes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def broken(x: torch.Tensor) -> torch.Tensor:
 
 
 def skips(reason: str) -> list[CudagraphSkip]:
-    """Return what a report says when PyTorch says this, at no time of a compilation."""
+    """Return the skips in a report for a reason that PyTorch gives outside any compilation."""
     utils = sys.modules["torch._inductor.cudagraph_utils"]
     with record() as recording:
         utils.log_cudagraph_skip_and_bump_counter(reason)
@@ -50,15 +50,15 @@ def test_each_graph_with_its_reason_and_its_line() -> None:
     assert not {"arg0_1"} & set(report.redacted().to_json().decode().split('"'))
 
 
-def test_a_log_says_the_last_reason_of_a_frame() -> None:
+def test_a_log_has_the_last_reason_of_a_frame() -> None:
     with record() as recording:
         torch.compile(broken, backend="cudagraphs")(torch.ones(3))
     live = build_report(recording.records).cudagraph_skips
-    said_by_torch = [entry for entry in recording.records if entry.kind != "graphbreak_cudagraph_skip"]
-    assert build_report(said_by_torch).cudagraph_skips == live
+    records_of_torch = [entry for entry in recording.records if entry.kind != "graphbreak_cudagraph_skip"]
+    assert build_report(records_of_torch).cudagraph_skips == live
 
 
-def test_what_is_found_out_when_a_graph_runs_has_a_reason_without_a_graph() -> None:
+def test_a_skip_while_a_graph_runs_has_a_reason_without_a_graph() -> None:
     stack = f'  File "{__file__}", line {broken.__code__.co_firstlineno + 1}, in broken\n    y = x + 1\n'
     (skip,) = skips(f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n {stack}")
     assert (skip.reason, skip.graph) == ("mutated inputs (1 instances)", None)
@@ -75,7 +75,7 @@ def test_nothing_stays_patched() -> None:
     assert utils.get_metrics_context is before
 
 
-def test_without_a_backend_that_uses_them_there_is_none() -> None:
+def test_a_backend_without_cuda_graphs_has_no_skips() -> None:
     with jupyter_graphbreak.capture() as run:
         torch.compile(broken, backend="eager")(torch.ones(3))
     assert run.report.cudagraph_skips == []

@@ -1,4 +1,4 @@
-"""With a default device torch hands operations on through a method of its own; places stay the reader's."""
+"""With a default device, torch calls operations through its own method; locations stay in the user's code."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def report_of(device: str | None) -> Report:
     return run.report
 
 
-def test_places_are_those_without_a_default_device() -> None:
+def test_locations_are_the_same_without_a_default_device() -> None:
     plain, with_device = report_of(None), report_of("cpu")
     assert len(plain.breaks) == 4
     assert [break_.location for break_ in with_device.breaks] == [break_.location for break_ in plain.breaks]
@@ -57,7 +57,7 @@ def test_places_are_those_without_a_default_device() -> None:
     assert ops == plain_ops != []
 
 
-def test_so_are_those_in_a_log() -> None:
+def test_locations_in_a_log() -> None:
     message = parse_break(TEXT, None)
     assert (message.file, message.line) == ("/home/me/train.py", 8)
     assert [entry.line for entry in message.stack] == [20, 8]

@@ -1,4 +1,4 @@
-"""Functions that torch was told to leave alone stay so, whichever cell disabled them and however often we explain."""
+"""Disabled functions stay disabled, independent of the cell that disabled them and the number of explanations."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ DECORATORS = [
 def shell() -> Iterator[Any]:
     torch._dynamo.reset()
     InteractiveShell.clear_instance()
-    made: Any = InteractiveShell.instance()
-    made.display_pub = CapturingDisplayPublisher()
-    made.run_line_magic("load_ext", "jupyter_graphbreak")
-    yield made
-    made.run_line_magic("unload_ext", "jupyter_graphbreak")
+    shell: Any = InteractiveShell.instance()
+    shell.display_pub = CapturingDisplayPublisher()
+    shell.run_line_magic("load_ext", "jupyter_graphbreak")
+    yield shell
+    shell.run_line_magic("unload_ext", "jupyter_graphbreak")
     InteractiveShell.clear_instance()
     torch._dynamo.reset()
 
@@ -83,7 +83,7 @@ def run(shell: Any, code: str) -> list[int]:
 
 
 def reported(shell: Any) -> list[int]:
-    """Return the number of operations in each graph of the report that was shown last."""
+    """Return the number of operations in each graph of the last report."""
     shown = [output["data"][MIME_TYPE] for output in shell.display_pub.outputs if MIME_TYPE in output["data"]]
     return [len(graph["ops"]) for graph in shown[-1]["graphs"]]
 
@@ -95,7 +95,7 @@ def reported(shell: Any) -> list[int]:
         *((decorator, "layer.quiet") for decorator in DECORATORS[:2]),
     ],
 )
-def test_a_function_disabled_in_an_earlier_cell_is_left_alone(shell: Any, decorator: str, called: str) -> None:
+def test_a_function_disabled_in_an_earlier_cell_stays_disabled(shell: Any, decorator: str, called: str) -> None:
     run(shell, DISABLED.format(of_function=decorator, of_method=decorator.replace("\n", "\n    ")))
     caller = CALLER.format(called=called)
     assert run(shell, caller) == [1, 1]

@@ -1,4 +1,4 @@
-"""A backend that fails: no break is to blame, and the report says what failed and how to go on."""
+"""A backend fails: the report blames no break, and says what failed and what to do."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
 def test_the_error_is_named_and_no_break_is_called_allowed() -> None:
     with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
         torch.compile(scaled, backend=unfinished)(torch.ones(2))
-    (listed,) = run.report.breaks
-    assert listed.outcome == "error"
-    assert listed.advice[0].text.startswith("the graph was captured and the backend failed on it")
+    (break_,) = run.report.breaks
+    assert break_.outcome == "error"
+    assert break_.advice[0].text.startswith("the graph was captured and the backend failed on it")
     text = run.report.to_text()
     assert "BackendCompilerFailed: backend='unfinished' raised: NotImplementedError: this operation" in text
     assert "an error, although breaks are allowed" in text

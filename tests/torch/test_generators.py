@@ -1,4 +1,4 @@
-"""Generators: which are breaks of their own, which follow from another break, and what is said of one in use."""
+"""Generators: which are breaks themselves, which follow from a different break, and messages about those in use."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.results import Report
 
 ONES = torch.ones(3)
-#: Earlier releases give some functions up without a word, or for other reasons.
+#: Earlier releases give up some functions silently or for different reasons.
 IS_RECENT = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
-#: From Python 3.13 on json has no generators that Dynamo is asked to compile, and pathlib breaks at another call, too.
+#: Since Python 3.13, json has no generators that Dynamo tries to compile, and pathlib breaks at one more call.
 IS_BEFORE_3_13 = sys.version_info < (3, 13)
 log = logging.getLogger("a logger of the test")
 log.addHandler(logging.NullHandler())
@@ -110,7 +110,7 @@ def uses_its_own(x: torch.Tensor, folder: str) -> torch.Tensor:
 
 
 def refused(report: Report) -> list[str]:
-    """Return the generators that are breaks of their own."""
+    """Return the generators that are breaks themselves."""
     return [b.stack[-1].function or "" for b in report.breaks if b.gb_type == "Attempt to trace generator"]
 
 
@@ -127,7 +127,7 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
     function: Callable[..., object], breaks: int, generators: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("torch.utils.serialization")]:
-        monkeypatch.delitem(sys.modules, name)  # torch.save imports it, and generators run while it is made
+        monkeypatch.delitem(sys.modules, name)  # torch.save imports it, which runs generators
     report = jupyter_graphbreak.explain(function, ONES, str(tmp_path))
     assert refused(report) == []
     assert len(report.breaks) == breaks
@@ -140,14 +140,14 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
         assert skipped.reason == "a generator of a library, called by code that runs eagerly because of the break"
 
 
-def test_a_generator_of_the_readers_own_is_a_break_of_its_own(tmp_path: Path) -> None:
+def test_the_users_own_generator_is_a_break(tmp_path: Path) -> None:
     report = jupyter_graphbreak.explain(uses_its_own, ONES, str(tmp_path))
     assert refused(report) == ["numbers"]
     (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
     assert (skipped.function, skipped.way_out) == ("numbers", "compile the function that consumes it")
 
 
-def test_a_generator_of_a_library_that_is_compiled_itself_is_a_break() -> None:
+def test_a_directly_compiled_generator_of_a_library_is_a_break() -> None:
     compiled = torch.compile(ast.walk, backend="eager")
     with recorder.record() as recording:
         list(compiled(ast.parse("x = 1")))
@@ -176,7 +176,7 @@ def used_up_before_the_break(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.skipif(not IS_RECENT, reason="that release of torch keeps the graph")
-def test_a_generator_in_use_across_a_break_is_not_called_uncompilable() -> None:
+def test_a_generator_in_use_across_a_break_has_its_own_reason() -> None:
     report = jupyter_graphbreak.explain(in_use_across_a_break, ONES)
     assert "Generator reconstruction with mutations" in [break_.gb_type for break_ in report.breaks]
     (skipped,) = report.skipped

@@ -1,4 +1,4 @@
-"""One program, watched live and read from its log: the same report, but for what a log cannot have."""
+"""A program that is watched live has the same report as its log, except for information that logs lack."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def place(report: Report, at: Location | None) -> Any:
     return names[at.source], at.line, at.function
 
 
-def stack(report: Report, found: Break) -> list[Any]:
-    return [place(report, at) for at in found.stack]
+def stack(report: Report, break_: Break) -> list[Any]:
+    return [place(report, at) for at in break_.stack]
 
 
 def facts(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def facts(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
 
 
 def live_and_logged(folder: Path, name: str) -> tuple[Report, Report]:
-    """Run a program, watched, with the log on; return the report of the run and that of the log."""
+    """Run a program with watching and a log; return the report of the run and the report of the log."""
     program = HERE.parent / "programs" / f"{name}.py"
     environment = {**os.environ, "TORCH_TRACE": str(folder), "PYTHONPATH": str(HERE.parents[1])}
     command = [sys.executable, "-c", LIVE, str(program)]
@@ -74,7 +74,7 @@ def live_and_logged(folder: Path, name: str) -> tuple[Report, Report]:
 
 
 needs_skips = pytest.mark.skipif(
-    torch.__version__ < "2.11", reason="logs of torch 2.9 and 2.10 tell skips from errors by nothing"
+    torch.__version__ < "2.11", reason="logs of torch 2.9 and 2.10 do not distinguish skips from errors"
 )
 
 
@@ -82,23 +82,23 @@ needs_skips = pytest.mark.skipif(
 @pytest.mark.parametrize("name", ["branch", "nested_resumes", "with_and_try", "fullgraph", "logged/one_line"])
 def test_a_program_live_and_through_its_log(tmp_path: Path, name: str) -> None:
     live, logged = live_and_logged(tmp_path, name)
-    listed = torch.__version__ >= "2.13"
-    assert facts(logged, lines_of_resumes=listed) == facts(live, lines_of_resumes=listed)
+    has_lines = torch.__version__ >= "2.13"
+    assert facts(logged, lines_of_resumes=has_lines) == facts(live, lines_of_resumes=has_lines)
     if name == "logged/one_line":
-        # What is compiled after torch._dynamo.reset() may stand where a code object of before has stood.
+        # Code compiled after torch._dynamo.reset() may have the address of an earlier code object.
         again = [resume for resume in live.resumes if any(frame.endswith("#2") for frame in resume.frames)]
         assert [(resume.frames, resume.break_) for resume in again] == [(["1/0#2"], "b1"), (["2/0#2"], "b2")]
-        # Which frame a function of a log was called by is a guess where it calls itself.
+        # In a log, the caller of a recursive function is a guess.
         return
     callers = [(frame.id, frame.caller) for frame in live.frames]
     assert [(frame.id, frame.caller) for frame in logged.frames] == callers
-    for of_log, of_run in zip(logged.breaks, live.breaks, strict=True):  # PyTorch leaves callers out of some stacks
+    for of_log, of_run in zip(logged.breaks, live.breaks, strict=True):  # PyTorch omits callers from some stacks
         known = stack(logged, of_log)
         assert stack(live, of_run)[-len(known) :] == known
 
 
 @needs_skips
-def test_no_place_is_listed_twice_where_a_log_cannot_tell(tmp_path: Path) -> None:
+def test_no_place_is_listed_twice_if_a_log_is_ambiguous(tmp_path: Path) -> None:
     live, logged = live_and_logged(tmp_path, "logged/one_line_unclear")
     in_run, in_log = (
         Counter((place(report, break_.location), break_.gb_id) for break_ in report.breaks) for report in (live, logged)

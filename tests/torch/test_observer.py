@@ -1,4 +1,4 @@
-"""What our hooks read of PyTorch by name and do not find is said, once, and nothing else suffers."""
+"""Variables of PyTorch that our hooks do not find are noted once, without other consequences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch._dynamo import convert_frame
 
-from jupyter_graphbreak._torch_compat.hooks.compilation import logging_breaks, watch_failures, watch_starts
+from jupyter_graphbreak._torch_compat.hooks.compilation import watch_failures, watch_starts, watched_log_graph_break
 from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer, watched
 from jupyter_graphbreak._torch_compat.hooks.refusals import watch_generators, watch_limits
 from jupyter_graphbreak.records.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
@@ -38,25 +38,25 @@ def frame(function: str, **variables: object) -> Any:
     return SimpleNamespace(f_code=SimpleNamespace(co_name=function), f_locals=variables)
 
 
-def test_a_variable_is_read_where_it_is(observer: Observer, emitted: list[Addition]) -> None:
+def test_an_existing_variable_is_read(observer: Observer, emitted: list[Addition]) -> None:
     assert observer.local(frame("_compile", one_graph=False), "one_graph") is False
     assert observer.local(frame("_compile", one_graph=None), "one_graph") is None
     assert emitted == []
 
 
-def test_a_variable_that_is_gone_is_said_once(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_is_noted_once(observer: Observer, emitted: list[Addition]) -> None:
     for _ in range(3):
         assert observer.local(frame("_compile", full=True), "one_graph") is None
     assert observer.local(frame("compile_wrapper"), "fn") is None
     assert observer.local(None, "fn") is None
     assert notes(emitted) == [
-        "Not seen with this torch: the variable 'one_graph' of _compile, which it does not have.",
-        "Not seen with this torch: the variable 'fn' of compile_wrapper, which it does not have.",
-        "Not seen with this torch: the variable 'fn' of a function, which it does not have.",
+        "This PyTorch has no variable `one_graph` in `_compile`; the report lacks that detail.",
+        "This PyTorch has no variable `fn` in `compile_wrapper`; the report lacks that detail.",
+        "This PyTorch has no variable `fn` in `a function`; the report lacks that detail.",
     ]
 
 
-@pytest.mark.parametrize("look", [None, lambda _: None], ids=["not looked at", "looked at"])
+@pytest.mark.parametrize("look", [None, lambda _: None], ids=["not observed", "observed"])
 def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
     def refuses(number: int) -> None:
         raise ValueError(number) from KeyError("cause")
@@ -70,7 +70,7 @@ def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
         assert caller(watched(function, observer, failed=look), *given) == caller(function, *given)
 
 
-def test_a_frame_starts_all_the_same(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observer, emitted: list[Addition]) -> None:
     def renamed_compile() -> None:
         convert_frame.log_dynamo_start(renamed_compile.__code__)
 
@@ -79,38 +79,38 @@ def test_a_frame_starts_all_the_same(observer: Observer, emitted: list[Addition]
         renamed_compile()
     assert [started.name for started in emitted if isinstance(started, FrameStarted)] == ["renamed_compile"] * 2
     assert notes(emitted) == [
-        "Not seen with this torch: the variable 'one_graph' of renamed_compile, which it does not have."
+        "This PyTorch has no variable `one_graph` in `renamed_compile`; the report lacks that detail."
     ]
 
 
-def test_a_failure_goes_up_all_the_same(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_does_not_lose_a_failure(observer: Observer, emitted: list[Addition]) -> None:
     def renamed_compile() -> None:
         convert_frame.exception_handler(ValueError("of the test"), renamed_compile.__code__)
 
     with watch_failures(observer):
         renamed_compile()
     assert notes(emitted) == [
-        "Not seen with this torch: the variable 'one_graph' of renamed_compile, which it does not have."
+        "This PyTorch has no variable `one_graph` in `renamed_compile`; the report lacks that detail."
     ]
 
 
-def test_what_a_refusal_reads_is_said(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_of_a_refusal_is_noted(observer: Observer, emitted: list[Addition]) -> None:
     def refuses() -> None:
         vars(convert_frame)["is_generator"]((lambda: (yield)).__code__)
 
     with watch_generators(observer), watch_limits(observer):
         refuses()
-    assert notes(emitted) == ["Not seen with this torch: the variable 'self' of refuses, which it does not have."]
+    assert notes(emitted) == ["This PyTorch has no variable `self` in `refuses`; the report lacks that detail."]
 
 
-def test_a_break_without_a_tracer_is_said(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_break_without_a_tracer_is_noted(observer: Observer, emitted: list[Addition]) -> None:
     """In torch before 2.10 the tracer is a variable of the function that logs the break."""
     calls: list[object] = []
 
     def log_graph_break(code_options: object, reason: str = "", user_stack: object = None) -> None:
         calls.append((code_options, reason, user_stack))
 
-    watched = logging_breaks(log_graph_break, observer)
+    watched = watched_log_graph_break(log_graph_break, observer)
 
     def renamed_handler() -> None:
         watched({}, reason="a reason", user_stack=[])
@@ -125,9 +125,7 @@ def test_a_break_without_a_tracer_is_said(observer: Observer, emitted: list[Addi
     Tracer().handler()
     assert notes(emitted) == []
     renamed_handler()
-    assert notes(emitted) == [
-        "Not seen with this torch: the variable 'self' of renamed_handler, which it does not have."
-    ]
+    assert notes(emitted) == ["This PyTorch has no variable `self` in `renamed_handler`; the report lacks that detail."]
     seen = [addition for addition in emitted if isinstance(addition, BreakSeen)]
     assert [event.error_on_graph_break for event in seen] == [True, None]
     assert len(calls) == 2
@@ -144,15 +142,15 @@ def test_a_run_with_this_torch_has_all_variables() -> None:
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(torch.ones(2))
     said = [record.data["message"] for record in recording.records if record.kind == Note.kind]
-    assert not [message for message in said if "the variable" in message]
+    assert not [message for message in said if "has no variable" in message]
 
 
 @pytest.mark.parametrize(("owner", "name"), [(Call, "__init__"), (Observer, "observe")])
-def test_a_fault_of_the_watching_itself_leaves_what_is_watched(
+def test_an_internal_error_of_a_hook_does_not_change_the_call(
     observer: Observer, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
     def fault(*_: object, **__: object) -> None:
-        raise RuntimeError("a fault of ours")
+        raise RuntimeError("an internal error")
 
     def divided(number: int) -> float:
         return 1 / number

@@ -1,4 +1,4 @@
-"""Each hook passes on whatever it is called with, and returns what torch's function returns."""
+"""Each hook passes on all arguments and returns the result of torch's function."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HOOKED = [
     ("torch._inductor.cudagraph_utils", "get_metrics_context"),
     ("torch._logging._internal", "trace_structured"),
 ]
-#: Replaced as well, and watched in real calls by test_silent_causes.py: they take what only PyTorch can make.
+#: Also replaced, but tested in real calls by test_silent_causes.py, because only PyTorch can create their arguments.
 WATCHED_ELSEWHERE = [
     ("torch._dynamo.eval_frame", "OptimizeContext.__call__"),
     ("torch._dynamo.eval_frame", "_maybe_set_eval_frame"),
@@ -47,7 +47,7 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((1, 2, 3, 4, 5), {}), ((
 
 
 def place(module: str, path: str) -> tuple[Any, str]:
-    """Return the module or class that holds a name, and the name."""
+    """Return the module or class that has a name, and the name."""
     owner = importlib.import_module(module)
     *classes, name = path.split(".")
     for inner in classes:
@@ -55,8 +55,8 @@ def place(module: str, path: str) -> tuple[Any, str]:
     return owner, name
 
 
-def test_all_hooks_are_here() -> None:
-    """Every function that a watch replaces in this torch is in the table above."""
+def test_the_table_has_all_hooks() -> None:
+    """Every function that a watch replaces in this PyTorch is in the table above."""
     before = {module: namespace(module) for module, _ in HOOKED}
     with claimed() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - of the protocol
         now = {module: namespace(module) for module, _ in HOOKED}
@@ -73,11 +73,11 @@ def test_all_hooks_are_here() -> None:
 def namespace(module: str) -> dict[str, int]:
     """Return the identity of each function of a module and of its classes."""
     home = importlib.import_module(module)
-    found = {name: id(value) for name, value in vars(home).items() if callable(value)}
+    ids = {name: id(value) for name, value in vars(home).items() if callable(value)}
     for name, value in vars(home).items():
         if inspect.isclass(value) and value.__module__ == module:
-            found |= {f"{name}.{inner}": id(part) for inner, part in vars(value).items()}
-    return found
+            ids |= {f"{name}.{inner}": id(part) for inner, part in vars(value).items()}
+    return ids
 
 
 @pytest.mark.parametrize(("module", "path"), HOOKED)
@@ -117,7 +117,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         return error.args[0]
 
 
-def test_an_entry_that_only_we_asked_for_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_entries_that_only_we_need_are_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     internal = importlib.import_module("torch._logging._internal")
     faults: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A report names everything that made PyTorch compile a function again, each at its own line."""
+"""A report names all reasons for recompiling a function, each at its own line."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Scaled(torch.nn.Module):
 
 
 def varied(report: Report) -> dict[str, tuple[str, list[str | None]]]:
-    """Return what varied of the one function that was compiled again: how often, and the code of its lines."""
+    """Return what varied in the only recompiled function: how often, and the code of its lines."""
     (again,) = recompilations(report)
     return {guard.story: (again.share(guard), [place.code for place in guard.locations]) for guard in again.guards}
 
@@ -108,7 +108,7 @@ def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatc
     }
 
 
-def test_a_compilation_that_the_limit_refused_is_not_counted_as_one() -> None:
+def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:
     with torch._dynamo.config.patch(recompile_limit=2):
         compiled = torch.compile(attend, backend="eager")
         with capture() as run:

@@ -1,4 +1,4 @@
-"""What is kept of files: the functions that took part, with the text at every break."""
+"""The recorded parts of files: the functions that took part, with the text at every break."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def tries_further_out(x):
         ("tries_further_out", [("tries_further_out", "try", 24, 28), ("repeats", "loop", 18, 21)]),
     ],
 )
-def test_a_library_function_that_is_given_up_shows_the_block_that_is_to_blame(
+def test_a_library_function_that_is_given_up_shows_the_responsible_block(
     name: str, expected: list[tuple[str, str, int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "site-packages"

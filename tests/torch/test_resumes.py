@@ -1,4 +1,4 @@
-"""What a report says of a resume function that no frame of the run compiles: never more than is known."""
+"""A report makes no unproven claims about resume functions that no frame of the run compiles."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.results import Report
 
-#: Earlier releases do not say which frames Dynamo did not begin.
-TELLS_SKIPS = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
+#: Earlier releases do not report the frames that Dynamo did not begin.
+REPORTS_SKIPS = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
 ONES, DOUBLES = torch.ones(3), torch.ones(3, dtype=torch.float64)
 WORDS = "ran eagerly|compiled before this run|compiled with its caller|not reached|not known if it ran"
 
@@ -29,14 +29,14 @@ def fresh() -> Iterator[None]:
 
 
 def recorded(run: Callable[[], object]) -> Report:
-    """Record a call as it is: unlike ``explain`` this leaves alone what was compiled before."""
+    """Record a call without forgetting earlier compilations, unlike ``explain``."""
     with recorder.record() as recording:
         run()
     return Report.of(build_report(recording.records))
 
 
 class Wording(NamedTuple):
-    """What a reader sees: in the text, in the break's card and in the table of resume functions."""
+    """The words in the text, in the break's card and in the table of resume functions."""
 
     text: str
     card: list[str]
@@ -45,7 +45,7 @@ class Wording(NamedTuple):
 
 def wording(report: Report) -> Wording:
     (text,) = [line for line in report.to_text().split("\n") if "resumes at" in line]
-    html = Markup(report.to_html()).striptags()  # noqa: S704 - read, not shown
+    html = Markup(report.to_html()).striptags()  # noqa: S704 - not displayed
     card, _, table = html.partition("aftergoes on atframesgraphs")
     return Wording(text, re.findall(rf"goes on at line \d+ in \w+ \(({WORDS})\)", card), re.findall(WORDS, table))
 
@@ -67,11 +67,11 @@ def same_after(x: torch.Tensor) -> torch.Tensor:
 @torch.compile(backend="eager")
 def number_after(x: torch.Tensor) -> int:
     x.sin()
-    print("a break")  # noqa: T201 - it is one
+    print("a break")  # noqa: T201 - the break
     return 5
 
 
-def test_one_compiled_by_an_earlier_run_may_have_run_as_it_was() -> None:
+def test_one_compiled_by_an_earlier_run_may_have_run() -> None:
     same_after(ONES)
     shown = wording(recorded(lambda: same_after(DOUBLES)))
     assert shown.text.endswith("in same_after (compiled before this run)")
@@ -80,26 +80,26 @@ def test_one_compiled_by_an_earlier_run_may_have_run_as_it_was() -> None:
 
 def test_one_without_tensors_runs_eagerly() -> None:
     shown = wording(recorded(lambda: number_after(ONES)))
-    words = "ran eagerly" if TELLS_SKIPS else "not known if it ran"
+    words = "ran eagerly" if REPORTS_SKIPS else "not known if it ran"
     assert shown.text.endswith(f"in number_after ({words})")
     assert shown.card == shown.table == [words]
 
 
 def test_a_branch_not_taken_is_not_reached() -> None:
     shown = wording(recorded(lambda: branch(ONES)))
-    words = "not reached" if TELLS_SKIPS else "not known if it ran"
-    assert shown.text.endswith("the other branch was not taken" if TELLS_SKIPS else "the other branch may have run")
+    words = "not reached" if REPORTS_SKIPS else "not known if it ran"
+    assert shown.text.endswith("the other branch was not taken" if REPORTS_SKIPS else "the other branch may have run")
     assert shown.card == shown.table == [words]
 
 
-def test_nothing_is_claimed_of_one_that_an_earlier_run_may_have_made_run_eagerly() -> None:
+def test_one_that_may_run_eagerly_because_of_an_earlier_run_is_unknown() -> None:
     branch(ONES)
     shown = wording(recorded(lambda: branch(DOUBLES)))
     assert shown.text.endswith("the other branch may have run")
     assert shown.card == shown.table == ["not known if it ran"]
 
 
-def test_what_is_compiled_afresh_owes_nothing_to_earlier_runs() -> None:
+def test_explain_does_not_depend_on_earlier_runs() -> None:
     first = wording(jupyter_graphbreak.explain(branch, ONES))
     assert wording(jupyter_graphbreak.explain(branch, ONES)) == first
     other = wording(jupyter_graphbreak.explain(branch, -ONES))
@@ -148,19 +148,19 @@ def number_from(x: torch.Tensor) -> int:
 
 
 def nested(function: Callable[[torch.Tensor], object], *inputs: torch.Tensor) -> Report:
-    """Record calls of a function that is compiled with the flag on; it is off again at the end of the run."""
+    """Record calls of a function compiled with the flag, which is off again at the end of the run."""
 
     def run() -> None:
         with torch._dynamo.config.patch(nested_graph_breaks=True):
             compiled = torch.compile(function, backend="eager")
-            for given in inputs:
-                compiled(given)
+            for value in inputs:
+                compiled(value)
 
     return recorded(run)
 
 
 def fates(report: Report) -> list[tuple[str, list[str], str | None]]:
-    """Return of each resume function its function, its graphs, and why it has no frame."""
+    """Return the function, the graphs and the reason for the missing frame of each resume function."""
     return [(resume.function, resume.graphs, resume.no_frame) for resume in report.resumes]
 
 
@@ -176,7 +176,7 @@ def test_nested_ones_are_in_the_graph_of_their_callers_resume_function() -> None
 
 
 def test_nested_ones_of_a_branch_not_taken_are_not_reached() -> None:
-    words = "not reached" if TELLS_SKIPS else None
+    words = "not reached" if REPORTS_SKIPS else None
     assert fates(nested(choosing, ONES)) == [
         ("either", ["B"], "inlined"), ("choosing", ["B"], None), ("either", [], words), ("choosing", [], words),
     ]  # fmt: skip
@@ -186,24 +186,24 @@ def test_nested_ones_of_a_branch_not_taken_are_not_reached() -> None:
 
 
 def test_nested_ones_of_a_function_that_calls_itself() -> None:
-    held, own = ("again", ["A"], "inlined"), ("again", ["A"], None)
-    assert fates(nested(again, ONES)) == [held, held, own]
+    inlined, own = ("again", ["A"], "inlined"), ("again", ["A"], None)
+    assert fates(nested(again, ONES)) == [inlined, inlined, own]
 
 
-def test_nested_ones_that_get_no_graph_are_not_called_compiled() -> None:
+def test_nested_ones_without_a_graph_are_not_reported_as_compiled() -> None:
     report = nested(number_from, ONES)
     assert [resume.function for resume in report.resumes] == ["number_of", "number_from"]
     for resume in report.resumes:
         assert resume.graphs == []
-        assert resume.frames or resume.no_frame == ("eager" if TELLS_SKIPS else None)
+        assert resume.frames or resume.no_frame == ("eager" if REPORTS_SKIPS else None)
 
 
-def test_without_nesting_each_has_a_frame() -> None:
+def test_without_nesting_every_resume_function_has_a_frame() -> None:
     assert {fate for _, _, fate in fates(recorded(lambda: torch.compile(root, backend="eager")(ONES)))} == {None}
 
 
 def test_the_line_is_right_after_a_test_for_none() -> None:
-    """Dynamo replaces the instruction of such a test by longer ones, and counts its offsets after that."""
+    """Dynamo replaces the instruction of such a test with longer ones before it counts offsets."""
 
     def bias_of(x: torch.Tensor, given: torch.Tensor | None = None) -> torch.Tensor:
         if given is None:
@@ -220,8 +220,8 @@ def test_the_line_is_right_after_a_test_for_none() -> None:
         return total.sin()
 
     report = recorded(lambda: torch.compile(step, backend="eager")(ONES))
-    (found,) = report.breaks
+    (break_,) = report.breaks
     (resume,) = report.resumes
-    assert found.location is not None
+    assert break_.location is not None
     assert resume.location is not None
-    assert resume.location.line == found.location.line
+    assert resume.location.line == break_.location.line

@@ -1,4 +1,4 @@
-"""Code that PyTorch held from an earlier run: what a report says of it, and what a comparison does not claim."""
+"""Reports and comparisons handle code that PyTorch still has from an earlier run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import codes_held, forget, is_held
+from jupyter_graphbreak._torch_compat.compiled import forget, is_known_code, known_codes
 from jupyter_graphbreak.api.watching import capture
 
 if TYPE_CHECKING:
@@ -66,17 +66,17 @@ def changed(before: Report, after: Report) -> list[tuple[str, str | None]]:
 
 
 def entry(library: Any, result: str = "library.norm(x) + 1") -> Callable[[Any], Any]:
-    """Return a new function each time, as a notebook's cell that runs again has one."""
+    """Return a new function each time, like a notebook cell that runs again."""
     path = Path(library.__file__).with_name("program.py")
     path.write_text(f"def f(x):\n    return {result}\n")
     linecache.checkcache()
     scope: dict[str, Any] = {"library": library}
     exec(compile(path.read_text(), str(path), "exec"), scope)  # noqa: S102
-    made: Callable[[Any], Any] = scope["f"]
-    return made
+    function: Callable[[Any], Any] = scope["f"]
+    return function
 
 
-def test_breaks_and_graphs_of_code_that_was_held_are_not_gone(library: Any) -> None:
+def test_breaks_and_graphs_of_reused_code_are_not_gone(library: Any) -> None:
     first, again = watched(entry(library)), watched(entry(library))
     assert (first.summary.breaks, again.summary.breaks) == (2, 1)
     changes = first.diff(again)
@@ -94,29 +94,29 @@ def test_breaks_and_graphs_of_code_that_was_held_are_not_gone(library: Any) -> N
     assert first.diff(fresh).reused == []
 
 
-def test_a_call_that_was_taken_out_of_a_function_that_was_traced_anew_is_gone(library: Any) -> None:
+def test_a_call_that_was_removed_from_a_retraced_function_is_gone(library: Any) -> None:
     first = watched(entry(library))
     gc.collect()
     after = watched(entry(library, "x + 1"))
-    # What norm called was never traced from f, so nothing tells whether it ran.
+    # The calls of norm were never traced from f, so it is unknown whether they ran.
     assert changed(first, after) == [("gone", "norm"), ("unknown", "scale")]
 
 
-def test_what_is_forgotten_is_no_longer_held(library: Any) -> None:
+def test_forgotten_code_is_no_longer_known(library: Any) -> None:
     watched(entry(library))
     code = library.norm.__code__
-    with codes_held() as held:
-        assert any(reference() is code for reference in held)
-        assert is_held(code)
+    with known_codes() as codes:
+        assert any(reference() is code for reference in codes)
+        assert is_known_code(code)
         forget([code])
-        assert not is_held(code)
+        assert not is_known_code(code)
         torch.compiler.reset()
-        assert held == []
+        assert codes == []
     watched(entry(library))
-    assert is_held(code)
+    assert is_known_code(code)
 
 
-def test_a_reset_within_a_run_leaves_nothing_that_it_may_have_had_from_earlier(library: Any) -> None:
+def test_a_reset_within_a_run_leaves_no_reused_code(library: Any) -> None:
     first = watched(entry(library))
     with capture() as run, contextlib.redirect_stdout(io.StringIO()):
         torch.compiler.reset()
@@ -125,7 +125,7 @@ def test_a_reset_within_a_run_leaves_nothing_that_it_may_have_had_from_earlier(l
     assert changed(first, run.report) == []
 
 
-def test_a_function_that_is_skipped_from_an_earlier_run_on_is_not_cured(library: Any) -> None:
+def test_a_function_that_is_still_skipped_is_not_reported_as_fixed(library: Any) -> None:
     def loop(x: Any) -> Any:
         for _ in range(2):
             torch._dynamo.graph_break()

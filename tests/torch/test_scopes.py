@@ -1,4 +1,4 @@
-"""Who allowed a break: what the report says of scopes, against what Dynamo does."""
+"""The scopes that allowed a break, as reported, compared with the behaviour of Dynamo."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PLAIN = 'entry = torch.compile(backend="eager")'
 STRICT = 'entry = lambda f: torch._dynamo.error_on_graph_break(True)(torch.compile(f, backend="eager"))'
 FULL = 'entry = torch.compile(backend="eager", fullgraph=True)'
 
-# Each program defines ``run``. A comment "is V by L" at a break says what was in force there and the line of the scope
-# that set it ("is V by default": none did).
+# Each program defines ``run``. A comment "is V by L" at a break gives the value in force and the line of the scope that
+# set it ("is V by default" if none did).
 PROGRAMS = {
     "nothing said": """
         @entry
@@ -182,7 +182,7 @@ PROGRAMS = {
 
 
 def load(tmp_path: Path, body: str, entry: str) -> Report:
-    """Run a program with one way to compile its entry; the first line of the file is the import."""
+    """Run a program with a given way to compile its entry; the first line of the file is the import."""
     lines = body.strip("\n").split("\n")
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = "\n".join(["import torch", entry, *(line[indent:] for line in lines)])
@@ -242,7 +242,7 @@ def test_what_if_is_what_happens(name: str, tmp_path: Path) -> None:
     assert full == ([lines[base.what_if.fullgraph]] if base.what_if.fullgraph is not None else [])
 
 
-# fullgraph by error_on_graph_break: what a break is, what a second one is, whether a scope inside can change it.
+# By fullgraph and error_on_graph_break: the outcome of a break, of a second one, and of one in an inner scope.
 TABLE = {
     (True, True): ("error", None, "error"),
     (True, False): ("error", None, "error"),
@@ -287,7 +287,7 @@ def test_the_table_of_both_settings(fullgraph: bool, scope: bool, tmp_path: Path
     assert graph_break.setting is not None
     if fullgraph:
         assert "fullgraph" in graph_break.setting.rules
-        assert len(graph_break.setting.chain) == 3  # both scopes were open, and lost
+        assert len(graph_break.setting.chain) == 3  # both scopes were open, but fullgraph wins
     else:
         assert graph_break.setting.rules == (["own", "inner over outer"] if scope else ["own"])
 
@@ -314,13 +314,13 @@ def test_scope_in_an_imported_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert scope.location.end_line == 7
 
 
-def test_shared_wrapper_that_spent_the_limit_is_told_at_the_function_it_cost(tmp_path: Path) -> None:
+def test_a_shared_wrapper_at_the_limit_is_reported_at_the_affected_function(tmp_path: Path) -> None:
     functions = "\n".join(
         f"        @torch._dynamo.error_on_graph_break(False)\n        def f{n}(x):\n            return x + {n}\n"
         for n in range(12)
     )
     calls = ", ".join(f"f{n}" for n in range(12))
-    body = f"{functions}\n        def run(x):\n            for each in ({calls}):\n                entry(each)(x)\n"
+    body = f"{functions}\n        def run(x):\n            for f in ({calls}):\n                entry(f)(x)\n"
     report = load(tmp_path, body, PLAIN)
     (lost,) = [skipped for skipped in report.skipped if skipped.kind == "shared wrapper"]
     assert lost.function == "f8"
@@ -366,7 +366,7 @@ def test_kinds_of_skipped_frames(body: str, kind: str, tmp_path: Path) -> None:
     assert [functions[frame] for frame in skipped.callees] == ["helper"]
 
 
-def test_one_cause_has_one_name_and_its_others_are_told(tmp_path: Path) -> None:
+def test_one_cause_has_one_name_and_lists_its_other_names(tmp_path: Path) -> None:
     (graph_break,) = load(tmp_path, PROGRAMS["branch on data"], PLAIN).breaks
     assert (graph_break.gb_type, graph_break.gb_id) == ("Data-dependent branching", "GB0170")
     assert "generic_jump TensorVariable()" in graph_break.also_reported_as

@@ -1,4 +1,4 @@
-"""Causes for which PyTorch has no word: what it remembers to skip, and what is compiled twice."""
+"""Causes that PyTorch does not report: remembered skips, and repeated compilation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def watch(call: Callable[[], object]) -> Report:
 
 
 def reasons(report: Report) -> list[tuple[str, str, bool]]:
-    """Return each eager function with the kind of its reason, and whether a mode is named as the cause."""
+    """Return the eager functions with the kind of the reason, and whether it names a mode as the cause."""
     return [(skipped.function, skipped.kind, "in which a Torch" in skipped.reason) for skipped in report.skipped]
 
 
@@ -77,7 +77,7 @@ def test_a_skip_of_a_module() -> None:
     assert ("forward", "remembered", False) in reasons(watch(lambda: compiled(ONES)))
 
 
-def test_a_skip_after_a_break_without_a_way_on() -> None:
+def test_a_skip_after_a_break_that_cannot_resume() -> None:
     @torch.compile(backend="eager")
     def looping(x: torch.Tensor) -> torch.Tensor:
         for _ in range(2):
@@ -88,14 +88,14 @@ def test_a_skip_after_a_break_without_a_way_on() -> None:
     assert reasons(watch(lambda: looping(ONES))) == [("looping", "remembered", False)]
 
 
-def test_compiled_code_that_is_used_again_is_no_skip() -> None:
+def test_reused_compiled_code_is_not_a_skip() -> None:
     compiled = torch.compile(double, backend="eager")
     compiled(ONES)
     assert watch(lambda: compiled(ONES)).skipped == []
     assert watch(lambda: [compiled(torch.ones(4)), compiled(ONES)]).skipped == []
 
 
-def test_a_module_that_compiles_itself_is_no_skip() -> None:
+def test_a_module_that_compiles_itself_is_not_a_skip() -> None:
     model = Scale()
     model.compile(backend="eager")
     model(ONES)
@@ -106,7 +106,7 @@ def test_a_module_that_compiles_itself_is_no_skip() -> None:
     assert ("forward", "remembered", False) in reasons(watch(lambda: model(ONES)))
 
 
-def test_what_was_never_called_or_is_switched_off_is_no_skip() -> None:
+def test_disabled_compilation_is_not_a_skip() -> None:
     compiled = torch.compile(double, backend="eager")
     with torch.compiler.set_stance("force_eager"):
         assert watch(lambda: compiled(ONES)).skipped == []
@@ -116,7 +116,7 @@ def test_what_was_never_called_or_is_switched_off_is_no_skip() -> None:
         assert watch(lambda: compiled(ONES)).skipped == []
 
 
-def test_a_call_that_raises_is_no_skip() -> None:
+def test_a_call_that_raises_is_not_a_skip() -> None:
     compiled: Callable[..., object] = torch.compile(double, backend="eager")
     with FlopCounterMode(display=False):
         compiled(ONES)
@@ -174,7 +174,7 @@ def test_a_module_that_compiles_itself_keeps_its_options() -> None:
     assert "options of the inner call" in note
 
 
-def test_compiling_once_is_no_news() -> None:
+def test_compiling_once_has_no_note() -> None:
     disabled: Callable[..., object] = torch.compiler.disable(double)
     assert (
         notes(lambda: [torch.compile(double, backend="eager")(ONES), torch.compile(Scale(), backend="eager")(ONES)])

@@ -1,4 +1,4 @@
-"""What is watched, patched and silenced concerns the threads of the run that asks; runs may lie within each other."""
+"""Watching, patching and silencing affect only the threads of the run; runs may be nested."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ def third(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    """Begin with nothing compiled, and end with nothing patched."""
+    """Start with nothing compiled, and end with nothing patched."""
     torch.compiler.reset()
     start = threading.Thread.start
     yield
     assert threading.Thread.start is start
-    assert not threads._begun
+    assert not threads._claims_by_thread
     assert not threads._inherited
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """Return what a function returns on another thread, or raise what it raises there."""
+    """Return the result of a function on a different thread, or raise its exception."""
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -87,7 +87,7 @@ def in_thread(work: Callable[[], Any]) -> Any:
 
 
 class Worker:
-    """A thread that was there before, and runs what it is given."""
+    """An already running thread that runs the functions given to it."""
 
     def __init__(self) -> None:
         self._given: list[Callable[[], Any]] = []
@@ -116,7 +116,7 @@ class Worker:
             self._done.release()
 
     def __call__(self, work: Callable[[], Any]) -> Any:
-        """Return what a function returns there."""
+        """Return the result of a function on this thread."""
         self._given.append(work)
         self._ready.release()
         self._done.acquire()
@@ -134,10 +134,10 @@ def doubts(report: Report) -> list[str]:
     return [note.message for note in report.diagnostics if note.level != "info"]
 
 
-# -- Who sees which compilations.
+# -- Compilations that a run sees.
 
 
-def test_two_threads_record_at_once_and_each_sees_its_own() -> None:
+def test_two_threads_record_at_once_and_see_only_their_own_compilations() -> None:
     barrier = threading.Barrier(2)
     reports: dict[str, Report] = {}
 
@@ -194,7 +194,7 @@ def test_runs_of_two_threads_end_in_any_order(ends_first: str) -> None:
     assert torch.nn.Module.__call__ is call
 
 
-def test_a_run_within_another_and_both_see_its_scopes() -> None:
+def test_nested_runs_both_see_the_scopes_of_the_inner_one() -> None:
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with jupyter_graphbreak.capture() as outer, torch._dynamo.error_on_graph_break(False):
         with jupyter_graphbreak.capture() as inner, torch._dynamo.error_on_graph_break(False):
@@ -209,7 +209,7 @@ def test_a_run_within_another_and_both_see_its_scopes() -> None:
     assert doubts(outer.report) == doubts(inner.report) == []
 
 
-def test_a_thread_started_by_a_run_belongs_to_it_and_to_its_own_run() -> None:
+def test_a_thread_belongs_to_the_run_that_started_it_or_to_its_own_run() -> None:
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
 
     def captured() -> Report:
@@ -225,7 +225,7 @@ def test_a_thread_started_by_a_run_belongs_to_it_and_to_its_own_run() -> None:
     assert doubts(outer.report) == doubts(inner) == []
 
 
-def test_a_thread_that_was_there_before_belongs_to_nobody() -> None:
+def test_an_already_running_thread_belongs_to_no_run() -> None:
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with Worker() as worker, jupyter_graphbreak.capture() as run:
         assert torch.equal(worker(lambda: two(ONES)), second(ONES))
@@ -237,7 +237,7 @@ def test_a_thread_that_was_there_before_belongs_to_nobody() -> None:
     assert functions(run.report) == {"first"}
 
 
-def test_what_a_run_submits_to_a_pool_belongs_to_it() -> None:
+def test_work_that_a_run_submits_to_a_pool_belongs_to_it() -> None:
     one, two, three = (torch.compile(function, backend="eager") for function in (first, second, third))
     submit = ThreadPoolExecutor.submit
     with ThreadPoolExecutor(1) as pool:
@@ -256,7 +256,7 @@ def test_what_a_run_submits_to_a_pool_belongs_to_it() -> None:
     assert ThreadPoolExecutor.submit is submit
 
 
-def test_a_thread_that_a_run_starts_for_a_pool_belongs_to_whoever_submits_work() -> None:
+def test_a_pool_thread_started_by_a_run_belongs_to_the_submitter_of_the_work() -> None:
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with ThreadPoolExecutor(1) as pool, Worker() as worker, jupyter_graphbreak.capture() as run:
         pool.submit(one, ONES).result()
@@ -264,7 +264,7 @@ def test_a_thread_that_a_run_starts_for_a_pool_belongs_to_whoever_submits_work()
     assert functions(run.report) == {"first"}
 
 
-def test_an_error_of_submitted_work_has_the_traceback_that_it_has_without_us() -> None:
+def test_an_error_of_submitted_work_has_the_same_traceback_as_without_us() -> None:
     def fails() -> None:
         raise ValueError("wrong")
 
@@ -283,7 +283,7 @@ def test_the_backward_pass_of_a_thread_of_pytorch_belongs_to_the_forward_pass() 
     with threads.claimed() as claim:
         claim.compilations.add((7, 0))
         assert claim.is_here()
-        with Worker() as worker:  # started by Python: it would have to belong to the run
+        with Worker() as worker:  # started by Python, so it does not belong to the run
             assert worker(claim.is_here)
     assert not claim.is_here()
 
@@ -292,7 +292,7 @@ def test_the_backward_pass_of_a_thread_of_pytorch_belongs_to_the_forward_pass() 
 
 
 class Owner:
-    """Has something to patch."""
+    """A class with an attribute to patch."""
 
     @staticmethod
     def value() -> str:
@@ -310,7 +310,7 @@ def test_patches_end_in_any_order() -> None:
     assert vars(Owner)["value"] is original
 
 
-def test_patches_of_a_thread_are_its_own() -> None:
+def test_patches_of_a_thread_do_not_affect_others() -> None:
     seen: list[Any] = []
     with Worker() as worker:
         for context in (
@@ -319,13 +319,13 @@ def test_patches_of_a_thread_are_its_own() -> None:
             redirected_here(Owner, "value", lambda: (str, ("here",), {})),
         ):
             with context:
-                here, elsewhere = Owner.value(), worker(Owner.value)
-            assert elsewhere == "original"
+                here, on_worker = Owner.value(), worker(Owner.value)
+            assert on_worker == "original"
             assert here in {"here", "original"}
     assert seen == ["original"]
 
 
-def test_a_fault_of_ours_does_without_us(capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_an_internal_error_the_original_is_called(capsys: pytest.CaptureFixture[str]) -> None:
     def failing(*_: object) -> None:
         raise RuntimeError("broken")
 
@@ -334,7 +334,7 @@ def test_a_fault_of_ours_does_without_us(capsys: pytest.CaptureFixture[str]) -> 
         assert Owner.value() == "original"
     with followed_here(Owner, "value", failing, failing):
         assert Owner.value() == "original"
-    assert capsys.readouterr().err.count("Internal error in compile_explain while") == 2  # one sentence for each cause
+    assert capsys.readouterr().err.count("Internal error in compile_explain while") == 2  # one sentence per cause
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -343,7 +343,7 @@ def test_a_fault_of_ours_does_without_us(capsys: pytest.CaptureFixture[str]) -> 
         with_fallback("testing", interrupted, lambda: "instead")()
 
 
-def test_a_forced_backend_is_that_of_the_run() -> None:
+def test_a_forced_backend_applies_only_to_the_run() -> None:
     used: list[str] = []
 
     def other(graph: Any, _: Any) -> Any:
@@ -358,8 +358,8 @@ def test_a_forced_backend_is_that_of_the_run() -> None:
     assert len(used) == 2
 
 
-def test_what_other_threads_compile_and_call_is_left_alone() -> None:
-    """Compiling for the reader forgets what it compiled, and nothing else."""
+def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
+    """Compiling for the report forgets only its own compilations."""
     two, net = torch.compile(second, backend="eager"), torch.nn.Linear(3, 3)
     faults: list[str] = []
     with Worker() as worker:
@@ -367,7 +367,7 @@ def test_what_other_threads_compile_and_call_is_left_alone() -> None:
             calls.route(first)(ONES)
             worker(lambda: two(ONES))
             assert worker(lambda: net(ONES).shape) == (3,)
-            assert [made.name for made in calls.compiled] == ["first"]
+            assert [compiled.name for compiled in calls.compiled] == ["first"]
             assert worker(lambda: route(third)) is third
             assert route(third) is not third
         with jupyter_graphbreak.capture() as run:
@@ -394,7 +394,7 @@ def warned(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=1)
 
 
-def test_other_threads_print_log_and_warn_as_ever_during_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
     records: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
@@ -424,13 +424,13 @@ def test_other_threads_print_log_and_warn_as_ever_during_a_trial(capsys: pytest.
     assert effects.logged == [("a.thread", "WARNING", "ours")]
     assert capsys.readouterr() == ("theirs\n", "theirs\n")
     assert records == ["theirs"]
-    assert [str(message.message) for message in shown] == ["theirs"]  # once, as the filter says
+    assert [str(message.message) for message in shown] == ["theirs"]  # once, because of the filter
 
 
 @pytest.mark.parametrize(
     ("action", "expected"), [("error", "raised"), ("ignore", "nothing"), ("always", "shown twice")]
 )
-def test_the_filters_hold_for_other_threads_during_a_trial(action: Any, expected: str) -> None:
+def test_the_filters_apply_to_other_threads_during_a_trial(action: Any, expected: str) -> None:
     def warn_twice() -> str:
         try:
             warned("theirs")
@@ -452,7 +452,7 @@ def test_a_stream_that_somebody_kept_is_the_processs_own_afterwards(capsys: pyte
     assert capsys.readouterr().out == "afterwards\n"
 
 
-#: A program with a function, of which a trial has a copy, and a method, of which it has none.
+#: A program with a function, which a trial copies, and a method, which it does not copy.
 PROGRAM = """\
 import torch
 
@@ -487,7 +487,7 @@ def program(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def busy(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
-    """Call functions again and again on a thread; yield the code that they have, and what they raise."""
+    """Call functions repeatedly on a thread; yield their code objects and exceptions."""
     codes: set[Any] = set()
     errors: list[BaseException] = []
     ends, began = threading.Event(), threading.Event()

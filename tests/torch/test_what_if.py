@@ -1,4 +1,4 @@
-"""What a report says of stricter settings, against runs under these settings."""
+"""The claims of a report about stricter settings, compared with runs under these settings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def numbers(x):
     torch._dynamo.graph_break()
     yield x + 2
 """
-# The bodies of functions of x, a tensor of three ones; y is x + 1, and is returned.
+# The bodies of functions of x, a tensor of three ones; y is x + 1 and is returned.
 BODIES = {
     "nothing": "pass",
     "branch": "if y.sum() > 0: y = y - 1",
@@ -123,7 +123,7 @@ CASES = [(name, False) for name in BODIES] + [(name, True) for name in NESTED]
 
 
 def run(folder: Path, body: str, entry: str) -> tuple[Report, BaseException | None]:
-    """Run the function with one way to compile it; return the report, and what it raised."""
+    """Run the function with a given way to compile it; return the report and the exception."""
     lines = ["@entry", "def run(x):", "    y = x + 1", textwrap.indent(body, "    "), "    return y"]
     path = folder / "program.py"
     path.write_text(f"{HEAD}entry = {entry}\n" + "\n".join(lines) + "\n")
@@ -139,7 +139,7 @@ def run(folder: Path, body: str, entry: str) -> tuple[Report, BaseException | No
         spec.loader.exec_module(module)
         try:
             module.run(torch.ones(3))
-        except Exception as error:  # noqa: BLE001 - whatever Dynamo raises
+        except Exception as error:  # noqa: BLE001 - Dynamo may raise anything
             raised = error
     return watched.report, raised
 
@@ -157,7 +157,7 @@ def lines_of(report: Report, outcome: str | None = None) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("name", "nested"), CASES)
-def test_claim_is_what_happens(name: str, *, nested: bool, tmp_path: Path) -> None:
+def test_the_claim_is_true(name: str, *, nested: bool, tmp_path: Path) -> None:
     with torch._dynamo.config.patch(nested_graph_breaks=nested):
         report, raised = run(tmp_path, BODIES[name], PLAIN)
         strict, strict_error = run(tmp_path, BODIES[name], STRICT)
@@ -167,11 +167,11 @@ def test_claim_is_what_happens(name: str, *, nested: bool, tmp_path: Path) -> No
     claimed = [lines[ident] for ident in claims.error_on_graph_break]
     assert list(lines_of(strict, "error").values()) == claimed[:1]
     assert (strict_error is not None) == bool(claimed)
-    if claims.captured:  # an error at the latest at the break that is claimed; without one there is no claim
+    if claims.captured:  # an error occurs at or before the claimed break, if there is one
         assert full_error is not None or claims.fullgraph is None
         return
     assert (full_error is not None) == (claims.fullgraph is not None)
-    if claims.fullgraph is not None and name != "requires_grad_":  # that is raised where the function returns
+    if claims.fullgraph is not None and name != "requires_grad_":  # raised when the function returns
         assert lines[claims.fullgraph] in lines_of(full, "error").values()
 
 
@@ -186,7 +186,7 @@ def test_fullgraph_captures_what_is_claimed(name: str, tmp_path: Path) -> None:
     assert [parts[0] for parts in stricter(report)][-1] == "With fullgraph=True, PyTorch would try to capture"
 
 
-def test_generator_function_is_no_error_under_a_scope() -> None:
+def test_a_generator_function_is_not_an_error_under_a_scope() -> None:
     def squares(x: torch.Tensor) -> Iterator[torch.Tensor]:
         yield x * x
 

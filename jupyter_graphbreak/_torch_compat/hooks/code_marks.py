@@ -1,4 +1,4 @@
-"""Have the code that Dynamo makes say when it is entered and left, and when it goes on after a break."""
+"""Make the code that Dynamo creates report when it is entered, left, and resumed after a break."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType
 
-#: Code is entered when it was chosen and its guards hold; it resumes when it calls a resume function; it is left. That
-#: it is marked follows at once, so that the time between these two is what a mark takes.
+#: Code is entered after its guards have passed, resumes when it calls a resume function, and is left. "marked" directly
+#: follows "entered": the time between the two is the cost of a mark.
 Moment = Literal["entered", "marked", "resumes", "left"]
 _RESUME = "__resume_at_"
 
 
 @contextlib.contextmanager
 def marked_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
-    """Have all code that Dynamo makes while the context is open call a function at each of its moments.
+    """Make all code that Dynamo creates in the context call a function at each of its moments.
 
     Parameters
     ----------
     mark : callable
-        Called while code is made, as if it were the compiler; returns what the code calls, which :func:`left_alone`
-        must know.
+        Called while code is created, as part of the compiler; returns the function that the code calls, which must be
+        passed to :func:`skip_functions`.
     """
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")
-    handle = convert_frame.register_bytecode_hook(lambda _, made: _with_marks(made, mark))
+    handle = convert_frame.register_bytecode_hook(lambda _, code: _with_marks(code, mark))
     try:
         yield
     finally:
         handle.remove()
 
 
-def left_alone(*functions: Callable[..., Any]) -> None:
-    """Have Dynamo never look at some functions, which run amid code that it compiled."""
+def skip_functions(*functions: Callable[..., Any]) -> None:
+    """Make Dynamo skip functions that run within code that it compiled."""
     skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
     for function in functions:
         skip_code(function.__code__)
 
 
 def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> CodeType | None:
-    """Return code with marks; ``None``, which leaves it as it is, where this torch makes code in another way."""
+    """Return code with marks, or ``None``, which leaves it unchanged, if this PyTorch creates code differently."""
     home = importlib.import_module("torch._dynamo.bytecode_transformation")
 
     def call(moment: Moment) -> list[Any]:
@@ -53,20 +53,20 @@ def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) ->
         ]
 
     def insert(instructions: list[Any], _: dict[str, Any]) -> None:
-        begun = False
+        is_entered = False
         for instruction in list(instructions):
             place = instructions.index(instruction)
-            if instruction.opname == "RESUME" and not begun:
+            if instruction.opname == "RESUME" and not is_entered:
                 instructions[place + 1 : place + 1] = [*call("entered"), *call("marked")]
-                begun = True
+                is_entered = True
             elif instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME):
                 instructions[place:place] = call("resumes")
             elif instruction.opname in {"RETURN_VALUE", "RETURN_CONST"}:
                 instructions[place:place] = call("left")
 
     try:
-        made = home.transform_code_object(code, insert)
-    except Exception:  # noqa: BLE001 - then the code is what it would be without us
+        result = home.transform_code_object(code, insert)
+    except Exception:  # noqa: BLE001 - the code then stays without marks
         return None
-    found: CodeType = made[0] if isinstance(made, tuple) else made
-    return found
+    marked: CodeType = result[0] if isinstance(result, tuple) else result
+    return marked

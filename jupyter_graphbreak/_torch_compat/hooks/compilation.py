@@ -19,10 +19,10 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     code_number,
     code_object,
     exception_name,
+    frames_outward,
     gb_type,
     identity,
     line_at,
-    outward,
     stack_above,
     stack_entries,
     tracing_stack,
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
-#: The name of a reason, as the text of a break begins.
+#: The name of a reason, at the beginning of the text of a break.
 _NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 
 
 @contextlib.contextmanager
 def watch_starts(observer: Observer) -> Iterator[None]:
-    """Record who calls a frame, which resume function it is, and which settings it is compiled with."""
+    """Record the caller of a frame, its resume function, and the settings for its compilation."""
     module = importlib.import_module(_CONVERT_FRAME)
     settings: list[SettingsInForce] = []
 
@@ -69,13 +69,13 @@ def watch_starts(observer: Observer) -> Iterator[None]:
         site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
         return FrameStarted(**identity(call.argument("code")), stack=stack_above(), fullgraph_site=site)
 
-    hook = watched(_leaving_us_out(module.log_dynamo_start), observer, before=look)
+    hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=look)
     with patched(module, "log_dynamo_start", hook):
         yield
 
 
-def _leaving_us_out(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``log_dynamo_start`` that leaves this function and its caller out of the stack that it takes."""
+def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``log_dynamo_start`` that omits this function and its caller from the stack that it records."""
     parameters = list(inspect.signature(original).parameters)
     if "skip" not in parameters:
         return original
@@ -83,12 +83,12 @@ def _leaving_us_out(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def log_dynamo_start(*args: Any, **kwargs: Any) -> Any:
-        given = args[place] if len(args) > place else kwargs.get("skip", 0)
-        if isinstance(given, int):
+        skip = args[place] if len(args) > place else kwargs.get("skip", 0)
+        if isinstance(skip, int):
             if len(args) > place:
-                args = (*args[:place], given + ours, *args[place + 1 :])
+                args = (*args[:place], skip + ours, *args[place + 1 :])
             else:
-                kwargs["skip"] = given + ours
+                kwargs["skip"] = skip + ours
         return original(*args, **kwargs)
 
     return log_dynamo_start
@@ -100,16 +100,16 @@ def watch_breaks(observer: Observer) -> Iterator[None]:
     module = importlib.import_module(_SYMBOLIC_CONVERT)
     # A method of the tracer since torch 2.10, a function of the module before.
     owner = module.InstructionTranslatorBase if hasattr(module.InstructionTranslatorBase, "log_graph_break") else module
-    with patched(owner, "log_graph_break", logging_breaks(owner.log_graph_break, observer)):
+    with patched(owner, "log_graph_break", watched_log_graph_break(owner.log_graph_break, observer)):
         yield
 
 
-def logging_breaks(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
-    """Return ``log_graph_break`` of any release, watched."""
+def watched_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
+    """Return a watched ``log_graph_break``, for any release."""
 
     def look(call: Call) -> BreakSeen | None:
         error = call.argument("exc")  # torch >= 2.11
-        if getattr(error, "logged", False):  # the original returns at once, too
+        if getattr(error, "logged", False):  # the original returns immediately as well
             return None
         stack = getattr(error, "real_stack", None)
         if stack is None:
@@ -120,7 +120,7 @@ def logging_breaks(original: Callable[..., Any], observer: Observer) -> Callable
         tracer = call.argument("self")
         if tracer is None:
             tracer = observer.local(
-                next((f for f in outward(call.caller, 3) if "self" in f.f_locals), call.caller), "self"
+                next((f for f in frames_outward(call.caller, 3) if "self" in f.f_locals), call.caller), "self"
             )
         name = _NAME.search(str(call.argument("reason")))
         return BreakSeen(
@@ -139,7 +139,7 @@ def logging_breaks(original: Callable[..., Any], observer: Observer) -> Callable
 
 @contextlib.contextmanager
 def watch_failures(observer: Observer) -> Iterator[None]:
-    """Record the place of an error that no break event names, and whether it went up to the user."""
+    """Record the place of an error without a break event, and whether it reached the user."""
     module = importlib.import_module(_CONVERT_FRAME)
 
     def look(call: Call) -> FrameFailed:
@@ -158,15 +158,15 @@ def watch_failures(observer: Observer) -> Iterator[None]:
             fullgraph=one_graph,
             fullgraph_site=fullgraph_site(observer) if one_graph else None,
             scopes=observer.scopes.last_chain(),
-            raised=_goes_up(error, strict=bool(one_graph) or bool(setting)),
+            raised=_reaches_user(error, strict=bool(one_graph) or bool(setting)),
         )
 
     with patched(module, "exception_handler", watched(module.exception_handler, observer, before=look)):
         yield
 
 
-def _goes_up(error: BaseException, *, strict: bool) -> bool:
-    """Whether an error leaves Dynamo: the rules of ``ConvertFrame.__call__``."""
+def _reaches_user(error: BaseException, *, strict: bool) -> bool:
+    """Return whether an error leaves Dynamo, by the rules of ``ConvertFrame.__call__``."""
     errors = importlib.import_module("torch._dynamo.exc")
     hard = tuple(
         getattr(errors, name)
@@ -179,14 +179,14 @@ def _goes_up(error: BaseException, *, strict: bool) -> bool:
 
 
 def _error_on_graph_break() -> bool | None:
-    """Return the value of the setting outside any traced function, where it can be read."""
+    """Return the value of the setting outside any traced function, if it can be read."""
     read = getattr(importlib.import_module("torch._dynamo.utils"), "_get_error_on_graph_break", None)
     return bool(read()) if read is not None else None
 
 
 @contextlib.contextmanager
 def watch_resumes(observer: Observer) -> Iterator[None]:
-    """Record which break made a resume function, the line at which it goes on, and whether it is from before."""
+    """Record the break that created a resume function, the line where it continues, and whether it existed before."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
     function = inspect.getattr_static(cache, "lookup").__func__
     parameters = list(inspect.signature(cache.generate).parameters)[1:]  # those after the code object
@@ -195,16 +195,16 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
         call.kept = list(cache.cache.get(call.argument("code"), {}).values())
 
     def look(call: Call) -> ResumeCreated:
-        made = call.result
-        resume = made if hasattr(made, "co_name") else made[0]  # some releases pair it with its name
+        result = call.result
+        resume = result if hasattr(result, "co_name") else result[0]  # some releases pair it with its name
         code = call.argument("code")
-        given = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
-        inner = given.get("nested_code_objs")
+        arguments = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
+        inner = arguments.get("nested_code_objs")
         return ResumeCreated(
             **identity(resume),
             of=code_object(code),
-            line=line_at(code, given.get("resume_offset")),
-            new=not any(known is made for known in call.kept or ()),
+            line=line_at(code, arguments.get("resume_offset")),
+            new=not any(known is result for known in call.kept or ()),
             compiled=has_cached_code(resume),
             enters=code_number(inner[-1]) if inner else None,
         )

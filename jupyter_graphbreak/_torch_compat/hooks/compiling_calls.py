@@ -1,4 +1,4 @@
-"""Hooks on calls of ``torch.compile``: where ``fullgraph=True`` was written and is in force; what is compiled twice."""
+"""Hooks on calls of ``torch.compile``: the place and scope of ``fullgraph=True``, and repeated compilation."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
     from jupyter_graphbreak.records.records import StackEntry
 
-#: Where each call of torch.compile was written; kept between runs, for functions that an earlier cell compiled.
+#: The place of each call of torch.compile; kept between runs, for functions that an earlier cell compiled.
 _SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager
 def watch_fullgraph(observer: Observer) -> Iterator[None]:
-    """Record which torch.compile(fullgraph=True) is in force."""
+    """Record the torch.compile(fullgraph=True) in force."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
 
     def look(call: Call) -> None:
@@ -52,19 +52,19 @@ def fullgraph_site(observer: Observer) -> FullgraphSite | None:
 
 @contextlib.contextmanager
 def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
-    """Record which torch.compile is applied to something compiled."""
+    """Record calls of torch.compile on something that is already compiled."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
     module_class = importlib.import_module("torch.nn").Module
 
     def look(call: Call) -> CompiledAgain | None:
-        given = call.argument("fn")
+        target = call.argument("fn")
         site = site_of(call.caller)
-        if site is None or not _is_compiled(given):
+        if site is None or not _is_compiled(target):
             return None
-        is_module = isinstance(given, module_class)
-        inner = compiled_callable(given)
+        is_module = isinstance(target, module_class)
+        inner = compiled_callable(target)
         return CompiledAgain(
-            name=type(inner).__name__ if is_module else str(getattr(given, "__name__", "a function")),
+            name=type(inner).__name__ if is_module else str(getattr(target, "__name__", "a function")),
             is_module=is_module,
             stays_module=is_module and isinstance(call.result, module_class),
             site=site,
@@ -77,6 +77,6 @@ def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
 def _is_compiled(value: Any) -> bool:
     if compiled_callable(value) is None or getattr(value, "_torchdynamo_disable", False):
         return False
-    # A bound method, or a function that copied the attributes of a compiled one, is compiled as it stands.
+    # A bound method, or a function with copied attributes of a compiled one, does not count as compiled.
     number = getattr(value, "_torchdynamo_wrapper_id", None)
     return number is None or number == id(value)

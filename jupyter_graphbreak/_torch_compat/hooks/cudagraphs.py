@@ -1,4 +1,4 @@
-"""Hook on what says that a graph runs without a CUDA graph: inductor, and the backend ``cudagraphs``."""
+"""Hook on the message that a graph runs without a CUDA graph, from inductor and the backend ``cudagraphs``."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
-#: What PyTorch calls wherever it leaves out a CUDA graph. Many modules hold it by this name, and those that are loaded
-#: later would keep a hook on it: so the hook is on what it calls itself, and reads its argument.
-_SAYS_SO = "log_cudagraph_skip_and_bump_counter"
+#: The function that PyTorch calls when it does not use a CUDA graph. Many modules import it by name, and modules loaded
+#: later would keep a hook on it. So the hook is on a function that it calls, and reads the argument from its frame.
+_SKIP_LOGGER = "log_cudagraph_skip_and_bump_counter"
 
 
 @contextlib.contextmanager
 def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
-    """Record which graphs run without a CUDA graph, and why."""
+    """Record the graphs that run without a CUDA graph, and the reasons."""
     module = importlib.import_module("torch._inductor.cudagraph_utils")
-    getattr(module, _SAYS_SO)  # what is missing fails here
+    getattr(module, _SKIP_LOGGER)  # fails if it is missing
 
     def look(call: Call) -> CudagraphSkipped | None:
-        if call.caller.f_code.co_name != _SAYS_SO:
+        if call.caller.f_code.co_name != _SKIP_LOGGER:
             return None
         reason = observer.local(call.caller, "msg")
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None

@@ -1,4 +1,4 @@
-"""See the entries of compiled code: what they are called with before they run for the first time, and each call."""
+"""Observe calls of compiled callables: the arguments of the first call, and the beginning and end of each call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watched
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import outward
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.module_calls import call_compiled, callable_of
 from jupyter_graphbreak._torch_compat.patching import patched
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Emit
 
-#: How many frames Dynamo has between a compiled function and its own hook.
+#: The maximum number of frames between a compiled function and Dynamo's hook.
 _DEEPEST = 60
-#: The function that ``torch.compile`` puts around another.
+#: The function that ``torch.compile`` puts around the compiled one.
 _WRAPPER = "compile_wrapper"
-#: The methods that calling a module is.
+#: The methods that implement the call of a module.
 _CALLS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
 
 
 class EnteredCall(NamedTuple):
-    """A call of a compiled callable that Dynamo is about to compile, or for which it has compiled code already.
+    """A call of a compiled callable that Dynamo is about to compile, or for which it already has compiled code.
 
-    ``call`` is the function, method or module itself, nothing of it copied; ``dynamic`` is as ``torch.compile`` takes
-    it; ``frame`` is Dynamo's id, if it is known; ``wrapped`` identifies it among the calls of :func:`watch_calls`;
-    ``modes`` are those of the call; ``reuses`` says that code is used which was compiled for another call.
+    ``call`` is the original function, method or module; ``dynamic`` is the argument of ``torch.compile``; ``frame`` is
+    Dynamo's id, if known; ``wrapped`` is the id of the callable in :func:`watch_calls`; ``modes`` are those of the
+    call; ``reuses`` tells that it uses code compiled for a different call.
     """
 
     call: Callable[..., Any]
@@ -53,24 +53,24 @@ class EnteredCall(NamedTuple):
 def watch_entries(
     on_entry: Callable[[EnteredCall], None], emit: Emit, spent: Callable[[float], None]
 ) -> Iterator[None]:
-    """Hand over the first call of each callable, of each instance and in each mode, before it runs.
+    """Report the first call of each callable, for each instance and each mode, before it runs.
 
-    That is a call for which code is compiled, or one from eager code for which compiled code may be used again.
+    It is a call for which code is compiled, or a call from eager code that may reuse compiled code.
 
     Parameters
     ----------
     on_entry : callable
-        An exception in it never reaches PyTorch.
+        Receives the call. An exception in it never reaches PyTorch.
     emit, spent : callable
-        As for :class:`Observer`.
+        See :class:`Observer`.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, spent)
-    seen: dict[Any, Any] = {}  # with what keeps alive whose ids they are
+    seen: dict[Any, Any] = {}  # the values keep the objects alive whose ids are the keys
     frames: dict[CodeType, str] = {}
     running = threading.local()
 
-    def hand_over(code: Any, entered: EnteredCall) -> None:
+    def report_first(code: Any, entered: EnteredCall) -> None:
         call = entered.call
         owner = code if isinstance(call, types.FunctionType) else getattr(call, "__self__", call)
         key = id(code), id(owner), entered.modes
@@ -84,7 +84,7 @@ def watch_entries(
         if wrapper is not None:
             entered = _entered(code, call, wrapper)
             frames.setdefault(code, entered.frame or "")
-            hand_over(code, entered)
+            report_first(code, entered)
 
     def look_again(call: Call) -> None:
         wrapper = call.caller
@@ -95,9 +95,9 @@ def watch_entries(
             calls.pop()
             return
         calls.append(wrapper)
-        if len(calls) == 1 and (found := _reusing(wrapper)) is not None:
-            code, entered = found
-            hand_over(code, entered._replace(frame=frames.get(code)))
+        if len(calls) == 1 and (reusing := _reusing(wrapper)) is not None:
+            code, entered = reusing
+            report_first(code, entered._replace(frame=frames.get(code)))
 
     with (
         patched(convert, "_compile", watched(convert._compile, observer, before=look)),
@@ -114,14 +114,14 @@ def watch_entries(
 def watch_calls(
     on_edge: Callable[[FrameType, int], None], emit: Emit, spent: Callable[[float], None]
 ) -> Iterator[None]:
-    """Say of each call of a compiled callable when it begins and when it ends.
+    """Report the beginning and the end of each call of a compiled callable.
 
     Parameters
     ----------
     on_edge : callable
-        Given Python's frame of the call, which is another one for each, and what identifies the callable; called twice.
+        Receives the Python frame of the call, which is unique to it, and the id of the callable; called twice.
     emit, spent : callable
-        As for :class:`Observer`.
+        See :class:`Observer`.
     """
     module = importlib.import_module("torch._dynamo.eval_frame")
     observer = Observer(emit, spent)
@@ -130,16 +130,16 @@ def watch_calls(
         if call.caller.f_code.co_name == _WRAPPER:
             on_edge(call.caller, id(callable_of(call.caller)))
 
-    # Called in it when Dynamo is to begin to look at frames, and when it is to end. Both times it does not look yet.
+    # Called when Dynamo is about to start and to stop evaluating frames; Dynamo is not active either time.
     hook = watched(module._maybe_set_eval_frame, observer, before=look)
     with patched(module, "_maybe_set_eval_frame", hook):
         yield
 
 
 def _wrapper(frame: FrameType) -> FrameType | None:
-    """Return the frame of the compiled callable that called what Dynamo compiles now; ``None`` where eager code did."""
+    """Return the frame of the compiled callable that called the code being compiled; ``None`` if eager code did."""
     inside = True
-    for outer in outward(frame, _DEEPEST):
+    for outer in frames_outward(frame, _DEEPEST):
         filename = outer.f_code.co_filename
         if inside:
             inside = outer.f_code.co_qualname != "CatchErrorsWrapper.__call__"
@@ -149,10 +149,10 @@ def _wrapper(frame: FrameType) -> FrameType | None:
 
 
 def _reusing(wrapper: FrameType) -> tuple[CodeType, EnteredCall] | None:
-    """Return the call of a compiled callable for which Dynamo holds compiled code, with that code's original."""
-    held = wrapper.f_locals
-    call: Any = held.get("fn")
-    args, kwargs = held.get("args", ()), held.get("kwargs", {})
+    """Return the original code and the call of a compiled callable for which Dynamo has compiled code."""
+    variables = wrapper.f_locals
+    call: Any = variables.get("fn")
+    args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
     if getattr(call, "__code__", None) is call_compiled.__code__:
         call, args, *rest = args
         kwargs = rest[0] if rest else {}
@@ -168,7 +168,7 @@ def _reusing(wrapper: FrameType) -> tuple[CodeType, EnteredCall] | None:
     code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
     if not isinstance(code, types.CodeType) or not has_cached_code(code):
         return None
-    backend, dynamic = _innermost(held.get("callback")), getattr(held.get("self"), "_dynamic", None)
+    backend, dynamic = _innermost(variables.get("callback")), getattr(variables.get("self"), "_dynamic", None)
     if not callable(backend):
         return None
     wrapped = id(callable_of(wrapper))
@@ -178,14 +178,14 @@ def _reusing(wrapper: FrameType) -> tuple[CodeType, EnteredCall] | None:
 
 
 def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall:
-    held: dict[str, Any] = dict(compiling.argument("locals"))
+    variables: dict[str, Any] = dict(compiling.argument("locals"))
     closure = tuple(compiling.argument("closure") or ())
     function = types.FunctionType(code, compiling.argument("globals"), code.co_name, None, closure)
     function.__qualname__ = code.co_qualname
-    args, kwargs = _arguments(code, held)
+    args, kwargs = _arguments(code, variables)
     call: Callable[..., Any] = function
     if code.co_filename.endswith("torch/_dynamo/external_utils.py") and closure:
-        call = closure[0].cell_contents  # the wrapper that Dynamo puts around a library's module
+        call = closure[0].cell_contents  # Dynamo's wrapper around a library's module
     elif args and isinstance(args[0], _module_class()):
         call, args = _method(function, args[0]), args[1:]
     return EnteredCall(
@@ -201,25 +201,25 @@ def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall
 
 
 def _method(function: types.FunctionType, module: Any) -> Any:
-    """Return the module itself where the function is its call, else the bound method."""
+    """Return the module if the function implements its call, else the bound method."""
     known = getattr(type(module), function.__name__, None)
     if function.__name__ in _CALLS and getattr(known, "__code__", None) is function.__code__:
         return module
     return types.MethodType(function, module)
 
 
-def _arguments(code: CodeType, held: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a function from the variables that it has before it runs."""
+def _arguments(code: CodeType, variables: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a function from its variables before it runs."""
     names = code.co_varnames
     count, only = code.co_argcount, code.co_kwonlyargcount
-    args = tuple(held[name] for name in names[:count])
-    kwargs = {name: held[name] for name in names[count : count + only]}
+    args = tuple(variables[name] for name in names[:count])
+    kwargs = {name: variables[name] for name in names[count : count + only]}
     rest = count + only
     if code.co_flags & inspect.CO_VARARGS:
-        args += tuple(held[names[rest]])
+        args += tuple(variables[names[rest]])
         rest += 1
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        kwargs |= held[names[rest]]
+        kwargs |= variables[names[rest]]
     return args, kwargs
 
 
@@ -230,7 +230,7 @@ def _innermost(backend: Any) -> Any:
 
 
 def _dynamic() -> bool | None:
-    """Return what ``dynamic=`` of ``torch.compile`` has set for the code that is compiled now."""
+    """Return the effective ``dynamic=`` of ``torch.compile`` for the code being compiled."""
     config = importlib.import_module("torch._dynamo.config")
     if not getattr(config, "assume_static_by_default", True):
         return True
@@ -238,5 +238,5 @@ def _dynamic() -> bool | None:
 
 
 def _module_class() -> Any:
-    found: Any = importlib.import_module("torch.nn").Module
-    return found
+    module_class: Any = importlib.import_module("torch.nn").Module
+    return module_class

@@ -1,4 +1,4 @@
-"""PyTorch's own list of graph breaks, as it comes with torch."""
+"""The registry of graph breaks that PyTorch ships."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def _registry() -> dict[str, tuple[str, dict[str, Any]]]:
         registry = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    # The newest revision of an entry comes first; the last one to be read stays.
+    # The newest revision of an entry comes first, and a later key replaces an earlier one.
     return {entry["Gb_type"]: (gb_id, entry) for gb_id, entries in registry.items() for entry in reversed(entries)}
 
 
 def registry_entry(gb_type: str) -> RegistryEntry:
-    """Return what the registry says of a reason."""
+    """Return the registry's entry for a reason."""
     gb_id, entry = _registry().get(gb_type, (None, {}))
     return RegistryEntry(
         gb_type=gb_type,

@@ -1,4 +1,4 @@
-"""Look at PyTorch from within its own calls, so that looking neither fails nor goes unmeasured."""
+"""Observe PyTorch from within its own calls, without raising errors and with the time measured."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import Scopes
-from jupyter_graphbreak._torch_compat.patching import tell_fault
-from jupyter_graphbreak._torch_compat.threads import same_run
+from jupyter_graphbreak._torch_compat.patching import report_fault
+from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.records.additions import Addition, CodeObject, Note, WatchFailed
 
 if TYPE_CHECKING:
@@ -23,45 +23,45 @@ if TYPE_CHECKING:
 
 
 class Emit(Protocol):
-    """Receives what a hook saw."""
+    """Receives the observations of a hook."""
 
     def __call__(self, addition: Addition) -> None:
-        """Take one observation."""
+        """Receive one observation."""
 
 
 class Observer:
-    """What the hooks of one watch share.
+    """The shared state of the hooks of one watch.
 
     Parameters
     ----------
     emit : callable
-        Given each observation, under no lock, from the thread that compiles.
+        Receives each observation, without holding a lock, on the thread that compiles.
     spent : callable
-        Given the seconds that each observation took.
+        Receives the seconds that each observation took.
     claim : Claim or None
-        Of the run that watches: only its threads are looked at. Without one it is the run that makes the observer.
+        The claim of the run that watches; only its threads are observed. By default, the run that creates the observer.
     """
 
     def __init__(self, emit: Emit, spent: Callable[[float], None], claim: Claim | None = None) -> None:
-        #: Whether the thread that asks is looked at.
-        self.is_here: Callable[[], bool] = claim.is_here if claim is not None else same_run()
+        #: Returns whether the calling thread is observed.
+        self.is_here: Callable[[], bool] = claim.is_here if claim is not None else current_run_check()
         self.scopes = Scopes()
         self._emit = emit
         self._spent = spent
         self._faults: set[tuple[str, str]] = set()
         self._missing: set[str] = set()
-        #: What was seen last of each code object that Dynamo came to, by the number of the code object.
+        #: The last observation of each code object that Dynamo reached, by the number of the code object.
         self.codes: dict[int, CodeObject] = {}
 
     def observe(self, what: str, look: Callable[[], Addition | None]) -> None:
-        """Look, and pass on what there is to see; a fault is noted once and goes no further.
+        """Make an observation and pass it on; an error is noted once and not raised.
 
         Parameters
         ----------
         what : str
-            The name of the hook, for the note about a fault.
+            The name of the hook, for the note about an error.
         look : callable
-            Returns the observation, or ``None`` where there is nothing to record.
+            Returns the observation, or ``None`` if there is nothing to record.
         """
         start = time.perf_counter()
         try:
@@ -77,21 +77,21 @@ class Observer:
                 self._spent(time.perf_counter() - start)
 
     def local(self, frame: FrameType | None, name: str) -> Any:
-        """Return a local variable of one of torch's functions, ``None`` where there is none of this name any more.
+        """Return a local variable of one of torch's functions, ``None`` if it does not exist.
 
-        That it is missing is noted once: what depends on it is then not in the report.
+        A missing variable is noted once, because the report then lacks details.
         """
         if frame is not None and name in frame.f_locals:
             return frame.f_locals[name]
         function = frame.f_code.co_name if frame is not None else "a function"
-        sentence = f"Not seen with this torch: the variable {name!r} of {function}, which it does not have."
+        sentence = f"This PyTorch has no variable `{name}` in `{function}`; the report lacks that detail."
         if sentence not in self._missing:
             self._missing.add(sentence)
             self._emit(Note(level="info", message=sentence))
         return None
 
     def note_fault(self, what: str, error: Exception) -> None:
-        """Note once that a hook failed; this does not fail."""
+        """Note once that a hook failed; never raise."""
         with contextlib.suppress(Exception):
             message = f"{type(error).__name__}: {error}"
             if (what, message) not in self._faults:
@@ -100,32 +100,32 @@ class Observer:
 
 
 class Call:
-    """One call of a function of torch that is watched.
+    """A call of a watched function of torch.
 
     Parameters
     ----------
     function : callable
-        What torch has by this name.
+        Torch's function.
     args, kwargs
-        What it is called with.
+        The arguments.
     caller : FrameType
-        The frame that calls it.
+        The calling frame.
     """
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any], caller: FrameType) -> None:
         self.args = args
         self.kwargs = kwargs
         self.caller = caller
-        #: What the call returned, when it has.
+        #: The result, after the call has returned.
         self.result: Any = None
-        #: What it raised, when it has.
+        #: The exception, after the call has raised.
         self.error: BaseException | None = None
-        #: What a look before the call keeps for the one after it.
+        #: A value that the function before the call keeps for the one after it.
         self.kept: Any = None
         self._function = function
 
     def argument(self, name: str) -> Any:
-        """Return the argument that is given to a parameter, ``None`` where none is."""
+        """Return the argument for a parameter, ``None`` if there is none."""
         return inspect.signature(self._function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
 
 
@@ -133,7 +133,7 @@ _HOOKS = str(Path(__file__).parent)
 
 
 def _caller() -> FrameType:
-    """Return the frame that calls a watched function; several may watch it, one within the other."""
+    """Return the frame that calls a watched function, which several nested watches may wrap."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOOKS):
         frame = frame.f_back
@@ -148,14 +148,14 @@ def watched(
     after: Callable[[Call], Addition | None] | None = None,
     failed: Callable[[Call], Addition | None] | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that does what another does, whatever it is called with, and looks before or after it.
+    """Return a function that calls the given one and makes observations before or after the call.
 
     Parameters
     ----------
     function : callable
     observer : Observer
     before, after, failed : callable or None
-        Given the call: before it is made, when it has returned, when it has raised.
+        Receive the call before it is made, after it has returned, or after it has raised.
     """
     name = getattr(function, "__name__", "a hook")
 
@@ -167,8 +167,8 @@ def watched(
                 call = Call(function, args, kwargs, _caller())
             if before is not None and call is not None:
                 observer.observe(name, functools.partial(before, call))
-        except Exception as error:  # noqa: BLE001 - the user's program must not notice us, whatever of ours fails
-            tell_fault(name, error)
+        except Exception as error:  # noqa: BLE001 - the user's program must not notice internal errors
+            report_fault(name, error)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
@@ -177,7 +177,7 @@ def watched(
                     call.error = error
                     observer.observe(name, functools.partial(failed, call))
                 except Exception as fault:  # noqa: BLE001 - as above
-                    tell_fault(name, fault)
+                    report_fault(name, fault)
             own = error.__traceback__
             if own is not None and own.tb_frame is sys._getframe():
                 error.__traceback__ = own.tb_next  # a bare raise adds no entry: the traceback is as without us
@@ -187,7 +187,7 @@ def watched(
                 call.result = result
                 observer.observe(name, functools.partial(after, call))
             except Exception as error:  # noqa: BLE001 - as above
-                tell_fault(name, error)
+                report_fault(name, error)
         return result
 
     return watching

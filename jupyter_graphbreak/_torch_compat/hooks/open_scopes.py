@@ -1,4 +1,4 @@
-"""The ``error_on_graph_break`` scopes that are open on each thread, as one watch sees them open and close."""
+"""The open ``error_on_graph_break`` scopes of each thread, as seen by one watch."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.additions import OpenScope
     from jupyter_graphbreak.records.records import StackEntry
 
-#: Where each scope object was made; kept between runs, for functions that an earlier cell decorated.
+#: The place where each scope object was created; kept between runs, for functions that an earlier cell decorated.
 SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
 _KEPT = "graphbreak_scopes"
 
 
 class Scopes(threading.local):
-    """The scopes that are open on a thread: those that Python has entered, then those being traced.
+    """The open scopes of a thread: those that Python has entered, then those that are being traced.
 
-    The setting itself is one global of torch; which scope set it is known only to who watches scopes open and close.
+    The setting is one global of torch; only by watching the scopes is it known which one set it.
     """
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class Scopes(threading.local):
         """The scopes that Python has entered, outermost first."""
         return [scope for _, scope in self._entered]
 
-    def begin_within(self, others: Iterable[Scopes]) -> None:
-        """Begin with the scopes of this thread that other watches know."""
+    def inherit_scopes(self, others: Iterable[Scopes]) -> None:
+        """Start with the scopes of this thread that other watches know."""
         self._entered = max((list(other._entered) for other in others), key=len, default=[])
 
     def enter(self, manager: Any, scope: OpenScope) -> None:
@@ -58,7 +58,7 @@ class Scopes(threading.local):
         self._last = self.chain(tracer)
 
     def begin_trace(self) -> None:
-        """Close what the last frame left open: another is about to be traced."""
+        """Forget the traced scopes of the last frame, before the next one is traced."""
         self._last = self.entered
 
     def chain(self, tracer: Any) -> list[OpenScope]:
@@ -66,11 +66,11 @@ class Scopes(threading.local):
         return [*self.entered, *(scope for _, scope in self._traced(tracer))]
 
     def last_chain(self) -> list[OpenScope]:
-        """Return the scopes that were open when tracing last said so; for an error that has lost its tracer."""
+        """Return the last known open scopes, for an error that has lost its tracer."""
         return list(self._last)
 
     def _traced(self, tracer: Any) -> list[tuple[int, OpenScope]]:
-        """Return the scopes being traced; each attempt to trace a frame has an output of its own, which keeps them."""
+        """Return the traced scopes, which are stored in the output of each attempt to trace a frame."""
         kept: dict[int, list[tuple[int, OpenScope]]] = getattr(getattr(tracer, "output", None), _KEPT, {})
         return kept.get(id(self), [])
 

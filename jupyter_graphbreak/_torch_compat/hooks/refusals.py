@@ -1,4 +1,4 @@
-"""Hooks on what Dynamo refuses: generators, functions that it compiled too often, frames that it skips or did skip."""
+"""Hooks on code that Dynamo refuses: generators, functions at a recompile limit, skipped frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.scopes import is_wrapper
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity, stack_above, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched, tell_fault
+from jupyter_graphbreak._torch_compat.patching import patched, report_fault
 from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, FrameStarted, UnrecordedSkips
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
-#: How the reason of such a frame begins; the reason that an earlier watch saw follows, if one did.
+#: The beginning of the reason for a frame that Dynamo remembers to skip; the original reason follows, if known.
 REMEMBERED = "remembered"
-#: The function that ``torch.compile`` puts around another.
+#: The function that ``torch.compile`` puts around the compiled one.
 _WRAPPER = "compile_wrapper"
-#: What is compiled for ``torch.compile(module)`` and for ``module.compile()``; Dynamo passes both over for ``forward``.
+#: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
-#: Why Dynamo skipped code objects in watches of this process, by their numbers.
+#: The reasons why Dynamo skipped code objects in this process, by their numbers.
 _REASONS: dict[int, str] = {}
 
 
 @contextlib.contextmanager
 def watch_generators(observer: Observer) -> Iterator[None]:
-    """Record which generators Dynamo was to compile."""
+    """Record the generators that Dynamo refused to compile."""
     module = importlib.import_module(_CONVERT_FRAME)
 
     def look(call: Call) -> FrameRefused | None:
@@ -64,7 +64,7 @@ def watch_generators(observer: Observer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watch_limits(observer: Observer) -> Iterator[None]:
-    """Record which functions Dynamo does not compile once more, because a limit is reached."""
+    """Record the functions that Dynamo does not recompile because of a limit."""
     module = importlib.import_module(_CONVERT_FRAME)
 
     def look(call: Call) -> FrameRefused | None:
@@ -101,12 +101,12 @@ def _limited(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
 
 @contextlib.contextmanager
 def watch_given_up(observer: Observer) -> Iterator[None]:
-    """Record which frames ``torch._dynamo.skip_frame()`` ended without an event, as in torch before 2.11."""
+    """Record the frames that ``torch._dynamo.skip_frame()`` ended without an event, before torch 2.11."""
     module = importlib.import_module(_CONVERT_FRAME)
     skip_frame = importlib.import_module("torch._dynamo.exc").SkipFrame
 
     def look(call: Call) -> FrameGivenUp | None:
-        # Frames with nothing to capture end like this, too.
+        # Frames with nothing to capture end with the same exception.
         ended = isinstance(call.error, skip_frame) and "skip_frame()" in str(call.error)
         return FrameGivenUp(message=str(call.error)) if ended else None
 
@@ -114,8 +114,8 @@ def watch_given_up(observer: Observer) -> Iterator[None]:
         yield
 
 
-#: What CatchErrorsWrapper asks before it begins a frame: torch 2.9 and 2.10; 2.11 and 2.12, one or the other.
-_MODE_QUESTIONS = (
+#: The checks of CatchErrorsWrapper before it begins a frame: the first in torch 2.9 and 2.10, the others in 2.11, 2.12.
+_MODE_CHECKS = (
     "should_skip_due_to_torch_dispatch_mode",
     "any_torch_dispatch_mode_on_stack",
     "is_in_any_mode_without_ignore_compile_internals",
@@ -124,7 +124,7 @@ _MODE_QUESTIONS = (
 
 @contextlib.contextmanager
 def watch_skips(observer: Observer) -> Iterator[None]:
-    """Record which frames Dynamo leaves alone, and why."""
+    """Record the frames that Dynamo skips, and the reasons."""
     module = importlib.import_module(_CONVERT_FRAME)
     wrapper = module.CatchErrorsWrapper
 
@@ -139,58 +139,57 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         with patched(wrapper, "_handle_skip", watched(wrapper._handle_skip, observer, before=look)):
             yield
         return
-    questions = [name for name in _MODE_QUESTIONS if hasattr(module, name)]
-    if _MODE_QUESTIONS[0] in questions:
-        del questions[1:]  # it asks the others
+    checks = [name for name in _MODE_CHECKS if hasattr(module, name)]
+    if _MODE_CHECKS[0] in checks:
+        del checks[1:]  # it calls the others
     with contextlib.ExitStack() as stack:
-        for name in questions:
+        for name in checks:
             hook = watched(getattr(module, name), observer, after=_skipped_for_mode)
             stack.enter_context(patched(module, name, hook))
         yield
-    blind = UnrecordedSkips(
-        what=None if questions else "frames skipped because a TorchDispatchMode was on (torch < 2.13)"
+    unrecorded = UnrecordedSkips(
+        what=None if checks else "frames skipped because a TorchDispatchMode was on (torch < 2.13)"
     )
-    observer.observe("_handle_skip", lambda: blind)
+    observer.observe("_handle_skip", lambda: unrecorded)
 
 
 def _skipped_for_mode(call: Call) -> FrameSkipped | None:
-    """Return the frame that is skipped because of the answer, where nothing else has it skipped."""
+    """Return the frame that is skipped because of the result of the check and for no other reason."""
     if not call.result or call.caller.f_code.co_qualname != "CatchErrorsWrapper.__call__":
         return None
-    known = call.caller.f_locals
-    backend = getattr(known["self"], "_torchdynamo_orig_backend", None)
+    variables = call.caller.f_locals
+    backend = getattr(variables["self"], "_torchdynamo_orig_backend", None)
     if (
-        known.get("has_started_execution")
-        or known.get("is_skipfile")
+        variables.get("has_started_execution")
+        or variables.get("is_skipfile")
         or importlib.import_module("torch._dynamo.config").disable
         or getattr(backend, "_export", False)
     ):
         return None
-    code = known["frame"].f_code
+    code = variables["frame"].f_code
     if code.co_name == "__torch_dispatch__":
-        return None  # the mode's own handler, which torch before 2.11 skips, too
+        return None  # the mode's own handler, which torch before 2.11 also skips
     return FrameSkipped(**identity(code), reason="non-infra torch dispatch mode present", above=stack_above())
 
 
 @contextlib.contextmanager
 def watch_remembered_skips(observer: Observer) -> Iterator[None]:
-    """Record which compiled functions run eagerly because of an earlier call.
+    """Record the compiled functions that run eagerly because of an earlier call.
 
-    After a call that it could not compile, or in which a mode was on under which it compiles nothing, Dynamo marks the
-    code object and skips it without a word. PyTorch cannot be asked for the mark. What shows it is a compiled function
-    that ran without Dynamo being called, though Dynamo was called for it since it was last reset, and of which it holds
-    no compiled code.
+    After a call that it could not compile, or under a mode in which it compiles nothing, Dynamo marks the code object
+    and skips it silently. The mark cannot be read. It is inferred if a compiled function ran without a call of Dynamo,
+    and Dynamo has begun the function since the last reset but has no compiled code for it.
     """
     module = importlib.import_module("torch._dynamo.eval_frame")
     known = importlib.import_module("torch._dynamo.convert_frame").input_codes
     original = module._maybe_set_eval_frame
     running: dict[int, tuple[CodeType, Any]] = {}  # by the id of the wrapper's frame
-    settled: dict[int, Any] = {}  # what Dynamo is called by, of each torch.compile whose first call is over, by its id
+    settled: dict[int, Any] = {}  # the callback of each torch.compile whose first call has ended, by its id
 
     def look(caller: FrameType, callback: Any) -> FrameSkipped | None:
         if caller.f_code.co_name != _WRAPPER:
             return None
-        if id(caller) not in running:  # called when the function begins, and again when it has ended
+        if id(caller) not in running:  # called when the function begins and when it ends
             code = _entry_code(caller.f_locals.get("fn"))
             if code is not None and code in known and not has_cached_code(code):
                 running[id(caller)] = code, callback
@@ -209,23 +208,23 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
         return FrameSkipped(**identity(code), reason=f"{REMEMBERED}: {reason}" if reason else REMEMBERED)
 
     @functools.wraps(original)
-    def noting(callback: Any) -> Any:
+    def observing(callback: Any) -> Any:
         try:
             if (running or (callable(callback) and id(callback) not in settled)) and observer.is_here():
                 observer.observe("_maybe_set_eval_frame", functools.partial(look, sys._getframe(1), callback))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-            tell_fault("_maybe_set_eval_frame", error)
+            report_fault("_maybe_set_eval_frame", error)
         return original(callback)
 
     try:
-        with patched(module, "_maybe_set_eval_frame", noting):
+        with patched(module, "_maybe_set_eval_frame", observing):
             yield
     finally:
         observer.observe("_maybe_set_eval_frame", lambda: _keep_reasons(observer))
 
 
 def _keep_reasons(observer: Observer) -> None:
-    """Keep for later watches why Dynamo skipped code objects in this one."""
+    """Keep the reasons why Dynamo skipped code objects, for later watches."""
     for number, seen in observer.codes.items():
         if isinstance(seen, FrameSkipped) and not seen.reason.startswith(REMEMBERED):
             _REASONS[number] = seen.reason
@@ -242,6 +241,6 @@ def _entry_code(fn: Any) -> CodeType | None:
 
 
 def _is_off(eval_frame: Any) -> bool:
-    """Whether nothing is compiled now, whatever Dynamo remembers."""
+    """Return whether compilation is disabled altogether."""
     stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
     return stance != "default" or importlib.import_module("torch._dynamo.config").disable

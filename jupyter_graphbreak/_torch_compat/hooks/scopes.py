@@ -1,4 +1,4 @@
-"""Hooks on ``error_on_graph_break``: which scopes open and close, in Python and while Dynamo traces."""
+"""Hooks on ``error_on_graph_break`` scopes that are opened and closed, in Python and while Dynamo traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, Scopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched, tell_fault
+from jupyter_graphbreak._torch_compat.patching import patched, report_fault
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
 from jupyter_graphbreak.records.records import StackEntry, is_resume
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.additions import Addition
 
 
-#: Those of each watch that is open.
+#: The scopes of each open watch.
 _watched: list[Scopes] = []
 
 
 @contextlib.contextmanager
 def watch_scopes(observer: Observer) -> Iterator[None]:
-    """Record which error_on_graph_break scope is in force."""
+    """Record the error_on_graph_break scope in force."""
     scopes = observer.scopes
-    scopes.begin_within(_watched)
+    scopes.inherit_scopes(_watched)
     _watched.append(scopes)
     try:
         with _watch_entered(observer), _watch_traced(observer):
@@ -42,32 +42,32 @@ def watch_scopes(observer: Observer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watch_entered(observer: Observer) -> Iterator[None]:
-    """Watch Python make, enter and leave scopes."""
+    """Watch Python create, enter and leave scopes."""
     manager = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
     skip_code, set_eval_frame = eval_frame.skip_code, eval_frame.set_eval_frame
-    set_eval_frame(set_eval_frame(None))  # what fails of this fails here
+    set_eval_frame(set_eval_frame(None))  # fails if it is not supported
 
-    def watched_apart(original: Callable[..., Any], look: Callable[[Any, FrameType], Addition | None]) -> Any:
-        # It runs amid code that Dynamo compiled. Dynamo must compile neither it (skip_code) nor what it calls.
+    def watched_uncompiled(original: Callable[..., Any], look: Callable[[Any, FrameType], Addition | None]) -> Any:
+        # It runs within compiled code. Dynamo must compile neither it (skip_code) nor the functions that it calls.
         @functools.wraps(original)
         def watching(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
             frame = sys._getframe(1)
-            while frame.f_code == function.__code__ and frame.f_back is not None:  # of a watch within this one
+            while frame.f_code == function.__code__ and frame.f_back is not None:  # skips nested watches
                 frame = frame.f_back
             callback = set_eval_frame(None)
             try:
                 if observer.is_here():
                     observer.observe("error_on_graph_break", functools.partial(look, args[0], frame))
             except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-                tell_fault("error_on_graph_break", error)
+                report_fault("error_on_graph_break", error)
             finally:
                 set_eval_frame(callback)
             return result
 
-        # Traced code may reach it, too, as through contextlib.ExitStack: then Dynamo must find what it would find
-        # without us, a function of torch that it does not trace. It goes by the file.
+        # Traced code may reach it, for example through contextlib.ExitStack. With the original's file name, Dynamo
+        # treats it as a function of torch, which it does not trace.
         function: Any = watching
         function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
         skip_code(function.__code__)
@@ -75,7 +75,7 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
 
     scopes = observer.scopes
 
-    def made(scope_object: Any, frame: FrameType) -> None:
+    def created(scope_object: Any, frame: FrameType) -> None:
         site = site_of(frame)
         if site is not None:
             SITES[scope_object] = site
@@ -90,16 +90,16 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
         scopes.leave(scope_object)
 
     with (
-        patched(manager, "__init__", watched_apart(manager.__init__, made)),
-        patched(manager, "__enter__", watched_apart(manager.__enter__, entered)),
-        patched(manager, "__exit__", watched_apart(manager.__exit__, left)),
+        patched(manager, "__init__", watched_uncompiled(manager.__init__, created)),
+        patched(manager, "__enter__", watched_uncompiled(manager.__enter__, entered)),
+        patched(manager, "__exit__", watched_uncompiled(manager.__exit__, left)),
     ):
         yield
 
 
 @contextlib.contextmanager
 def _watch_traced(observer: Observer) -> Iterator[None]:
-    """Watch Dynamo trace into scopes and out of them."""
+    """Watch Dynamo trace into and out of scopes."""
     variable = importlib.import_module("torch._dynamo.variables.ctx_manager").ErrorOnGraphBreakVariable
 
     scopes = observer.scopes
@@ -126,15 +126,15 @@ def _opened(scope: OpenScope, around: list[OpenScope]) -> ScopeOpened:
 
 
 def _original(observer: Observer, frame: FrameType, manager: Any) -> Any:
-    """Return the scope object of a decorated function; code that Dynamo made opens a copy of it."""
+    """Return the scope object of a decorated function, of which Dynamo's code opens a copy."""
     if not is_wrapper(frame.f_code):
         return manager
-    held = observer.local(frame, "self")
-    return held if isinstance(held, type(manager)) else manager
+    original = observer.local(frame, "self")
+    return original if isinstance(original, type(manager)) else manager
 
 
 def _inside_compiled(frame: FrameType | None) -> bool:
-    """Whether a frame was reached through a compiled function."""
+    """Return whether a frame was reached through a compiled function."""
     while frame is not None:
         if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
             return True
@@ -143,14 +143,14 @@ def _inside_compiled(frame: FrameType | None) -> bool:
 
 
 def is_wrapper(code: CodeType) -> bool:
-    """Whether this is the code that torch wraps around a function decorated with a scope."""
+    """Return whether this is the code that torch wraps around a function decorated with a scope."""
     return code.co_filename.endswith("external_utils.py") and {"self", "func"} <= set(code.co_freevars)
 
 
 def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
     wrapped = observer.local(frame, "func") if is_wrapper(frame.f_code) else None
     entered = site_of(frame)
-    # Dynamo's own code has no columns: the line at which it opens the scope again is not the scope's.
+    # Dynamo's own code has no columns: the line where it reopens the scope is not the line of the scope.
     generated = entered is not None and (is_resume(entered.function) or entered.column is None)
     return OpenScope(
         value=bool(manager.error_on_graph_break),

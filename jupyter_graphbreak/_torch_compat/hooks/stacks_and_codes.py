@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import CodeType, FrameType
 
-#: How torch before 2.11 breaks a function at the call of one that calls ``torch._dynamo.skip_frame()``.
+#: The message of torch before 2.11 for a call of a function that calls ``torch._dynamo.skip_frame()``.
 _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dynamo\.skip_frame\(\)`)", re.DOTALL)
-#: The living code objects that were seen, by address: a reference, and a number that no other code object gets.
+#: The live code objects that were seen, by address: a reference and a unique number.
 _NUMBERED: dict[int, tuple[weakref.ref[CodeType], int]] = {}
 _numbers = itertools.count(1)
-#: Files and folders between a program's call and what we or torch do at it.
+#: Files and folders between a call in the program and the code of torch or this package that it reaches.
 _BETWEEN = ("torch/_dynamo/", "torch/__init__.py", "torch/nn/modules/module.py", "contextlib.py", "jupyter_graphbreak/")
 
 
 def identity(code: CodeType) -> dict[str, Any]:
-    """Return what identifies a code object: the fields of :class:`CodeObject`."""
+    """Return the identity of a code object: the fields of :class:`CodeObject`."""
     return {
         "id": code_number(code),
         "name": code.co_name,
@@ -38,7 +38,7 @@ def identity(code: CodeType) -> dict[str, Any]:
 
 
 def code_number(code: CodeType) -> int:
-    """Return a number that is this code object's alone, also when it is gone and another has come to its address."""
+    """Return a unique number for a code object, not reused when its address is."""
     address = id(code)
     known = _NUMBERED.get(address)
     if known is None or known[0]() is not code:
@@ -64,25 +64,25 @@ def wrapped_code(function: Any) -> CodeObject | None:
 
 
 def exception_name(error: BaseException) -> str:
-    """Return the class of an exception, or the call that it reports under a name that holds an address."""
+    """Return the class of an exception, or the call that it reports if its own name has an address."""
     inlined = _SKIPPED_INLINING.match(str(error))
     return f"Call to {inlined['call']}" if inlined is not None else type(error).__name__
 
 
 def gb_type(error: BaseException) -> str | None:
-    """Return the name that an exception has in the registry of graph breaks."""
+    """Return the name of an exception in the registry of graph breaks."""
     return getattr(error, "gb_type", None) or None
 
 
-def outward(frame: FrameType | None, most: int) -> Iterator[FrameType]:
-    """Yield a frame and those around it, at most as many as given."""
-    while frame is not None and most > 0:
+def frames_outward(frame: FrameType | None, max_count: int) -> Iterator[FrameType]:
+    """Yield a frame and its callers, up to a maximum number."""
+    while frame is not None and max_count > 0:
         yield frame
-        frame, most = frame.f_back, most - 1
+        frame, max_count = frame.f_back, max_count - 1
 
 
 def stack_above() -> list[StackEntry]:
-    """Return the Python stack at the call that made Dynamo compile, outermost first, without Dynamo's frames inside."""
+    """Return the Python stack at the call that made Dynamo compile, outermost first, without Dynamo's frames."""
     frame: FrameType | None = sys._getframe(1)
     inside = True
     stack: list[StackEntry] = []
@@ -90,7 +90,7 @@ def stack_above() -> list[StackEntry]:
         code = frame.f_code
         filename = code.co_filename
         if inside:
-            # Dynamo enters Python through CatchErrorsWrapper; what is further out is the program.
+            # Dynamo enters Python through CatchErrorsWrapper; the frames outside it are the program.
             if filename.endswith("convert_frame.py") and code.co_qualname == "CatchErrorsWrapper.__call__":
                 inside = False
         else:
@@ -101,7 +101,7 @@ def stack_above() -> list[StackEntry]:
 
 
 def stack_entries(stack: Iterable[Any] | None) -> list[StackEntry]:
-    """Return the entries of a ``traceback.StackSummary``, which does not hold the first line of each function."""
+    """Return the entries of a ``traceback.StackSummary``, which lacks the first line of each function."""
     return [
         StackEntry(
             entry.filename,
@@ -117,12 +117,12 @@ def stack_entries(stack: Iterable[Any] | None) -> list[StackEntry]:
 
 
 def tracing_stack() -> Any:
-    """Return the stack of the code that is being traced now."""
+    """Return the stack of the code that is being traced."""
     return importlib.import_module("torch._guards").TracingContext.extract_stack()
 
 
 def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
-    """Fill in the columns of the program's innermost entry from the instruction that a tracer is at, if it is there."""
+    """Fill in the columns of the program's innermost entry from the tracer's current instruction, if they match."""
     at = len(strip_torch_function_frames(stack, package_paths())) - 1
     if not stack or tracer is None:
         return stack
@@ -139,7 +139,7 @@ def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
 
 
 def line_at(code: CodeType, offset: int | None) -> int | None:
-    """Return the line of the instruction at an offset, as Dynamo counts them: it replaces some before it begins."""
+    """Return the line of the instruction at an offset; Dynamo counts offsets after replacing some instructions."""
     if offset is None:
         return None
     replaced = getattr(importlib.import_module("torch._dynamo.bytecode_transformation"), "cleaned_instructions", None)
@@ -162,7 +162,7 @@ def site_of(frame: FrameType | None) -> StackEntry | None:
 
 
 def entry_of_frame(frame: FrameType) -> StackEntry:
-    """Return the place at which a frame is, with its columns."""
+    """Return the current place of a frame, with its columns."""
     code = frame.f_code
     positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
     return StackEntry(

@@ -1,4 +1,4 @@
-"""Watch Dynamo at work: open every hook, each with a test for what it needs of this torch."""
+"""Watch Dynamo compile: open all hooks, each of which checks that this PyTorch has what it needs."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _HOOKS = (
 
 @contextlib.contextmanager
 def watch(emit: Emit, spent: Callable[[float], None], claim: Claim) -> Iterator[list[str]]:
-    """Send what Dynamo does on the threads of a run to ``emit`` while the context is open.
+    """Send observations of Dynamo on the threads of a run to ``emit`` while the context is open.
 
     Parameters
     ----------
     emit : Emit
-        Called under no lock, from the thread that compiles. An exception in it never reaches PyTorch.
+        Called without holding a lock, on the thread that compiles. An exception in it never reaches PyTorch.
     spent : callable
-        Given the seconds that each observation took.
+        Receives the seconds that each observation took.
     claim : Claim
-        Of the run.
+        The claim of the run.
 
     Yields
     ------
@@ -60,7 +60,7 @@ def watch(emit: Emit, spent: Callable[[float], None], claim: Claim) -> Iterator[
         for hook in _HOOKS:
             try:
                 stack.enter_context(hook(observer))
-            except Exception as error:  # noqa: BLE001 - whatever a release of torch has changed
+            except Exception as error:  # noqa: BLE001 - a release of torch may have changed anything
                 purpose = (hook.__doc__ or "").rstrip(".")
-                missing.append(f"This torch does not let us do this: {purpose} ({type(error).__name__}: {error}).")
+                missing.append(f"Not available in this PyTorch: {purpose} ({type(error).__name__}: {error}).")
         yield missing

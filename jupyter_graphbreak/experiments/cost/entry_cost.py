@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compilations_begun, compiled_callable, compiled_with
+from jupyter_graphbreak._torch_compat.compiled import compilation_count, compiled_callable, compiled_with
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
@@ -174,10 +174,10 @@ def measure_entry(
         own = build_report(recording.records)
         others = dict(_settled_variants(others, end)) if settled else {}
         empty.warm_up()
-        begun = compilations_begun()
+        begun = compilation_count()
         runs = [eager.run, compiled.run_in_parts, empty.run_in_parts, *(variant.run for variant in others.values())]
         calls = time_in_turn(runs, budget or Budget(seconds=len(runs)), end=end)
-        settled = settled and begun == compilations_begun()
+        settled = settled and begun == compilation_count()
         ranges = _profiles(compiled, end) if settled else []
         coverage = _operations(eager, ranges)
         work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from jupyter_graphbreak._torch_compat.hooks.code_marks import left_alone, marked_code
+from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code, skip_functions
 from jupyter_graphbreak._torch_compat.profile_ranges import marked_graph
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.structured_trace import envelope
@@ -116,7 +116,7 @@ class GraphTimer:
                 marks.append((kind, name, clock_mark()))
 
         clock_mark = self._clock.mark
-        left_alone(mark, clock_mark)
+        skip_functions(mark, clock_mark)
         return mark
 
     def _watch_backward(self, result: Any, number: str) -> None:

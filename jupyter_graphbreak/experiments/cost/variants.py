@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compilations_begun
+from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.profile_ranges import device_activities, profiled
 from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
@@ -172,10 +172,10 @@ class Variant:
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
         for _ in range(_MAX_ROUNDS):
-            before_round = compilations_begun()
+            before_round = compilation_count()
             for seed in range(self._seeds_per_round()):
                 self._call(seed)
-            if before_round == compilations_begun():
+            if before_round == compilation_count():
                 return True
         return False
 

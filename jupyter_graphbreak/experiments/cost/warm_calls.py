@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compilations_begun
+from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_calls
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.timing import spread
@@ -47,10 +47,10 @@ class WarmCalls:
         """Record that a call begins or ends."""
         begun = self._begun.pop(frame, None)
         if begun is None:
-            self._begun[frame] = _Begun(compilations_begun(), self._clock.mark())
+            self._begun[frame] = _Begun(compilation_count(), self._clock.mark())
             return
         now = self._clock.mark()
-        if begun.compilations == compilations_begun():
+        if begun.compilations == compilation_count():
             finished = self._finished[wrapped]
             finished.append((begun.mark, now))
             del finished[:-_MAX_CALLS]

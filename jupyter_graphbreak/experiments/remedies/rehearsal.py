@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend, settings_applied
+from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.analysis.build import build_with_files
@@ -526,7 +526,7 @@ class TrialRunner:
         """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
         scope = getattr(subject.call, "__globals__", None)
         scopes = [scope] if scope is not None else []
-        with settings_applied(change.settings), application.with_definitions(*scopes):
+        with applied_settings(change.settings), application.with_definitions(*scopes):
             if scope is not None and subject.call.__name__ in {
                 definition.name for definition in application.definitions
             }:

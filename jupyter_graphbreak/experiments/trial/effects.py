@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import tells_of_compiling, warns_of_compiling
+from jupyter_graphbreak._torch_compat.configuration import is_compiler_logger, is_compiler_warning
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.experiments.trial.other_threads import (
@@ -91,7 +91,7 @@ class Effects:
         return [
             (warning.category.__name__, _text(warning.message))
             for warning in self.warnings
-            if not warns_of_compiling(warning.filename)
+            if not is_compiler_warning(warning.filename)
         ]
 
 
@@ -131,7 +131,7 @@ def capture_effects(handlers: Mapping[int, logging.Handler] | None = None) -> It
 
     def show(message: warnings.WarningMessage) -> None:
         effects.warnings.append(message)
-        if not warns_of_compiling(message.filename):
+        if not is_compiler_warning(message.filename):
             effects.note("warning", f"{message.category.__name__}: {_text(message.message)}")
 
     reset_log_once_caches()
@@ -205,7 +205,7 @@ def _capture_records(
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
 
     def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
-        if tells_of_compiling(record.name) or threading.get_ident() != thread:
+        if is_compiler_logger(record.name) or threading.get_ident() != thread:
             handle(logger, record)
             return
         receive((record.name, record.levelname, _message(record)))

@@ -10,7 +10,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_entries
-from jupyter_graphbreak._torch_compat.isolation import eager_semantics, new_globals_readable
+from jupyter_graphbreak._torch_compat.isolation import eager_semantics, readable_new_globals
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -243,7 +243,7 @@ def recompiling(call: Any) -> Iterator[None]:
         opened.enter_context(separate_cache(own_codes(call)))
         opened.enter_context(limit_compilations())
         if is_cell(call):
-            for context in (eager_semantics, new_globals_readable):
+            for context in (eager_semantics, readable_new_globals):
                 opened.enter_context(context())
         yield
 

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak._torch_compat.call_modes import USUAL, CallModes
+from jupyter_graphbreak._torch_compat.call_modes import DEFAULT_MODES, CallModes
 from jupyter_graphbreak.experiments.trial.memory import Memory
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def shared_run_setup(modes: CallModes, twins: Iterable[Twin] = ()) -> Iterator[N
     setup = RunSetup(modes, Memory(twins))
     token = _CURRENT.set(setup)
     try:
-        with USUAL.entered():
+        with DEFAULT_MODES.entered():
             yield
     finally:
         setup.memory.restore()

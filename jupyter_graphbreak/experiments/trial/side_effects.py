@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import not_compiled
+from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.process_settings import file_writers
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
@@ -188,7 +188,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
     _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
 
 
-@not_compiled
+@disable_dynamo
 def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
     """Pass an audit event to the listeners; excluded from compilation, since it runs inside compiled calls."""
     known = _EVENTS.get(event) or _family(event)
@@ -497,7 +497,7 @@ def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Ca
         notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(*args, **kwargs)
 
-    return not_compiled(announce)
+    return disable_dynamo(announce)
 
 
 def _announcing_path(original: Callable[..., Any], what: str) -> Callable[..., Any]:
@@ -508,4 +508,4 @@ def _announcing_path(original: Callable[..., Any], what: str) -> Callable[..., A
             notice("file", f"{what} {_text(path)}", sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(*args, **kwargs)
 
-    return not_compiled(announce)
+    return disable_dynamo(announce)

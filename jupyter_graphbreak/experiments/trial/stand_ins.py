@@ -28,7 +28,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from jupyter_graphbreak._torch_compat.configuration import not_compiled
+from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak.experiments.trial.side_effects import is_listening, notice
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _make_method(kind: EffectKind, what: str) -> Callable[..., Any]:
         if is_listening():
             notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
 
-    return not_compiled(use)
+    return disable_dynamo(use)
 
 
 def _make_special_method(name: str) -> Callable[..., Any]:
@@ -137,7 +137,7 @@ def _make_special_method(name: str) -> Callable[..., Any]:
         return self if name in {"__iter__", "__enter__"} else None
 
     use.__name__ = name
-    return not_compiled(use)
+    return disable_dynamo(use)
 
 
 _SPECIAL_METHODS = (

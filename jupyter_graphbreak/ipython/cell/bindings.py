@@ -1,7 +1,7 @@
-"""Which names the code of a cell binds, read from its syntax tree.
+"""Find the names that the code of a cell binds, in its syntax tree.
 
-Not from bytecode: CPython leaves out code that can never run, and a name that is bound only there is still a name of
-the scope that it stands in.
+The bytecode is not enough: CPython omits code that can never run, but a name that is bound only there still belongs
+to its scope.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes of the cell's own level: those inside functions and classes that it defines are left out.
+    """Yield the nodes of the top level of a cell, without those inside its functions and classes.
 
-    What a definition evaluates where it stands (decorators, defaults, base classes) belongs to that level. The nodes
+    The decorators, defaults and base classes of a definition belong to the top level. The nodes
     are walked without recursion, since a cell may nest deeper than Python's stack.
     """
     pending = list(nodes)
@@ -38,7 +38,7 @@ def _evaluated(arguments: ast.arguments) -> list[ast.expr]:
 
 
 def bound_names(body: Iterable[ast.stmt]) -> set[str]:
-    """Return the names that statements bind or delete in the scope in which they stand."""
+    """Return the names that statements bind or delete in their own scope."""
     names: set[str] = set()
     in_comprehensions = _comprehension_targets(body)
     for node in own_nodes(body):
@@ -59,7 +59,7 @@ def bound_names(body: Iterable[ast.stmt]) -> set[str]:
 
 
 def _comprehension_targets(body: Iterable[ast.stmt]) -> set[ast.AST]:
-    """Return the names that comprehensions bind: they are their own. What ``:=`` binds inside one is not."""
+    """Return the targets of comprehensions, which are local to them, unlike the target of ``:=`` inside one."""
     targets: set[ast.AST] = set()
     for node in own_nodes(body):
         if isinstance(node, _COMPREHENSIONS):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.ipython.cell.function import FUNCTION, as_function, as_module_code, is_valid, split
-from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, call_of_ours, marked
+from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, internal_call, marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @without_warnings()
 def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[CodeType]:
-    """Compile the text of a cell: as it stands, and as the one function that the magic may have made of it.
+    """Compile the text of a cell, both unchanged and as the function that the magic may have made from it.
 
     Parameters
     ----------
     text : str
-        As the notebook's editor has it, with the magic's line.
+        The text in the notebook's editor, including the magic's line.
     filename : str
     shell : InteractiveShell
 
     Raises
     ------
     SyntaxError
-        If it is no Python.
+        If it is not valid Python.
     """
     tree = ast.parse(shell.transform_cell(text))
     for transformer in shell.ast_transformers:
@@ -41,14 +41,14 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     codes = [_compiled(ast.Module(body, []), filename)]
     _, rest = split(body, lambda _: False)
     if rest:
-        made = as_function(rest, tree.body[0], call_of_ours)
-        if is_valid([made[0]]):
-            codes += _functions(_compiled(ast.Module(made[:1], []), filename))
+        statements = as_function(rest, tree.body[0], internal_call)
+        if is_valid(statements[:1]):
+            codes += _functions(_compiled(ast.Module(statements[:1], []), filename))
     return codes
 
 
 def compiler_for(shell: InteractiveShell, is_cell: Callable[[str], bool]) -> Callable[[str, str], list[CodeType]]:
-    """Return what compiles the text of a source under its file name, whether it is a cell or a file."""
+    """Return a function that compiles the text of a cell or a file under its file name."""
 
     @without_warnings()
     def compile_text(text: str, filename: str) -> list[CodeType]:
@@ -66,6 +66,6 @@ def _compiled(tree: ast.Module, filename: str) -> CodeType:
 
 
 def _functions(module: CodeType) -> list[CodeType]:
-    """Return the code of the function that a cell was made into, as it is when it runs."""
-    found = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
-    return [as_module_code(code) for code in found if code.co_name == FUNCTION]
+    """Return the code of the function that a cell was made into, in the form in which it runs."""
+    codes = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
+    return [as_module_code(code) for code in codes if code.co_name == FUNCTION]

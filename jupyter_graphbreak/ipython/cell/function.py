@@ -1,4 +1,4 @@
-"""A cell that compiles nothing itself, as one function that can be compiled."""
+"""Turn a cell that compiles nothing itself into one function that can be compiled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDe
 
 
 def leading_statements(body: list[ast.stmt]) -> int:
-    """Return how many statements must stay first: a docstring, and what is imported from ``__future__``."""
+    """Return the number of statements that must stay first: a docstring and imports from ``__future__``."""
     count = 0
     if len(body) > 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         count = int(isinstance(body[0].value.value, str))
@@ -34,13 +34,13 @@ def _is_future(node: ast.stmt) -> bool:
 
 
 def split(body: list[ast.stmt], code_magic: Callable[[str], bool]) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Part the imports, definitions and magics at the top, which run as they are, from the code to compile.
+    """Separate the imports, definitions and magics at the top, which run unchanged, from the code to compile.
 
     Parameters
     ----------
     body : list of ast.stmt
     code_magic : callable
-        Whether a line magic runs code of its own.
+        Returns whether a line magic runs code.
     """
     first = leading_statements(body)
     leading = (isinstance(node, _DEFINITIONS) or _is_command(node, code_magic) for node in body[first:])
@@ -49,7 +49,7 @@ def split(body: list[ast.stmt], code_magic: Callable[[str], bool]) -> tuple[list
 
 
 def _is_command(node: ast.stmt, code_magic: Callable[[str], bool]) -> bool:
-    """Whether a statement is a line magic or a shell command, which have nothing to compile in them."""
+    """Return whether a statement is a line magic or a shell command, in which there is nothing to compile."""
     match node:
         case ast.Expr(ast.Call(ast.Attribute(ast.Call(ast.Name("get_ipython")), "run_line_magic"), [name, *_])):
             return not (isinstance(name, ast.Constant) and code_magic(str(name.value)))
@@ -61,17 +61,17 @@ def _is_command(node: ast.stmt, code_magic: Callable[[str], bool]) -> bool:
 def as_function(
     body: list[ast.stmt], at: ast.stmt, call: Callable[[str, list[ast.expr], ast.stmt], ast.Expr]
 ) -> list[ast.stmt]:
-    """Return the definition of a function with the given body, and what compiles it, runs it and takes its value.
+    """Return statements that define a function with the given body, compile it, run it and return its value.
 
-    The names that it binds are declared global, so that they go to the notebook as ever.
+    The names that it binds are declared global, so that they stay names of the notebook.
 
     Parameters
     ----------
     body : list of ast.stmt
     at : ast.stmt
-        The statement whose place the new code takes.
+        The statement whose place in the source the new code has.
     call : callable
-        Makes a call of a function of ours.
+        Creates a call of one of our functions.
     """
     names = sorted(bound_names(body))
     last = body[-1]
@@ -82,25 +82,25 @@ def as_function(
     arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     function = ast.FunctionDef(FUNCTION, arguments, body, [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
-        setattr(function, "type_params", [])  # noqa: B010 - unknown to the types of Python 3.11
-    # The error of the cell is shown as that of any cell: without the frames in between.
+        setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
+    # The error is shown without the frames in between, like that of any cell.
     caught = ast.copy_location(ast.Name("BaseException", ast.Load()), at)
-    again = ast.copy_location(ast.Raise(), at)
-    handler = ast.copy_location(ast.ExceptHandler(caught, None, [call("trim_traceback", [], at), again]), at)
+    reraise = ast.copy_location(ast.Raise(), at)
+    handler = ast.copy_location(ast.ExceptHandler(caught, None, [call("trim_traceback", [], at), reraise]), at)
     caller = call("cell_caller", [ast.Constant(FUNCTION)], at).value
     run = call("values.append", [ast.copy_location(ast.Call(caller, [], []), at)], at)
-    attempt = ast.Try([run], [handler], [], [])
-    return [ast.copy_location(made, at) for made in (function, attempt, call("values.pop", [], at))]
+    guarded_run = ast.Try([run], [handler], [], [])
+    return [ast.copy_location(statement, at) for statement in (function, guarded_run, call("values.pop", [], at))]
 
 
 def is_valid(statements: list[ast.stmt]) -> bool:
-    """Whether statements can be compiled, each by itself, without a warning.
+    """Return whether each statement alone can be compiled without a warning.
 
-    IPython compiles statement by statement: it refuses one, or warns of it, only when those above it have run. What is
-    warned of here is not shown: Python will warn again when the statements are compiled to run.
+    IPython compiles one statement at a time: errors and warnings appear only after the statements above have run. The
+    warnings are hidden here, because Python warns again when the statements are compiled to run.
     """
     warned: list[object] = []
-    shown = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - what the compiler calls
+    original = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls it
     warnings._showwarnmsg = warned.append  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         for statement in statements:
@@ -108,13 +108,15 @@ def is_valid(statements: list[ast.stmt]) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     finally:
-        warnings._showwarnmsg = shown  # type: ignore[attr-defined]  # noqa: SLF001
+        warnings._showwarnmsg = original  # type: ignore[attr-defined]  # noqa: SLF001
     return not warned
 
 
 def as_module_code(code: types.CodeType) -> types.CodeType:
-    """Return the code of the function that a cell was made into, and of what is in it, under the names of a module."""
-    constants = tuple(as_module_code(held) if isinstance(held, types.CodeType) else held for held in code.co_consts)
+    """Return the code of the function that a cell was made into, with nested code, under the names of a module."""
+    constants = tuple(
+        as_module_code(constant) if isinstance(constant, types.CodeType) else constant for constant in code.co_consts
+    )
     if code.co_name == FUNCTION:
         return code.replace(co_name="<module>", co_qualname="<module>", co_consts=constants)
     name = code.co_qualname.removeprefix(_PREFIX)

@@ -1,4 +1,4 @@
-"""What the text of a cell mentions: names, and whether it compiles anything itself."""
+"""The names that a cell mentions, and whether it compiles anything itself."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ def names_read(tree: ast.AST) -> set[str]:
 
 
 def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
-    """Whether code calls something ``compile`` that may be torch's: ``torch.compile``, ``model.compile()``.
+    """Return whether code calls a ``compile`` that may be torch's: ``torch.compile``, ``model.compile()``.
 
-    ``re.compile`` and the like are told apart by what their name stands for, in the namespace or in the code's own
-    imports.
+    ``re.compile`` and the like are recognized by the object or the import with that name.
     """
     modules = {
         alias.asname or alias.name.partition(".")[0]: alias.name

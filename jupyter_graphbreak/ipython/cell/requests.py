@@ -1,4 +1,4 @@
-"""What a front end asks for in the metadata of the request that runs a cell."""
+"""Requests for reports, which front ends send in the metadata of the message that runs a cell."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What a front end asks for in the metadata of a request.
+class ExplainRequest(msgspec.Struct, frozen=True):
+    """A request of a front end for a report.
 
     Parameters
     ----------
     explain : str
-        The options, as they would stand in the magic's line.
+        The options, as in the magic's line.
     only_torch : bool
-        Run a cell as it is, with no report, if it runs no tensor operation and calls nothing of PyTorch's.
+        Whether to show no report if the cell runs no tensor operation and calls nothing of PyTorch.
     edited : tuple
-        Cells that somebody edited and has not run: the whole text of each before and after. They are tried as remedies.
+        The whole texts, before and after, of cells that were edited but not run. They are tried as remedies.
     """
 
     explain: str
@@ -28,10 +28,10 @@ class Asked(msgspec.Struct, frozen=True):
     edited: tuple[tuple[str, str], ...] = ()
 
 
-def asked_by(request: Mapping[str, Any] | None) -> Asked | None:
-    """Return what an ``execute_request`` asks for, ``None`` where it asks for nothing that can be understood."""
+def read_explain_request(request: Mapping[str, Any] | None) -> ExplainRequest | None:
+    """Return the request for a report in an ``execute_request``, ``None`` if there is no valid one."""
     metadata = (request or {}).get("metadata")
     try:
-        return msgspec.convert(metadata["graphbreak"], Asked) if isinstance(metadata, dict) else None
+        return msgspec.convert(metadata["graphbreak"], ExplainRequest) if isinstance(metadata, dict) else None
     except (KeyError, msgspec.ValidationError):
         return None

@@ -1,12 +1,12 @@
-"""Run a notebook cell exactly as IPython would, with an eye on it: the IPython side of ``%%compile_explain``.
+"""Rewrite a notebook cell so that IPython runs it as usual, but observed: the core of ``%%compile_explain``.
 
-A cell magic of the usual kind is handed the cell's text and must run it itself; line numbers, ``await``, the displayed
-last value and tracebacks then differ from an ordinary run. So this magic does not run the cell. Its line is replaced
-by a string of the same one line, and IPython runs the rest as it runs any cell; when IPython has parsed the cell, the
-string becomes a call that begins the observation, and IPython's own event at the end of the cell ends it.
+An ordinary cell magic receives the cell's text and must run it itself; line numbers, ``await``, the displayed last
+value and tracebacks then differ from a normal run. So this magic does not run the cell. Its line is replaced with a
+string on one line, and IPython runs the rest like any cell. After IPython has parsed the cell, the string becomes a
+call that begins the observation, and IPython's event at the end of the cell ends it.
 
-A front end can ask for the same in the metadata of its request, for a cell that has no such line: ``{"graphbreak":
-{"explain": "<options>"}}``. The call then gets no line of its own, and all lines stay those of the cell.
+A front end can request the same for a cell without the magic's line, in the metadata of its message: ``{"graphbreak":
+{"explain": "<options>"}}``. The call then takes no line, so all line numbers stay the same.
 
 Knows IPython, not torch.
 """
@@ -24,7 +24,7 @@ from jupyter_graphbreak import faults
 from jupyter_graphbreak.compiling.routes import route_calls
 from jupyter_graphbreak.ipython.cell.bindings import own_nodes
 from jupyter_graphbreak.ipython.cell.function import as_function, is_valid, leading_statements, split
-from jupyter_graphbreak.ipython.cell.requests import Asked
+from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
 from jupyter_graphbreak.ipython.cell.top_level import computes_alone
 
 if TYPE_CHECKING:
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 
 MAGIC = "%%compile_explain"
 _MAGIC_LINE = re.compile(rf"{MAGIC}(?![\w?])(?P<options>.*)$")
-#: Where the functions are that the rewritten cell calls.
+#: The module with the functions that the rewritten cell calls.
 _HOME = "jupyter_graphbreak.ipython.magic"
 
-#: The nodes that have a place in the source.
+#: The types of nodes that have a place in the source.
 _PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
 
-#: What is done with the cell: it compiles something itself; what it calls is compiled; it only computes with tensors
-#: and is compiled as one function; it has nothing to compile.
-Plan = Literal["as it stands", "calls", "function", "nothing"]
+#: How the cell is run: unchanged if it compiles something itself, with its calls compiled, as one compiled function if
+#: it only computes with tensors, or with nothing to compile.
+Plan = Literal["unchanged", "calls", "function", "nothing"]
 
 
 def replace_magic_line(lines: list[str]) -> list[str]:
-    """Replace the magic's line by a string that says the same; an input transformer of IPython.
+    """Replace the magic's line with a string of the same text; an input transformer of IPython.
 
-    The number of lines stays as it is, so that code keeps the line numbers that the editor shows. A further cell magic
-    below it is turned into the call that IPython would make of it.
+    The number of lines does not change, so that code keeps the line numbers of the editor. Another cell magic below is
+    replaced with the call that IPython would create for it.
     """
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
     match = _MAGIC_LINE.match(lines[first].rstrip("\n")) if first is not None else None
@@ -57,7 +57,7 @@ def replace_magic_line(lines: list[str]) -> list[str]:
     start = next((index for index, line in enumerate(body) if line.strip()), None)
     indent = ""
     if start is not None:
-        # IPython takes the first line's indentation off the whole cell.
+        # IPython removes the first line's indentation from the whole cell.
         indent = body[start][: len(body[start]) - len(body[start].lstrip())]
         if body[start].startswith("%%"):
             body = [*body[:start], *cell_magic(body[start:])]
@@ -65,9 +65,9 @@ def replace_magic_line(lines: list[str]) -> list[str]:
 
 
 def without_magic_line(lines: list[str]) -> list[str]:
-    """Return a cell without the magic, for when :func:`replace_magic_line` fails: with a comment in place of its line.
+    """Return a cell with a comment in place of the magic's line, if :func:`replace_magic_line` fails.
 
-    Above an indented cell or a further cell magic the line is empty: IPython takes it away.
+    Above an indented cell or another cell magic, the line is empty, because IPython removes empty lines.
     """
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     if not lines[first : first + 1] or not lines[first].startswith(MAGIC):
@@ -78,25 +78,25 @@ def without_magic_line(lines: list[str]) -> list[str]:
 
 
 def is_magic_line(line: str) -> bool:
-    """Whether a line is that of the magic, with its options."""
+    """Return whether a line is the magic's line."""
     return _MAGIC_LINE.match(line) is not None
 
 
 class BeginObservation:
-    """Turn the string that stands for the magic into the call that begins it; an AST transformer of IPython.
+    """Replaces the magic's string with the call that begins the observation; an AST transformer of IPython.
 
-    In a cell that compiles nothing itself, calls are routed so that what it calls is compiled; a cell that only
-    computes with tensors becomes the body of one function. Nothing is raised here: IPython would take the transformer
-    away for the rest of the session.
+    In a cell that compiles nothing itself, calls are routed so that the called functions are compiled; a cell that
+    only computes with tensors becomes the body of one function. Errors are not raised, because IPython would remove
+    the transformer for the rest of the session.
 
     Parameters
     ----------
     uses_compile : callable
-        Whether a cell compiles something itself.
+        Returns whether a cell compiles something itself.
     code_magic : callable
-        Whether a line magic runs code of its own.
-    take_asked : callable
-        What the front end asks for of the cell that is about to run, once.
+        Returns whether a line magic runs code.
+    pop_request : callable
+        Returns the front end's request for the cell that is about to run, once.
     namespace : mapping
         The notebook's names.
     on_visit : callable
@@ -107,76 +107,76 @@ class BeginObservation:
         self,
         uses_compile: Callable[[ast.Module], bool],
         code_magic: Callable[[str], bool] = lambda _: False,
-        take_asked: Callable[[], Asked | None] = lambda: None,
+        pop_request: Callable[[], ExplainRequest | None] = lambda: None,
         namespace: Mapping[str, Any] = MappingProxyType({}),
         on_visit: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_visit = on_visit
         self._uses_compile = uses_compile
         self._code_magic = code_magic
-        self._take_asked = take_asked
+        self._pop_request = pop_request
         self._namespace = namespace
-        #: Rewrites a cell that starts with the string or that is asked for, and leaves any other alone.
+        #: Rewrites a cell that starts with the string or has a request, and returns others unchanged.
         self.visit: Callable[[ast.AST], ast.AST] = faults.with_fallback(
             "reading the cell", self._visited, without_marker
         )
 
     def _visited(self, node: ast.AST) -> ast.AST:
         self._on_visit()
-        return located(self._begun(node)) if isinstance(node, ast.Module) else node
+        return located(self._with_observation(node)) if isinstance(node, ast.Module) else node
 
-    def _begun(self, node: ast.Module) -> ast.Module:
-        asked = self._take_asked()
+    def _with_observation(self, node: ast.Module) -> ast.Module:
+        request = self._pop_request()
         options = marked(node)
         if options is not None:
-            # What the front end asks for comes on top: the magic's own options are read last and win.
-            both = f"{asked.explain} {options}".strip() if asked is not None else options
-            edited = asked.edited if asked is not None else ()
-            return self._rewritten(node, node.body[0], node.body[1:], Asked(both, edited=edited))
-        if asked is not None:
+            # The request adds options; the magic's own options are read last and take precedence.
+            both = f"{request.explain} {options}".strip() if request is not None else options
+            edited = request.edited if request is not None else ()
+            return self._rewritten(node, node.body[0], node.body[1:], ExplainRequest(both, edited=edited))
+        if request is not None:
             start = node.body[0] if node.body else ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
-            return self._rewritten(node, start, node.body, asked)
+            return self._rewritten(node, start, node.body, request)
         return node
 
-    def _rewritten(self, node: ast.Module, at: ast.stmt, body: list[ast.stmt], asked: Asked) -> ast.Module:
+    def _rewritten(self, node: ast.Module, at: ast.stmt, body: list[ast.stmt], request: ExplainRequest) -> ast.Module:
         plan: Plan = "calls"
         lead: list[ast.stmt] = []
         reason, rest = "", body
         with faults.suppress_faults("planning how to run the cell"):
             plan, reason, lead, rest = self._planned(body, at)
-        if plan == "nothing" and asked.only_torch:
+        if plan == "nothing" and request.only_torch:
             return node
-        told = (asked.explain, plan, reason, asked.only_torch)
-        given: list[ast.expr] = [ast.Constant(value) for value in told]
-        if asked.edited:
+        values = (request.explain, plan, reason, request.only_torch)
+        arguments: list[ast.expr] = [ast.Constant(value) for value in values]
+        if request.edited:
             pairs: list[ast.expr] = [
-                ast.Tuple([ast.Constant(text) for text in pair], ast.Load()) for pair in asked.edited
+                ast.Tuple([ast.Constant(text) for text in pair], ast.Load()) for pair in request.edited
             ]
-            given.append(ast.Tuple(pairs, ast.Load()))
-        begin = call_of_ours("begin", given, at)
+            arguments.append(ast.Tuple(pairs, ast.Load()))
+        begin = internal_call("begin", arguments, at)
         return ast.Module([*lead, begin, *rest], node.type_ignores)
 
     def _planned(self, body: list[ast.stmt], at: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
-        """Return what is done with a cell and why, what comes before the observation, and what is observed."""
+        """Return the plan for a cell, its reason, the statements before the observation, and the observed ones."""
         first = leading_statements(body)
         magic, text = _cell_magic(body)
         if self._uses_compile(ast.Module(body, [])) or ".compile(" in text:
-            return "as it stands", magic, body[:first], body[first:]
+            return "unchanged", magic, body[:first], body[first:]
         if magic:
             return "calls", magic, body[:first], body[first:]
         lead, rest = split(body, self._code_magic)
         if not rest:
             return "nothing", "", body[:first], body[first:]
         if computes_alone(lead, rest, self._namespace):
-            made = as_function(rest, at, call_of_ours)
-            if is_valid([*rest, made[0]]):
-                return "function", "", body[:first], [*lead[first:], *made]
+            statements = as_function(rest, at, internal_call)
+            if is_valid([*rest, statements[0]]):
+                return "function", "", body[:first], [*lead[first:], *statements]
         route_calls(body[first:])
         return "calls", "", body[:first], body[first:]
 
 
 def without_marker(node: ast.AST) -> ast.AST:
-    """Return a cell without the string that stands for the magic: if reading it fails, it would be a docstring."""
+    """Return a cell without the magic's string, which would become a docstring if reading the cell fails."""
     match node:
         case ast.Module([ast.Expr(ast.Constant(str(text))) as first, *rest]) if text.startswith(MAGIC):
             return ast.Module([ast.copy_location(ast.Pass(), first), *rest], node.type_ignores)
@@ -184,7 +184,7 @@ def without_marker(node: ast.AST) -> ast.AST:
 
 
 def located(node: ast.Module) -> ast.Module:
-    """Give the nodes of a cell that have no place that of the node around them, however deep they are."""
+    """Give nodes without a place in the source the place of the enclosing node, at any depth."""
     pending: list[tuple[ast.AST, ast.AST | None]] = [(node, None)]
     while pending:
         child, around = pending.pop()
@@ -196,15 +196,15 @@ def located(node: ast.Module) -> ast.Module:
 
 
 def marked(node: ast.Module) -> str | None:
-    """Return the options of the magic if the cell starts with the string that stands for it."""
+    """Return the options of the magic if the cell starts with the magic's string."""
     match node.body[:1]:
-        case [ast.Expr(ast.Constant(str(text)))] if (found := _MAGIC_LINE.match(text)) is not None:
-            return found["options"].strip()
+        case [ast.Expr(ast.Constant(str(text)))] if (match := _MAGIC_LINE.match(text)) is not None:
+            return match["options"].strip()
     return None
 
 
 def _cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
-    """Return the further cell magic that runs the rest of the cell, and that rest; empty where there is none."""
+    """Return the cell magic that runs the rest of the cell, and that rest; empty if there is none."""
     for node in own_nodes(body):
         match node:
             case ast.Call(ast.Attribute(_, "run_cell_magic"), [ast.Constant(str(name)), *_, ast.Constant(str(text))]):
@@ -212,12 +212,12 @@ def _cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
     return "", ""
 
 
-def call_of_ours(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
-    """Make a call of a function of the magic's module that needs no name in the user's namespace."""
+def internal_call(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
+    """Create a call of a function in the magic's module that needs no name in the user's namespace."""
     home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_HOME)], [])
     for part in [*_HOME.split(".")[1:], *name.split(".")]:
         home = ast.Attribute(home, part, ast.Load())
-    made = ast.Expr(ast.Call(home, arguments, []))
-    for node in ast.walk(made):
+    call = ast.Expr(ast.Call(home, arguments, []))
+    for node in ast.walk(call):
         ast.copy_location(node, at)
-    return made
+    return call

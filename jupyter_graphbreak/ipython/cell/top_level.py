@@ -1,7 +1,7 @@
-"""Tell whether a cell only computes with tensors at its top level, so that it can be compiled as one function.
+"""Decide whether a cell only computes with tensors at its top level, so that it can be compiled as one function.
 
-What is allowed is listed, not what is forbidden: assignments, conditions, loops, and calls of PyTorch's own functions,
-of tensors' methods and of a few builtins. Any other cell runs as Python runs it, and what it calls is compiled.
+Only listed constructs are allowed: assignments, conditions, loops, and calls of PyTorch's functions, tensor methods
+and a few builtins. Any other cell runs as usual, and the functions that it calls are compiled.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _PARTS = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context, as
 _BUILTINS = frozenset(
     {"print", "len", "range", "float", "int", "bool", "abs", "min", "max", "sum", "zip", "enumerate", "round"}
 )
-#: Of PyTorch's names, and of tensors' methods: what trains, sets what holds for the process, writes files, or gives
-#: something that is no tensor.
+#: Names in PyTorch and methods of tensors that train, change process-wide settings, write files, or return something
+#: other than tensors.
 _NOT_COMPUTING = frozenset(
     {"autograd", "backward", "backends", "compile", "compiler", "cuda", "export", "func", "jit", "load", "manual_seed",
      "mps", "multiprocessing", "numpy", "optim", "profiler", "random", "register_hook", "save", "seed", "serialization",
      "share_memory_", "utils", "vmap"}
 )  # fmt: skip
-#: Methods of tensors that compute nothing.
+#: Methods of tensors that do not count as operations.
 _READING = frozenset(
     {"backward", "clone", "cpu", "cuda", "detach", "dim", "item", "numel", "numpy", "size", "to", "tolist"}
 )
 
 
 def computes_alone(lead: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> bool:
-    """Whether statements compute with tensors and call nothing that could be compiled instead of them.
+    """Return whether statements compute with tensors and call nothing that could be compiled instead.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def computes_alone(lead: list[ast.stmt], body: list[ast.stmt], namespace: Mappin
 
 
 def lines_that_compute(body: list[ast.stmt], namespace: Mapping[str, Any]) -> list[int]:
-    """Return the lines of a cell's own level on which operations have a tensor as an operand, when the cell has run."""
+    """Return the lines at the top level of a cell, after it has run, that have operations on tensors."""
     import torch
 
     lines = set()
@@ -80,7 +80,7 @@ def lines_that_compute(body: list[ast.stmt], namespace: Mapping[str, Any]) -> li
 
 
 class _Names:
-    """What the names of a cell stand for, as far as it can be told before the cell runs."""
+    """The objects that the names of a cell refer to, as far as they are known before the cell runs."""
 
     def __init__(self, lead: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> None:
         imported = _imported(lead)
@@ -89,7 +89,7 @@ class _Names:
         self._callees: set[int] = set()
 
     def allows(self, node: ast.AST) -> bool:
-        """Whether a node may be part of a cell that only computes."""
+        """Return whether a node may be part of a cell that only computes."""
         match node:
             case ast.Call(function):
                 return self._allows_call(function)
@@ -103,11 +103,11 @@ class _Names:
             case ast.With(items):
                 return all(isinstance(item.context_expr, ast.Call) and item.optional_vars is None for item in items)
             case ast.Expr(ast.Constant(str())):
-                return False  # a module takes the first for its documentation
+                return False  # the first one would be the docstring of a module
         return isinstance(node, (*_STATEMENTS, *_EXPRESSIONS, *_PARTS))
 
     def is_of_torch(self, node: ast.AST) -> bool:
-        """Whether a node is a name that stands for a tensor, or a call of PyTorch's."""
+        """Return whether a node is the name of a tensor or a call of PyTorch."""
         import torch
 
         match node:
@@ -135,17 +135,17 @@ class _Names:
         return False
 
     def _is_computed(self, value: ast.expr) -> bool:
-        """Whether an expression is made of what the cell computes, not of an object that it was given."""
+        """Return whether an expression depends only on values that the cell computes, not on other objects."""
         names = [node.id for node in ast.walk(value) if isinstance(node, ast.Name)]
         values = [self._value(name) for name in names if name not in self._bound]
         return all(_is_tensor(value) or isinstance(value, types.ModuleType) for value in values)
 
     def _value(self, name: str) -> Any:
-        # getattr would make `builtins.__annotations__`, which the cell would then find.
+        # getattr would create `builtins.__annotations__`, which the cell could see.
         return self._known[name] if name in self._known else vars(builtins).get(name, _UNKNOWN)
 
     def _resolved(self, expression: ast.expr) -> Any:
-        """Return what a dotted name stands for, ``None`` if that is not known yet."""
+        """Return the object with a dotted name, ``None`` if it is not known yet."""
         match expression:
             case ast.Name(name) if name not in self._bound:
                 return self._known.get(name)
@@ -160,7 +160,7 @@ _UNKNOWN = object()
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a tensor, a number, a text, a container of them, PyTorch's own, or a builtin."""
+    """Return whether a value is a tensor, number, string, container of them, object of PyTorch, or builtin."""
     import torch
 
     if isinstance(value, list | tuple):
@@ -173,7 +173,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _computes(called: Any) -> bool:
-    """Whether a callable is a function of PyTorch's or of ``math`` that computes, or a mode such as ``no_grad``."""
+    """Return whether a callable is a computing function of PyTorch or ``math``, or a mode such as ``no_grad``."""
     import torch
 
     if isinstance(called, type):
@@ -203,19 +203,19 @@ def _home(value: Any) -> str:
 
 
 def _imported(lead: list[ast.stmt]) -> dict[str, Any]:
-    """Return what a cell imports of PyTorch and of ``math`` at its top; other imports are left out."""
-    found: dict[str, Any] = {}
+    """Return the objects that a cell imports from PyTorch and ``math`` at its top; other imports are omitted."""
+    imported: dict[str, Any] = {}
     for node in lead:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.partition(".")[0] in {"torch", "math"}:
                     module = importlib.import_module(alias.name)
                     root = importlib.import_module(alias.name.partition(".")[0])
-                    found[alias.asname or alias.name.partition(".")[0]] = module if alias.asname else root
+                    imported[alias.asname or alias.name.partition(".")[0]] = module if alias.asname else root
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in {"torch", "math"}:
             module = importlib.import_module(node.module or "")
             for alias in node.names:
                 value = getattr(module, alias.name, None)
                 if value is not None:
-                    found[alias.asname or alias.name] = value
-    return found
+                    imported[alias.asname or alias.name] = value
+    return imported

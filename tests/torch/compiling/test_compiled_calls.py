@@ -138,7 +138,10 @@ def test_a_module_that_a_transform_calls_is_left_to_the_transform() -> None:
     with calls_compiled() as calls:
         torch.func.grad(lambda x: Net()(x).sum())(X)
     assert names(calls) == []
-    assert calls.left_out["Net"] == "a torch.func transform called it, and the transform itself was not compiled"
+    assert (
+        calls.reasons_not_compiled["Net"]
+        == "a torch.func transform called it, and the transform itself was not compiled"
+    )
 
 
 def test_compiled_objects_are_not_kept_alive() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a cell's text and tree before IPython runs it."""
+"""The rewriting of a cell's text and tree before IPython runs it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rewritten(body: str, *, uses_compile: bool = False) -> str:
     "text",
     ["x = 1\n", "%%time\nx\n", "%%compile_explain?\n", "%%compile_explainer\nx\n", "  %%compile_explain\nx\n", ""],
 )
-def test_other_cells_stay_as_they_are(text: str) -> None:
+def test_other_cells_stay_unchanged(text: str) -> None:
     assert replace_magic_line(lines(text)) == lines(text)
 
 
@@ -36,20 +36,20 @@ def test_other_cells_stay_as_they_are(text: str) -> None:
 @pytest.mark.parametrize("body", ["x = 1\ny\n", "\n\nx\n", "    x\n    y\n", "\tif x:\n\t\ty\n"])
 def test_every_line_keeps_its_number(before: str, body: str) -> None:
     text = f"{before}%%compile_explain --backend eager\n{body}"
-    made = replace_magic_line(lines(text))
-    assert len(made) == len(lines(text))
-    assert made[len(lines(before)) + 1 :] == lines(body)
-    assert made[0].strip() == repr("%%compile_explain --backend eager")
+    replaced = replace_magic_line(lines(text))
+    assert len(replaced) == len(lines(text))
+    assert replaced[len(lines(before)) + 1 :] == lines(body)
+    assert replaced[0].strip() == repr("%%compile_explain --backend eager")
 
 
-def test_a_magic_below_becomes_the_call_that_ipython_makes_of_it() -> None:
-    made = replace_magic_line(lines("%%compile_explain\n%%time\nx = 1\n"))
-    assert made[1].startswith("get_ipython().run_cell_magic('time', '', 'x = 1")
+def test_a_magic_below_becomes_the_call_that_ipython_creates() -> None:
+    replaced = replace_magic_line(lines("%%compile_explain\n%%time\nx = 1\n"))
+    assert replaced[1].startswith("get_ipython().run_cell_magic('time', '', 'x = 1")
 
 
-def test_cell_that_compiles_runs_as_it_stands() -> None:
+def test_cell_that_compiles_runs_unchanged() -> None:
     text = rewritten("x = 1\nx\n", uses_compile=True)
-    assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('-q', 'as it stands', '', False\)\nx = 1\nx", text)
+    assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('-q', 'unchanged', '', False\)\nx = 1\nx", text)
 
 
 ROUTE = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route"
@@ -84,7 +84,7 @@ def test_a_cell_that_only_computes_becomes_one_function() -> None:
         ("async def f():\n    await g()\nx = f\n", "'calls', ''"),
         ("x = 1\nx\n", "'calls', ''"),
         ("get_ipython().run_cell_magic('time', '', 'f(x)')\n", "'calls', '%%time'"),
-        ("get_ipython().run_cell_magic('time', '', 'torch.compile(f)(x)')\n", "'as it stands', '%%time'"),
+        ("get_ipython().run_cell_magic('time', '', 'torch.compile(f)(x)')\n", "'unchanged', '%%time'"),
         ("import torch\nx = torch.ones(2) + 1\n", "'function', ''"),
     ],
 )
@@ -160,7 +160,7 @@ def _computes_alone(cell: str) -> bool:
 
 
 class Unknown:
-    """Something that is neither PyTorch's nor a tensor."""
+    """An object that is neither a tensor nor from PyTorch."""
 
 
 class _Module:
@@ -185,5 +185,5 @@ class _Module:
         ("print('torch.compile')", False),
     ],
 )
-def test_use_of_compile_is_seen_in_the_code(code: str, uses: bool) -> None:
+def test_use_of_compile_is_detected_in_the_code(code: str, uses: bool) -> None:
     assert mentions_compile(ast.parse(code), {"r": _Module("regex"), "model": object()}) is uses

@@ -1,4 +1,4 @@
-"""How the magic divides its time among what it is asked."""
+"""How the magic divides its time among reruns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jupyter_graphbreak.ipython import observation
 
 @pytest.mark.parametrize("elapsed_s", [0.0, 30.0, 500.0])
 @pytest.mark.parametrize("used", [0.0, 0.1, 1.0])
-def test_all_questions_share_one_limit(monkeypatch: pytest.MonkeyPatch, elapsed_s: float, used: float) -> None:
+def test_all_reruns_share_one_limit(monkeypatch: pytest.MonkeyPatch, elapsed_s: float, used: float) -> None:
     now = [7.0]
     monkeypatch.setattr(observation, "time", SimpleNamespace(monotonic=lambda: now[0]))
     shares = []
-    for share in observation._shares_of_time(["trying remedies", "measuring", "checking"], elapsed_s):
+    for share in observation._time_shares(["trying remedies", "measuring", "checking"], elapsed_s):
         shares.append(share)
         now[0] += used * share
     limit = max(140 - elapsed_s, 60)
@@ -23,8 +23,8 @@ def test_all_questions_share_one_limit(monkeypatch: pytest.MonkeyPatch, elapsed_
     assert shares[0] == pytest.approx(limit * 3 / 5)
     assert all(share > 0 for share in shares)
     if used < 1:
-        assert shares[2] > shares[1], "what is left of one share goes to the next question"
+        assert shares[2] > shares[1], "unused time is available to the next rerun"
 
 
-def test_a_question_alone_takes_no_longer_than_it_does_elsewhere() -> None:
-    assert list(observation._shares_of_time(["trying remedies"], 0.0)) == [100.0]
+def test_a_single_rerun_has_its_own_limit() -> None:
+    assert list(observation._time_shares(["trying remedies"], 0.0)) == [100.0]

@@ -1,4 +1,4 @@
-"""Listings of bytecode, as several releases of Python write them: the line at which a resume function goes on."""
+"""The line at which a resume function continues, from bytecode listings of several releases of Python."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ PYTHON_313 = """\
 
 
 @pytest.mark.parametrize(("listing", "line"), [(PYTHON_311, 6), (PYTHON_313, 8)])
-def test_a_resume_function_goes_on_where_its_prologue_jumps_to(listing: str, line: int) -> None:
+def test_a_resume_function_continues_at_the_jump_target_of_its_prologue(listing: str, line: int) -> None:
     assert resumed_line(listing) == line
 
 
-def test_a_prologue_may_end_where_the_function_goes_on() -> None:
+def test_a_prologue_may_end_where_the_function_continues() -> None:
     assert resumed_line(PYTHON_311.replace("JUMP_FORWARD            25 (to 62)", "NOP")) == 5
 
 
 @pytest.mark.parametrize("text", ["", "nothing of the kind", PYTHON_311.replace("prologue", "x"), "  5  RESUME 0"])
-def test_another_form_says_nothing(text: str) -> None:
+def test_an_unknown_form_has_no_line(text: str) -> None:
     assert resumed_line(text) is None

@@ -1,4 +1,4 @@
-"""Logs that somebody made up: nothing of the machine is read, a bad entry costs a note, and reading comes to an end."""
+"""Hostile logs: no other files are read, a bad entry only causes a note, and reading always ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def entry(envelope: object, payload: str | None = None) -> bytes:
 
 
 def log_naming(path: object, line: int = 1, code: str | None = None, function: str = "f") -> bytes:
-    """Return a log with a break in a file, whose line it quotes or not."""
+    """Return a log with a break in a file, optionally with a quote of its line."""
     quoted = f"\n    {code}" if code else ""
     stack = f'  File "{path}", line {line}, in {function}{quoted}\n'
     return b"".join(
@@ -66,7 +66,7 @@ PROGRAM = "TOKEN = 'hunter2hunter2'\n\n\ndef f(x):\n    key = 'hunter2hunter2'\n
     "name",
     ["secrets.py", "link.py", "folder/../secrets.py", "/proc/self/environ", "/etc/passwd", "folder", "pipe", "zero"],
 )
-def test_a_file_that_a_log_names_shows_nothing_of_itself(
+def test_a_file_that_a_log_names_stays_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, function: str
 ) -> None:
     monkeypatch.setenv("MY_SECRET", "hunter2hunter2")
@@ -77,7 +77,7 @@ def test_a_file_that_a_log_names_shows_nothing_of_itself(
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     path = tmp_path / name
-    # With nothing quoted, with a wrong line, and with a guess that is right but proves nothing of a function.
+    # Without a quote, with a wrong one, and with a correct guess that proves nothing about a function.
     for line, code in ((5, None), (5, "key = 1"), (3, ""), (4, "def f(x):x"), (1, "root:x:0:0:root:/root:/bin/bash")):
         (tmp_path / "t.log").write_bytes(log_naming(path, line, code, function))
         text = report_of(tmp_path / "t.log", sources=[tmp_path, "/"]).to_json().decode()
@@ -94,12 +94,12 @@ def test_only_the_functions_of_which_a_log_quotes_a_line_are_shown(
     monkeypatch.chdir(tmp_path)
     (source,) = report_of(tmp_path / "t.log").sources
     assert [segment.text for segment in source.segments] == ["def g(x):\n    return x.cosine()"]
-    # The text of the file is not what Python can have compiled, or it is behind a link that leads elsewhere.
+    # Python cannot have compiled the text of the file.
     (tmp_path / "model.py").write_text(PROGRAM + "\n\ndef g(x):\n    return x.cosine()\n((\n")
     assert report_of(tmp_path / "t.log").sources[0].segments == []
 
 
-def test_a_link_counts_as_what_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_of_a_link_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()
@@ -131,7 +131,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
         read_regular(tmp_path / "link", 5, follow_links=False)
 
 
-def test_a_folder_of_logs_may_hold_anything(tmp_path: Path) -> None:
+def test_a_folder_of_logs_may_contain_anything(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.log")
     (tmp_path / "zero.log").symlink_to("/dev/zero")
     (tmp_path / "loop").symlink_to(".")
@@ -160,7 +160,7 @@ GOOD: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("good", GOOD, ids=lambda good: str(next(iter(good))))
-def test_an_entry_of_a_wrong_form_costs_one_note(tmp_path: Path, good: dict[str, object]) -> None:
+def test_an_entry_with_a_wrong_form_causes_one_note(tmp_path: Path, good: dict[str, object]) -> None:
     whole = report_of(LOGS / "2.13.0" / "branch.log")
     for key, inner in good.items():
         bad = [entry({**good, key: wrong}, "text") for wrong in WRONG]
@@ -168,7 +168,7 @@ def test_an_entry_of_a_wrong_form_costs_one_note(tmp_path: Path, good: dict[str,
             bad += [entry({**good, key: {**inner, part: wrong}}, "x") for part in inner for wrong in WRONG]
         (tmp_path / "branch.log").write_bytes(b"".join(bad) + BRANCH + b"".join(bad))
         report = report_of(tmp_path / "branch.log")
-        assert {found.gb_id for found in whole.breaks} <= {found.gb_id for found in report.breaks}
+        assert {break_.gb_id for break_ in whole.breaks} <= {break_.gb_id for break_ in report.breaks}
         assert len(report.graphs) >= len(whole.graphs)
         assert len(warnings_of(report)) <= 4
         assert not any("internal" in message or "failed" in message for message in warnings_of(report))
@@ -193,7 +193,7 @@ def test_an_entry_of_a_wrong_form_costs_one_note(tmp_path: Path, good: dict[str,
     ],
     ids=lambda bad: repr(bad[len(HEAD) : len(HEAD) + 20]),
 )
-def test_bad_bytes_cost_one_note(tmp_path: Path, bad: bytes) -> None:
+def test_bad_bytes_cause_one_note(tmp_path: Path, bad: bytes) -> None:
     whole = report_of(LOGS / "2.13.0" / "branch.log")
     (tmp_path / "branch.log").write_bytes(bad * 3 + BRANCH + bad)
     report = report_of(tmp_path / "branch.log")
@@ -203,7 +203,7 @@ def test_bad_bytes_cost_one_note(tmp_path: Path, bad: bytes) -> None:
     assert "could not be read" in message
 
 
-#: Texts that a pattern with two ways to match would take hours for.
+#: Texts for which an ambiguous pattern would take hours.
 SLOW: dict[str, str] = {
     "newlines": "\n" * (1 << 19),
     "reasons": "Graph Break Reason: " * 20_000 + "\n" * 100_000,
@@ -217,7 +217,7 @@ SLOW: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_texts_that_are_made_to_be_slow_are_read(tmp_path: Path, name: str) -> None:
+def test_texts_that_are_slow_for_patterns_are_read(tmp_path: Path, name: str) -> None:
     start = log_naming("/p/a.py", 3, "x = y + z")
     graph = "class GraphModule(torch.nn.Module):\n    def forward(self, x):\n" + SLOW[name]
     kinds = ("dynamo_graph_break_reason", "dynamo_error", "recompile_reasons")
@@ -233,7 +233,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zst
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_a_file_that_unpacks_to_too_much_is_read_in_part(tmp_path: Path, suffix: str) -> None:
+def test_a_file_that_unpacks_to_too_much_is_read_partly(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t.log.{suffix}"
     path.write_bytes(COMPRESS[suffix](BRANCH + b"\n" * (4 << 20)))
     limits = Limits(unpacked=1 << 20, ratio=2)
@@ -266,12 +266,12 @@ def test_a_limit_ends_reading_with_a_note(tmp_path: Path, limits: Limits, messag
     assert any(message in note for note in notes)
 
 
-def test_a_folder_with_too_many_files_is_read_in_part(tmp_path: Path) -> None:
+def test_a_folder_with_too_many_files_is_read_partly(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.log").write_bytes(BRANCH)
     found = trace_files(tmp_path, Limits(files=3))
     assert [path.name for path in found.files] == ["0.log", "1.log", "2.log"]
-    assert found.notes == [f"Only 3 files in {tmp_path.name} were looked at: there are more."]
+    assert found.notes == [f"Only 3 files in {tmp_path.name} were checked: there are more."]
 
 
 MUTATED = sorted(LOGS.glob("*/*.log"))

@@ -1,4 +1,4 @@
-"""Logs of several releases, whole and damaged: what is in them is reported, what is not is counted."""
+"""Complete and damaged logs of several releases: readable entries are reported, unreadable ones are counted."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_every_resume_function_that_ran_has_its_break() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".log"])
-def test_compression_is_told_by_the_first_bytes(tmp_path: Path, suffix: str) -> None:
+def test_the_first_bytes_determine_the_compression(tmp_path: Path, suffix: str) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_bytes()
     half = text.index(b"\nV", len(text) // 2) + 1
     compressing: dict[str, Callable[[bytes], bytes]] = {
@@ -114,8 +114,8 @@ def test_source_lines_come_from_the_file_if_it_is_still_the_same(
     assert any("branch.py has changed since the log was written" in message for message in warnings_of(changed))
 
 
-def of_process(text: str, pid: int, rank: int) -> list[str]:
-    """Return the entries of a log as another process of another rank would have written them."""
+def entries_of_process(text: str, pid: int, rank: int) -> list[str]:
+    """Return the entries of a log as a process with the given id and rank would have written them."""
     entries = text.rstrip("\n").replace("\nV", "\n\0V").split("\n\0")
     moved = []
     for entry in entries:
@@ -126,13 +126,13 @@ def of_process(text: str, pid: int, rank: int) -> list[str]:
     return moved
 
 
-def test_ranks_that_share_a_file_are_told_apart(tmp_path: Path) -> None:
-    ours = of_process((LOGS / "2.13.0" / "branch.log").read_text(), 11, 0)
-    others = of_process((LOGS / "2.13.0" / "nested_break.log").read_text(), 12, 1)
+def test_ranks_that_share_a_file_are_distinguished(tmp_path: Path) -> None:
+    first = entries_of_process((LOGS / "2.13.0" / "branch.log").read_text(), 11, 0)
+    second = entries_of_process((LOGS / "2.13.0" / "nested_break.log").read_text(), 12, 1)
     merged = []
-    while ours or others:
-        merged += [*ours[:1], *others[:2]]
-        ours, others = ours[1:], others[2:]
+    while first or second:
+        merged += [*first[:1], *second[:2]]
+        first, second = first[1:], second[2:]
     (tmp_path / "trace.log").write_text("\n".join(merged) + "\n")
     job = read_trace(tmp_path / "trace.log")
     assert isinstance(job, Job)
@@ -169,13 +169,13 @@ def test_lines_that_a_launcher_tagged(tmp_path: Path) -> None:
     assert warnings_of(report) == ["1 lines of trace.log belong to no entry."]
 
 
-def test_windows_line_ends_are_no_damage(tmp_path: Path) -> None:
+def test_windows_line_ends_are_not_damage(tmp_path: Path) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_bytes()
     (tmp_path / "trace.log").write_bytes(text.replace(b"\n", b"\r\n"))
     assert report_of(tmp_path / "trace.log").breaks == report_of(LOGS / "2.13.0" / "branch.log").breaks
 
 
-def test_a_log_cut_anywhere_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_truncated_log_is_read_to_its_end(tmp_path: Path) -> None:
     text = (LOGS / "2.13.0" / "nested_break.log").read_bytes()
     cut = tmp_path / "trace.log"
     for end in range(400, len(text), 701):
@@ -185,7 +185,7 @@ def test_a_log_cut_anywhere_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
         report.to_text()
 
 
-def test_a_damaged_compressed_log_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_damaged_compressed_log_is_read_up_to_the_damage(tmp_path: Path) -> None:
     packed = gzip.compress((LOGS / "2.13.0" / "nested_break.log").read_bytes() * 20)
     (tmp_path / "trace.log.gz").write_bytes(packed[: len(packed) // 2])
     report = report_of(tmp_path / "trace.log.gz")
@@ -198,8 +198,8 @@ def test_damage_is_counted(tmp_path: Path) -> None:
     broken = text.replace("y = x * 2", "y = x * 3").replace('{"compilation_metrics"', '{"compilation_metrics', 1)
     (tmp_path / "trace.log").write_text(broken)
     messages = warnings_of(report_of(tmp_path / "trace.log"))
-    assert "1 entries of trace.log are damaged: their text is not what their checksum says." in messages
-    assert any("entries of trace.log could not be read: they are no JSON." in message for message in messages)
+    assert "1 entries of trace.log are damaged: their text does not match their checksum." in messages
+    assert any("entries of trace.log could not be read: they are not JSON." in message for message in messages)
 
 
 @pytest.mark.parametrize(
@@ -213,14 +213,14 @@ def test_damage_is_counted(tmp_path: Path) -> None:
         (b"\x28\xb5\x2f\xfd\x00\x01", "not a structured trace"),
     ],
 )
-def test_what_is_no_log_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_an_invalid_log_is_reported_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "trace.log").write_bytes(content)
     with pytest.raises(UnreadableTrace, match=message) as caught:
         read_trace(tmp_path / "trace.log")
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_without_logs_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_without_logs_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(UnreadableTrace, match="no structured trace in this folder"):
         read_trace(tmp_path)
@@ -229,7 +229,7 @@ def test_a_folder_without_logs_is_one_line(tmp_path: Path) -> None:
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:
-    """Payloads of kinds that no report reads are passed over, and equal texts are held once."""
+    """Payloads that no report reads are skipped, and equal texts are stored once."""
     text = (LOGS / "2.13.0" / "branch.log").read_text()
     spare = (
         'V1122 02:10:26.443000 14548 torch/x.py:1] {"inductor_output_code": {}, "frame_id": 0}\n' + "\tcode\n" * 20_000

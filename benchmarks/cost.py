@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.cost import overlap
-from jupyter_graphbreak.views.words.cost import coverage_of, verdicts_of_cost
+from jupyter_graphbreak.views.words.cost import coverage_sentences, cost_verdicts
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.entry_cost import Remedied
@@ -78,7 +78,7 @@ def searched(backend: str) -> None:
     run.try_remedies()
     report = run.measure()
     print(f"\nBART's decoder, no dropout, what --try --cost says, backend {backend}")
-    for sentence in (*verdicts_of_cost(report), *coverage_of(report)):
+    for sentence in (*cost_verdicts(report), *coverage_sentences(report)):
         print(f"  {sentence}")
     for remedy in report.remedies or []:
         print(f"  {remedy.id} of {', '.join(remedy.breaks)}: {remedy.title}: {remedy.verdict}")

@@ -236,7 +236,7 @@ def test_all_that_work(open_page: Open, lab: Lab) -> None:
     """Those that exclude what is chosen before them, and what is for breaks that are gone then, are left out."""
     opened, report = opened_report(open_page, lab, "all", remedies())
     page = opened.page
-    report.get_by_role("button", name="Apply all that work").click()
+    report.get_by_role("button", name="Apply compatible remedies").click()
     assert changed_lines(page) == [
         "New cell above Cell In[1]", "+model.config.log_stats = False",
         "Cell In[1] (Cell In[7] in the report): line 18", "-def log_stats(x):", "+def log_stats(x: Tensor):",
@@ -264,7 +264,7 @@ def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> 
         "\n>   14          if score > 3:\n",
         "allowed by `error_on_graph_break(False)`, line 13",
         "```diff\nlines 14 to 15\n-        if score > 3:\n",
-        "Branch with `torch.cond` ✗ another result",
+        "Branch with `torch.cond` ✗ different result",
         "the gradient of `w` is 12, not 18",
     ):
         assert wanted in text, wanted
@@ -324,7 +324,7 @@ def test_a_page_has_copies_only(open_report: Open) -> None:
     page = opened.page
     card = page.locator(".gb-break").first
     expect(card.get_by_role("button", name=re.compile("^Apply|^Insert"))).to_have_count(0)
-    expect(page.get_by_role("button", name="Apply all that work")).to_have_count(0)
+    expect(page.get_by_role("button", name="Apply compatible remedies")).to_have_count(0)
     card.get_by_role("button", name="Copy code: Switch statistics off").click()
     expect(page.get_by_role("status")).to_have_text("Code copied")
     assert clipboard(page) == "model.config.log_stats = False\n"

@@ -132,7 +132,7 @@ def test_it_answers_in_order_how_bad_how_where_why() -> None:
         "Do: Make it branchless: torch.where(score > 3, y / score, y), or use torch.cond.",
         "Why",
         "Dynamo does not support tracing dynamic control flow.",
-        "goes on at line 15 in step, graph B",
+        "resumes at line 15 in step, graph B",
         "line 16 in step (not reached)",
         "once, by frame 0/0",
         "✂2 Call to print GB0025",
@@ -180,10 +180,10 @@ def test_a_run_without_breaks_says_so() -> None:
 def test_a_failed_run_says_what_failed_and_what_was_not_compiled() -> None:
     text = Markup(render_html(failed())).text
     assert "Unsupported at line 5 in f, ✂1: Call to torch._dynamo.graph_break()" in text
-    assert "cuda was asked for; ran on cpu: the variable model lives on the CPU" in text
+    assert "cuda was requested; ran on cpu: the variable model lives on the CPU" in text
     assert "Warning: g was compiled by an earlier run" in text
     assert "an error by fullgraph=True, line 2" in text
-    assert "compiled again (0/1), then limit reached: runs eagerly" in text
+    assert "recompiled (0/1), then limit reached: runs eagerly" in text
     assert "n: 0 → 1 (line 4)" in text
     assert "Do: torch.compile(..., dynamic=True), or a tensor instead of a number" in text
 

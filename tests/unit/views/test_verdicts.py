@@ -60,7 +60,7 @@ front ends on f(x = tensor([1.])) | torch 2.13.0
     with x = 3: AssertionError: Guard failed: x == 2
 Also run with: x negated.
 Graphs and breaks are counted with the first input.
-"captures" and "right" mean that none of these inputs told the program from the function itself."""
+"captures" and "right" mean that the program agreed with the function on all of these inputs."""
 
 
 def test_text_says_each_verdict_and_how_it_is_known() -> None:
@@ -74,7 +74,7 @@ def test_an_error_without_a_warning_is_called_that() -> None:
 
 def test_where_nothing_else_could_be_tried_no_proof_is_claimed() -> None:
     text = found(Verdict("torch.compile", "captures", graphs=1, breaks=0), others=[]).to_text()
-    assert "seen with one input only" in " ".join(text.split())
+    assert "compared with eager on one input only" in " ".join(text.split())
     assert "none of these inputs" not in text
 
 

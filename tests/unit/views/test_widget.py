@@ -107,12 +107,12 @@ def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
     assert len(nbformat.writes(notebook)) < 5_000_000
     assert len(bundle["text/html"]) < 1_000_000
-    carried = Report.from_dict(bundle[MIME_TYPE])
-    assert carried.breaks == report.breaks
-    assert [graph.lines for graph in carried.graphs] == [graph.lines for graph in report.graphs]
-    assert carried.summary == report.summary
-    assert not any(graph.ops or graph.code for graph in carried.graphs)
-    assert "leaves out the operations and the code of 1000 graphs" in carried.diagnostics[-1].message
+    notebook_copy = Report.from_dict(bundle[MIME_TYPE])
+    assert notebook_copy.breaks == report.breaks
+    assert [graph.lines for graph in notebook_copy.graphs] == [graph.lines for graph in report.graphs]
+    assert notebook_copy.summary == report.summary
+    assert not any(graph.ops or graph.code for graph in notebook_copy.graphs)
+    assert "leaves out the operations and the code of 1000 graphs" in notebook_copy.diagnostics[-1].message
     breaks = bundle[MIME_TYPE]["rows"]["sections"][0]
     assert (len(breaks["rows"]), breaks["total"]) == (500, 1000)
     assert Report.from_dict(mime_bundle(two_breaks(), None)[MIME_TYPE]) == two_breaks()

@@ -36,7 +36,7 @@ from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
-from jupyter_graphbreak.views.words.recompilation import at_limit, no_breaks_but, recompilations
+from jupyter_graphbreak.views.words.recompilation import limit_headline, limited_functions, recompilations
 from jupyter_graphbreak.views.words.where import brief_code, place
 from tests.support.sample_reports import no_breaks, two_breaks
 
@@ -137,7 +137,9 @@ def test_a_break_says_what_it_costs_and_that_it_was_allowed_by_default() -> None
 def test_a_helper_says_which_break_is_to_go_first() -> None:
     report = model()
     (advice,) = guidance(report, report.breaks[1])
-    assert advice.text.startswith("fix break 2 first: compiled by itself only because its caller `wrapper` runs")
+    assert advice.text.startswith(
+        "fix break 2 first: this function is compiled on its own only because its caller `wrapper` runs"
+    )
 
 
 def test_a_place_in_a_library_says_whose_function_it_is() -> None:
@@ -207,24 +209,24 @@ def again(*guards: str, limit: bool = False) -> Report:
         ),
         (
             again("___stack0 == 28.5"),
-            "the value that the break returned: 28.5 -> another value",
-            "`torch.compile(..., dynamic=True)`, or keep the value a tensor: then there is no break either",
+            "the value that the break returned: 28.5 -> different value",
+            "`torch.compile(..., dynamic=True)`, or keep the value a tensor, which also removes the break",
         ),
         (
             again("self.k == 2"),
-            "self.k: 2 -> another value",
+            "self.k: 2 -> different value",
             "a tensor instead of a number: `self.k = torch.tensor(2)`, "
             "or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`",
         ),
         (
             again("mode == 'a'"),
-            "mode: 'a' -> another value",
-            "each value of `mode` has code of its own: decide by it outside of the compiled function",
+            "mode: 'a' -> different value",
+            "each value of `mode` is compiled separately: branch on it outside the compiled function",
         ),
         (
             again("causal == False"),
             "causal: False -> True",
-            "each value of `causal` has code of its own: decide by it outside of the compiled function",
+            "each value of `causal` is compiled separately: branch on it outside the compiled function",
         ),
         (again("tensor 'x' rank mismatch. expected 1, actual 2"), "number of dimensions of x: 1 -> 2", ""),
         (
@@ -234,11 +236,11 @@ def again(*guards: str, limit: bool = False) -> Report:
         ),
         (
             again("___check_obj_id(fn, 140), type=<class 'function'>", "___check_obj_id(fn, 150), type=<class 'x'>"),
-            "`fn` is another object",
+            "`fn` is a different object",
             "",
         ),
         (again("GLOBAL_STATE changed: grad_mode "), "global state changed: grad_mode", ""),
-        (again("not args"), "`not args` did not hold", ""),
+        (again("not args"), "`not args` failed", ""),
     ],
 )
 def test_recompiles_read_as_a_sentence_with_the_line_that_ends_them(report: Report, story: str, advice: str) -> None:
@@ -252,7 +254,7 @@ SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile l
 
 def test_a_headline_does_not_praise_a_function_that_reached_the_limit() -> None:
     report = again("k == 1", "k == 2", "k == 3", limit=True)
-    assert no_breaks_but(report) == SPENT
+    assert limit_headline(report) == SPENT
     assert render_text(report).startswith(f"compile_explain  Cell In[1]: {SPENT}; 1 graph (2 ops)")
     assert f'<b class="gb-verdict gb-bad">{SPENT}</b>; <b>1 graph</b>' in render_html(report)
     assert render_markdown([report]).startswith(
@@ -266,12 +268,12 @@ def test_a_headline_does_not_praise_a_function_that_reached_the_limit() -> None:
 def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
     report = again("k == 1", limit=True)
     unknown = [replace(recompile, of=None) for recompile in report.recompiles]
-    assert at_limit(replace(report, recompiles=unknown)) == "f now runs eagerly (recompile limit)"
+    assert limited_functions(replace(report, recompiles=unknown)) == "f now runs eagerly (recompile limit)"
     wrapped = [Skipped(f"k{name}", None, name, None, "", kind="shared wrapper") for name in ("g", "h")]
-    assert at_limit(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
+    assert limited_functions(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
     limited = replace(report, skipped=[Skipped("k1", None, "f", None, "", kind="recompile limit")])
     assert extent(limited) == "compiled in part: f ran eagerly from the recompile limit on"
-    assert no_breaks_but(no_breaks()) == ""
+    assert limit_headline(no_breaks()) == ""
 
 
 def several_guards() -> Report:
@@ -313,7 +315,7 @@ def test_every_guard_that_failed_counts_for_the_recompiles_that_have_it_at_its_o
 def test_views_name_every_guard_that_failed() -> None:
     report = several_guards()
     text = render_text(report)
-    assert "f compiled 3 times again, then limit reached: runs eagerly, because these varied:\n" in text
+    assert "f recompiled 3 times, then limit reached: runs eagerly, because these varied:\n" in text
     assert "    -  name: 'a', 'b', 3 of 4 times, line 4\n" in text
     assert "    -  causal: False -> True, 1 of 4 times, line 3\n" in text
     html = unescape(re.sub(r"<[^>]+>", "", render_html(report)))
@@ -325,10 +327,10 @@ def test_views_name_every_guard_that_failed() -> None:
 @pytest.mark.parametrize(
     ("guards", "limit", "times"),
     [
-        (1, False, "compiled again (0/1)"),
-        (3, False, "compiled 3 times again"),
-        (1, True, "was to be compiled again: limit reached, runs eagerly"),
-        (3, True, "compiled 2 times again, then limit reached: runs eagerly"),
+        (1, False, "recompiled (0/1)"),
+        (3, False, "recompiled 3 times"),
+        (1, True, "not recompiled: limit reached, runs eagerly"),
+        (3, True, "recompiled 2 times, then limit reached: runs eagerly"),
     ],
 )
 def test_a_recompile_that_the_limit_refused_is_not_counted(guards: int, limit: bool, times: str) -> None:
@@ -364,13 +366,13 @@ def test_the_sentence_for_an_interrupted_run() -> None:
 
     place = Location("s1", 3, 3, function="f")
     report = replace(no_breaks(), status="interrupted", error=RunError("KeyboardInterrupt", "", place))
-    assert " -  interrupted at line 3 in f: the report holds what happened until then" in render_text(report)
+    assert " -  interrupted at line 3 in f: the report covers what happened until then" in render_text(report)
     html = render_html(report)
     assert "<b>Interrupted</b> at" in html
-    assert "the report holds what happened until then" in html
+    assert "the report covers what happened until then" in html
     # An interrupt before the cell began, or while the report was made, has no place.
     report = replace(no_breaks(), status="interrupted", error=None)
-    assert " -  interrupted: the report holds what happened until then" in render_text(report)
+    assert " -  interrupted: the report covers what happened until then" in render_text(report)
 
 
 def test_an_older_report_has_its_breaks_as_they_happened() -> None:

@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.cost import overlap
-from jupyter_graphbreak.views.words.cost import coverage_sentences, cost_verdicts
+from jupyter_graphbreak.views.words.cost import cost_verdicts, coverage_sentences
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.entry_cost import Remedied

@@ -120,7 +120,7 @@ def _html(result: CommandResult) -> str:
 
 def _markdown(result: CommandResult, verdict: GateVerdict | None, new: list[set[str]], *, redacted: bool) -> str:
     from jupyter_graphbreak.views.markdown import render_markdown, render_markdown_lines
-    from jupyter_graphbreak.views.words.jobs import job_headline, process_name, job_place, processes_with_break
+    from jupyter_graphbreak.views.words.jobs import job_headline, job_place, process_name, processes_with_break
 
     parts = []
     if verdict is not None:

@@ -312,7 +312,7 @@ def test_what_cannot_be_read_is_said_and_breaks_nothing(open_page: Open, lab: La
     expect(runs).to_have_count(8)
     expect(runs.nth(0)).to_contain_text("This report cannot be read: it is not a JSON object.")
     expect(runs.nth(1)).to_contain_text("it is not a JSON object")
-    expect(runs.nth(2)).to_contain_text('its field "breaks" is missing or is not what the format says')
+    expect(runs.nth(2)).to_contain_text('its field "breaks" is missing or invalid')
     expect(runs.nth(3)).to_contain_text("version 2.0 of the format")
     expect(runs.nth(4)).to_contain_text("version 2 of the format")
     # Reports of an older version come without rows: their parts are listed as they are.

@@ -37,7 +37,7 @@ def with_entry(report: Report, **fields: object) -> Report:
     return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **fields)]))
 
 
-def test_whether_it_pays() -> None:
+def test_cost_verdicts() -> None:
     assert cost_verdicts(cost()) == [
         "compiled: 0.88 times eager's speed (4.21 ms, eager 3.71 ms); without break 1: 1.22 times (3.03 ms); "
         "without break 2: no effect is measurable; without breaks 1 and 2: 1.43 times (2.60 ms)"
@@ -45,7 +45,7 @@ def test_whether_it_pays() -> None:
     assert cost_verdicts(two_breaks()) == []
 
 
-def test_where_spreads_overlap_there_is_no_ratio() -> None:
+def test_overlapping_spreads_have_no_ratio() -> None:
     report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
     assert cost_verdicts(report) == ["compiled: no difference from eager is measurable (3.71 ms, eager 3.71 ms)"]
 
@@ -57,7 +57,7 @@ def test_a_remedy_that_makes_it_as_fast_as_eager_has_no_ratio() -> None:
     assert sentence.endswith("; without break 1: 3.71 ms, no difference from eager is measurable")
 
 
-def test_what_still_compiles_has_no_figures() -> None:
+def test_an_unsettled_entry_has_no_figures() -> None:
     report = with_entry(cost(), settled=False)
     (sentence,) = cost_verdicts(report)
     assert sentence.startswith("not measured")
@@ -112,11 +112,11 @@ def test_pieces_are_in_order_and_their_shares_add_up() -> None:
 @pytest.mark.parametrize(
     ("us", "sentence"), [(4.25, "4.2 µs"), (56, "56 µs"), (999, "999 µs"), (3705, "3.71 ms"), (2.5e6, "2.50 s")]
 )
-def test_times_have_the_unit_that_suits_them(us: float, sentence: str) -> None:
+def test_times_have_a_suitable_unit(us: float, sentence: str) -> None:
     assert time_text(us) == sentence
 
 
-def test_whether_it_is_right() -> None:
+def test_check_sentences() -> None:
     report = checks()
     right, wrong = report.check or []
     assert check_sentence(report, right) == "right: norm compiled with inductor gives the same result as eager"
@@ -127,7 +127,7 @@ def test_whether_it_is_right() -> None:
     assert check_sentence(report, Check("f", "eager", False)) == "wrong: f compiled with eager"
 
 
-def test_text_and_markup_say_it_at_the_top() -> None:
+def test_text_and_markup_contain_the_sentences_at_the_top() -> None:
     sentence = render_text(cost()).split("\n")
     assert sentence[1] == "compiled in part: step and norm; log_stats ran eagerly"
     assert sentence[2].startswith("compiled: 0.88 times eager's speed")
@@ -148,7 +148,7 @@ def test_bars_are_as_wide_as_their_time() -> None:
     assert 'style="flex-grow' not in render_html(two_breaks())
 
 
-def test_where_the_time_of_compiling_went_is_said_where_it_is_long() -> None:
+def test_long_compile_times_are_broken_down() -> None:
     place = Location("s1", 9, 9, function="step")
     frames = [
         Frame("0/0", "step", place, "entry", "compiled", compile_s=4.0),
@@ -170,7 +170,7 @@ def test_where_the_time_of_compiling_went_is_said_where_it_is_long() -> None:
 
 
 def layers(times: int) -> Graph:
-    """Return a graph of a model: an embedding, the same four lines for each of its layers, an output."""
+    """Return the graph of a model: an embedding, four lines repeated for each layer, and an output."""
 
     def op(line: int, function: str, target: str = "add") -> Op:
         return Op(f"v{line}", target, Location("s1", line, line, 4, 9, function))
@@ -179,7 +179,7 @@ def layers(times: int) -> Graph:
     return Graph("A", "graph", "0/0", [op(3, "embed"), *block * times, op(5, "head")])
 
 
-def test_a_block_that_repeats_is_said_where_compiling_it_alone_would_save_much() -> None:
+def test_a_repeated_block_is_named_if_compiling_it_alone_saves_much() -> None:
     report = replace(cost(), frames=[Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)])
     (sentence,) = [
         part for part in startup(replace(report, graphs=[layers(6)])).split("; ") if part.startswith("graph A repeats")
@@ -192,7 +192,7 @@ def test_a_block_that_repeats_is_said_where_compiling_it_alone_would_save_much()
     assert repeated(layers(1)) is None
 
 
-def test_processor_time_is_said_where_it_is_not_that_of_the_clock() -> None:
+def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
     report = cost()
     measured = report.cost
     assert measured is not None

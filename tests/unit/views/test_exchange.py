@@ -1,4 +1,4 @@
-"""Remedies in the formats that other programs show."""
+"""Remedies in the exchange formats Markdown and SARIF."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports that somebody else made: every view ends soon, stays small, says what it leaves out, and raises nothing."""
+"""Hostile reports: every view is fast and small, says what it leaves out, and does not raise."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Data = dict[str, Any]
-#: Of the processor, however busy the machine is; each takes a few seconds at most.
+#: Processor time, so a busy machine does not matter; each shape takes a few seconds at most.
 MOST_SECONDS = 60
 LIST_NAMES = ("sources", "frames", "graphs", "breaks", "resumes", "skipped", "scopes", "recompiles", "diagnostics")
 
 
 def everything(report: PlainReport) -> dict[str, str]:
-    """Return a report in every form that we have for one."""
+    """Render a report in every format."""
     shown = Report.of(report)
     job = Job.of(build_job([Process("p1", 0, 1, None, report), Process("p2", 1, 2, None, report)]))
     baseline = baseline_of([report])
@@ -81,7 +81,7 @@ def sources() -> Data:
 
 
 def long_lists() -> Data:
-    """Every list of the report, each entry of which refers to many of every other."""
+    """Fill every list of a report with entries that refer to many entries of every other list."""
     made = two()
     other: Data = {
         "recompiles": {"frame": "0/1", "of": "0/0", "function": "f", "location": None},
@@ -96,7 +96,7 @@ def long_lists() -> Data:
     return made
 
 
-def circles() -> Data:
+def cycles() -> Data:
     made = two()
     made["scopes"] = [made["scopes"][0] | {"id": f"c{index}", "parent": f"c{(index + 1) % 3_000}"}
                       for index in range(3_000)]  # fmt: skip
@@ -161,14 +161,14 @@ def similar_lines() -> Data:
 
 
 SHAPES = (
-    breaks_on_one_line, sources, long_lists, circles, deep_calls, wide_places, long_texts, many_remedies, similar_lines,
+    breaks_on_one_line, sources, long_lists, cycles, deep_calls, wide_places, long_texts, many_remedies, similar_lines,
 )  # fmt: skip
-#: More than this no form of any report has. A page with everything has most.
+#: The maximum size of any format; the complete page is the largest.
 MOST_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 6_000_000, "markdown": 100_000, "job": 200_000}
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-def test_views_of_a_huge_report_end_soon_and_stay_small(shape: Callable[[], Data]) -> None:
+def test_views_of_a_huge_report_are_fast_and_small(shape: Callable[[], Data]) -> None:
     report = PlainReport.from_dict(shape())
     start = time.process_time()
     forms = everything(report)
@@ -177,7 +177,7 @@ def test_views_of_a_huge_report_end_soon_and_stay_small(shape: Callable[[], Data
         assert len(forms[name]) < most, name
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_notes_say_what_is_left_out() -> None:
     report = PlainReport.from_dict(breaks_on_one_line())
     note = f"Shown: {MOST_PARTS} of 10000 breaks."
     forms = everything(report)
@@ -187,7 +187,7 @@ def test_what_is_left_out_is_said() -> None:
     assert forms["verdict"].startswith("gate failed: 10000 new breaks")  # the gate judges all of them
 
 
-def test_the_breaks_that_are_shown_are_the_first_to_read() -> None:
+def test_the_breaks_first_in_reading_order_are_shown() -> None:
     made = breaks_on_one_line()
     made["order"] = [found["id"] for found in reversed(made["breaks"])]
     numbers = break_numbers(shown_part(PlainReport.from_dict(made)))
@@ -196,12 +196,12 @@ def test_the_breaks_that_are_shown_are_the_first_to_read() -> None:
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_an_ordinary_report_is_shown_as_it_is(name: str) -> None:
+def test_an_ordinary_report_is_shown_unchanged(name: str) -> None:
     report = PlainReport.from_json((FOLDER / f"{name}.json").read_bytes())
     assert shown_part(report) is report
 
 
-def test_a_report_is_forgotten_when_nobody_holds_it() -> None:
+def test_a_report_is_garbage_collected_without_references() -> None:
     report = PlainReport.from_dict(breaks_on_one_line())
     shown_part(report)
     known = weakref.ref(report)
@@ -218,12 +218,12 @@ WRONG_TEXTS = (
 )  # fmt: skip
 
 
-def spoilt(value: Any, chance: random.Random, share: float) -> Any:
-    """Return a part of a report in which some things are other ones that fit the schema, or nearly."""
+def corrupted(value: Any, chance: random.Random, share: float) -> Any:
+    """Replace some values in a part of a report by others that fit the schema, or nearly."""
     if isinstance(value, dict):
-        return {key: spoilt(inner, chance, share) for key, inner in value.items()}
+        return {key: corrupted(inner, chance, share) for key, inner in value.items()}
     if isinstance(value, list):
-        items = [spoilt(inner, chance, share) for inner in value]
+        items = [corrupted(inner, chance, share) for inner in value]
         if items and chance.random() < share:
             items = chance.choice([[], items[:1] * 60, [*items, *items], items[::-1], items[1:]])
         return items
@@ -244,14 +244,14 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_no_view_of_a_spoilt_report_raises(name: str) -> None:
+def test_no_view_of_a_corrupted_report_raises(name: str) -> None:
     data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     read = 0
     for seed in range(25):
         chance = random.Random(f"{name} {seed}")  # noqa: S311 - the same reports in every run
-        changed = spoilt(data, chance, chance.choice((0.01, 0.05, 0.3)))
+        changed = corrupted(data, chance, chance.choice((0.01, 0.05, 0.3)))
         changed["schema_version"], changed["config"] = "1.1", {"x": nested(chance.randrange(400)), "\x1b": "\x1b"}
-        for field in ("status", "kind", "role", "outcome"):  # one word of a list, which nothing else fits
+        for field in ("status", "kind", "role", "outcome"):  # fields with a fixed set of values
             changed = restored(changed, data, field)
         try:
             report = PlainReport.from_dict(changed)
@@ -267,7 +267,7 @@ def test_no_view_of_a_spoilt_report_raises(name: str) -> None:
 
 
 def restored(value: Any, original: Any, field: str) -> Any:
-    """Return a value with the original content of a field wherever both have it."""
+    """Return a value with the original content of a field, if both have the field."""
     if isinstance(value, dict) and isinstance(original, dict):
         return {key: original[key] if key == field and key in original else restored(inner, original.get(key), field)
                 for key, inner in value.items()}  # fmt: skip
@@ -277,5 +277,5 @@ def restored(value: Any, original: Any, field: str) -> Any:
 
 
 def steering(text: str) -> set[str]:
-    """Return the characters of a text that can steer a terminal or reorder what it shows."""
+    """Return the characters of a text that can control a terminal or reorder text."""
     return {char for char in text if char not in "\n\t" and unicodedata.category(char) in {"Cc", "Cf", "Cs"}}

@@ -1,4 +1,4 @@
-"""What is said about remedies: what verdicts rest on, what changes, what goes together; as text and markup."""
+"""Sentences about remedies: evidence, changes and combinations, as text and markup."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def own(report: Report, ident: str) -> Remedy:
         (a_remedy(evidence=None), "works"),
     ],
 )
-def test_a_verdict_says_what_it_rests_on(remedy: Remedy, said: str) -> None:
+def test_a_verdict_comes_with_its_evidence(remedy: Remedy, said: str) -> None:
     assert outcome(remedy) == said
 
 
-def test_what_works_comes_first_and_what_a_person_decides_is_no_change() -> None:
+def test_working_remedies_come_first_and_decisions_are_separate() -> None:
     report = remedies()
     first = remedies_for_break(report, report.breaks[0])
     second = remedies_for_break(report, report.breaks[1])
@@ -84,7 +84,7 @@ def test_what_works_comes_first_and_what_a_person_decides_is_no_change() -> None
     assert sign_of(own(report, "m4")) == "≈"
 
 
-def test_nobody_asked_and_nothing_found_are_two_things() -> None:
+def test_no_trials_and_no_remedies_are_different() -> None:
     report = two_breaks()
     assert remedies_for_break(report, report.breaks[0]) is None
     assert "tried" not in render_text(report)
@@ -95,7 +95,7 @@ def test_nobody_asked_and_nothing_found_are_two_things() -> None:
     assert "Nothing was tried" in render_html(nothing)
 
 
-def test_a_function_that_runs_eagerly_without_a_break_has_its_own() -> None:
+def test_a_function_that_runs_eagerly_without_a_break_has_remedies() -> None:
     report = remedies()
     alone = replace(report, breaks=[], order=[], skipped=[replace(report.skipped[0], break_=None)])
     tried = remedies_for_frame(alone, alone.skipped[0])
@@ -113,7 +113,7 @@ def test_a_change_is_shown_by_its_lines() -> None:
         "@line 5", "-    log_stats(x)", "+    stats = x.mean(), x.std()",
         "@before line 20", "+    # printed by the caller",
     ]  # fmt: skip
-    # Of a long edit only what changes, and two lines around it.
+    # A long edit shows only its changes with two lines of context.
     old = "\n".join(f"    line{number}" for number in range(1, 21))
     remedy = a_remedy(edits=[Edit("s1", 3, 22, old, old.replace("line10\n", "ten\n"))])
     assert [line.sign + line.text for line in change_lines(report, remedy)] == [
@@ -139,7 +139,7 @@ def test_settings_without_code_are_statements() -> None:
     assert code_of(own(remedies(), "m7")) == "model.config.log_stats = False"
 
 
-def test_a_notebook_applies_what_is_in_its_cells_or_is_code() -> None:
+def test_a_notebook_applies_edits_of_cells_and_code() -> None:
     report = remedies()
     applied = {remedy.id: how_to_apply(report, remedy) for remedy in report.remedies or []}
     assert applied == {
@@ -148,7 +148,7 @@ def test_a_notebook_applies_what_is_in_its_cells_or_is_code() -> None:
     }  # fmt: skip
 
 
-def test_together_go_those_of_most_breaks_and_none_that_they_exclude() -> None:
+def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     report = remedies()
     assert [remedy.id for remedy in compatible_remedies(report)] == ["m7", "m10"]
     others = [remedy for remedy in report.remedies or [] if remedy.id != "m7"]
@@ -157,7 +157,7 @@ def test_together_go_those_of_most_breaks_and_none_that_they_exclude() -> None:
     assert [breaks_of(report, own(report, each)) for each in ("m7", "m1", "m10")] == [
         "breaks 1 and 2", "break 1", "log_stats",
     ]  # fmt: skip
-    # One that excludes another need not be named by it; nor can two change one line.
+    # Exclusion works in both directions, and two remedies cannot change the same line.
     apart = [replace(other, excludes=["m1"] if other.id == "m4" else []) for other in others]
     assert "m4" not in [remedy.id for remedy in compatible_remedies(replace(report, remedies=apart))]
     overlapping = replace(own(report, "m4"), edits=[Edit("s1", 15, 16, "", "")])
@@ -166,7 +166,7 @@ def test_together_go_those_of_most_breaks_and_none_that_they_exclude() -> None:
     assert compatible_remedies(two_breaks()) == []
 
 
-def test_the_text_says_it_after_the_advice_and_within_100_columns() -> None:
+def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
     text = render_text(remedies())
     assert max(map(len, text.split("\n")[1:])) <= 100
     wanted = [
@@ -187,14 +187,14 @@ def test_the_text_says_it_after_the_advice_and_within_100_columns() -> None:
         at = found
 
 
-def test_a_long_change_is_cut_in_the_text_and_whole_in_the_markup() -> None:
+def test_a_long_change_is_truncated_in_the_text_but_not_in_the_markup() -> None:
     long = a_remedy(edits=[Edit("s1", 1, 30, "\n".join(f"a{number}" for number in range(30)), "b")])
     report = replace(two_breaks(), remedies=[long])
     assert "... and 16 more lines" in render_text(report)
     assert ">-a29\n<" in render_html(report)
 
 
-def test_the_markup_of_a_card_reads_without_style() -> None:
+def test_the_markup_of_a_card_is_readable_without_style() -> None:
     html = render_html(remedies()).partition("</style>")[2]
     card = html[html.index("Data-dependent branching <small>") : html.index('id="', html.index("<h5>Remedies"))]
     text = re.sub(r"<[^>]+>", "", card)
@@ -202,14 +202,14 @@ def test_the_markup_of_a_card_reads_without_style() -> None:
     assert "values, gradients and output equal on 6 inputs with inductor, both sides taken" in text
     assert "lines 14 to 15\n-        if score &gt; 3:\n-            y = y / score\n+        y = torch.where" in text
     assert "2 trials failed" in text
-    assert "Make it branchless" in text  # the advice that is not proven, among the other ways
+    assert "Make it branchless" in text  # untested advice is among the other ways
     assert 'data-remedy="0" data-apply="edit" data-copy=""' in card
     assert 'data-remedy="10" data-apply="cell" data-copy="patch"' in card
     assert card.count('data-remedy="6"') == 1
     assert 'class="gb-together" data-remedies="6 9 "' in html
 
 
-def test_hostile_text_stays_text() -> None:
+def test_hostile_text_is_never_markup() -> None:
     html = render_html(hostile()).partition("</style>")[2]
     assert "<script>" not in html
     assert "<img" not in html

@@ -1,4 +1,4 @@
-"""A report in words, once for all views."""
+"""The rows of a report, which all views share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def labels(report: Report, ident: str) -> list[str]:
     return [" · ".join([row.label, *row.details]) for row in section(report, ident).rows]
 
 
-def test_sections_come_in_the_order_in_which_people_read_them() -> None:
+def test_sections_are_in_reading_order() -> None:
     assert [each.id for each in build_rows(two_breaks()).sections] == ["break", "graph", "skipped", "scope"]
     assert build_rows(two_breaks()).status == ["2 breaks", "4 graphs"]
     assert build_rows(failed()).status == ["failed", "1 break", "0 graphs"]
@@ -41,7 +41,7 @@ def test_sections_come_in_the_order_in_which_people_read_them() -> None:
     assert [build_rows(each).look for each in (two_breaks(), no_breaks())] == ["bad", "good"]
 
 
-def test_a_break_says_where_it_is_what_follows_and_what_to_do() -> None:
+def test_a_break_has_place_consequence_and_advice() -> None:
     first, second = section(two_breaks(), "break").rows
     assert (first.id, first.name, first.sign, first.label) == ("b1", "Break 1", "1", "score > 3")
     assert first.details == ["line 14", "resumes at 15 (B)", "in step"]
@@ -53,14 +53,14 @@ def test_a_break_says_where_it_is_what_follows_and_what_to_do() -> None:
     assert second.beside == "✂2 Call to print"
 
 
-def test_what_happened_on_lines_has_words_of_its_own() -> None:
+def test_rows_have_notes_for_their_lines() -> None:
     assert labels(two_breaks(), "graph")[0] == "step · line 11 · 4 ops · ends at break 1"
     assert labels(two_breaks(), "skipped") == ["log_stats · line 18 · graph break in a loop"]
     assert labels(two_breaks(), "scope")[1] == "error_on_graph_break(True) · line 8 · breaks are errors"
     assert {row.beside for row in section(two_breaks(), "skipped").rows} == {"runs eagerly"}
 
 
-def test_two_runs_are_compared_in_the_words_of_the_text() -> None:
+def test_a_comparison_of_runs_has_the_same_wording_as_the_text() -> None:
     after = two_breaks()
     before = msgspec.structs.replace(after, breaks=[*failed().breaks, *after.breaks[1:]])
     after = msgspec.structs.replace(after, changes=before.diff(after))
@@ -72,7 +72,7 @@ def test_two_runs_are_compared_in_the_words_of_the_text() -> None:
     assert "since the last run: 1 break gone, 1 new" in build_rows(after).status
 
 
-def test_a_break_goes_on_where_the_run_did_not_at_the_branch_that_was_left() -> None:
+def test_a_break_resumes_at_the_branch_that_ran() -> None:
     report = two_breaks()
     taken, left = (
         next(resume for resume in report.resumes if resume.location and resume.location.line == line)
@@ -107,13 +107,13 @@ def test_rows_survive_json_and_every_id_is_used_once(make: Callable[[], Report])
         assert each.rows
 
 
-def test_rows_travel_with_the_report_and_change_nothing_of_it() -> None:
+def test_rows_come_with_the_report_without_changing_it() -> None:
     data = json.loads(json.dumps(mime_bundle(two_breaks(), None)[MIME_TYPE]))
     assert msgspec.convert(data.pop("rows"), Rows) == build_rows(two_breaks())
     assert data == json.loads(two_breaks().to_json())
 
 
-def test_texts_without_end_and_lists_without_end_are_cut() -> None:
+def test_long_texts_and_lists_are_truncated() -> None:
     long = "x" * 1_000_000
     first = two_breaks().breaks[0]
     notes = [Diagnostic("info", long), *[Diagnostic("info", "x")] * (MOST_ROWS + 5)]
@@ -128,7 +128,7 @@ def test_texts_without_end_and_lists_without_end_are_cut() -> None:
 
 
 def test_a_section_in_sentences_is_in_every_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an experiment says needs rows and nothing else."""
+    """An experiment needs only rows to be shown in all views."""
 
     def weather(_: schema.Report) -> Section:
         return Section("weather", "Weather", [Row("0", "it rains in `step`", "bad")], 1)

@@ -1,4 +1,4 @@
-"""Measure what compiling BART's decoder costs and yields, and whether costs that are known beforehand are found.
+"""Measure the cost and benefit of compiling BART's decoder, and whether known costs are found.
 
 Run it by hand on a quiet machine: ``python benchmarks/cost.py``.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.entry_cost import Remedied
     from jupyter_graphbreak.report.cost import Spread
 
-#: Microseconds that the breaks of the second program take.
+#: Microseconds that each break of the second program takes.
 KNOWN_US = (50, 200, 800)
 
 
@@ -37,7 +37,7 @@ def shown(time: Spread) -> str:
 
 
 def against(eager: Spread, other: Spread) -> str:
-    """Return how a time compares with eager's."""
+    """Compare a time with eager's."""
     if overlap(eager, other):
         return "no difference to eager can be measured"
     return f"{eager.median_us / other.median_us:.2f} times eager"
@@ -92,14 +92,14 @@ def searched(backend: str) -> None:
 
 
 def bart(backend: str, budget: Budget) -> None:
-    """Measure the forward pass in training: as it is, with the branch on the layer drop mended, and without it."""
+    """Measure the forward pass in training: unchanged, with the branch on the layer drop fixed, and without it."""
     from transformers import BartForCausalLM
 
     config = bart_config()
     ids = torch.randint(0, config.vocab_size, (2, 32), generator=torch.Generator().manual_seed(0))
 
     class MaybeLayer(torch.nn.Module):
-        """Apply a layer, or with some probability leave its input as it is."""
+        """Apply a layer, or return the input unchanged with some probability."""
 
         def __init__(self, layer: torch.nn.Module, probability: float) -> None:
             super().__init__()
@@ -107,7 +107,7 @@ def bart(backend: str, budget: Budget) -> None:
             self.probability = probability
 
         def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-            """Decide by ``torch.where``, which is no branch."""
+            """Select with ``torch.where`` instead of a branch."""
             return torch.where(torch.rand([]) >= self.probability, self.layer(x, *args, **kwargs), x)
 
     def entry(kind: str) -> Entry:
@@ -137,7 +137,7 @@ def bart(backend: str, budget: Budget) -> None:
 
 
 def show_parts(found: Measured) -> None:
-    """Print where the time of the compiled call goes."""
+    """Print the parts of the compiled call's time."""
     cost = found.cost
     whole = cost.compiled.median_us
     for kind in ("graph", "outside", "guards"):
@@ -149,7 +149,7 @@ def show_parts(found: Measured) -> None:
 
 
 def busy(us: float) -> None:
-    """Take some time outside of graphs."""
+    """Wait outside graphs."""
     end = time.perf_counter() + us * 1e-6
     while time.perf_counter() < end:
         pass
@@ -159,7 +159,7 @@ waits = torch.compiler.disable(busy)
 
 
 def three_waits(x: torch.Tensor) -> torch.Tensor:
-    """Break three times, for times that are known."""
+    """Break three times, for known times."""
     y = x + 1
     waits(KNOWN_US[0])
     y = y * 2
@@ -178,11 +178,11 @@ def known(backend: str, budget: Budget) -> None:
     for part, expected in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
         print(f"  {expected:5} us found as {shown(part.time)}: {part.time.median_us / expected - 1:+.0%}")
     show_parts(found)
-    by_itself(found, backend)
+    uninstrumented(found, backend)
 
 
-def by_itself(found: Measured, backend: str) -> None:
-    """Print what the parts come to beside the program timed by itself, compiled anew and with nothing marked."""
+def uninstrumented(found: Measured, backend: str) -> None:
+    """Print the sum of the parts beside the time of the program, freshly compiled without instrumentation."""
     compiled, x = torch.compile(three_waits, backend=backend), torch.rand(1000)
     times = []
     for _ in range(300):
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="of measuring each program (default: %(default)s)")
     arguments = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    torch.set_num_threads(1)  # idle threads that wait for others cost what a shared machine makes of them
+    torch.set_num_threads(1)  # the cost of idle threads depends on the load of a shared machine
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} processors")
     budget = Budget(arguments.seconds)
     known(arguments.backend, budget)

@@ -393,8 +393,8 @@ def _published(line: dict[str, Any]) -> dict[str, Any]:
     breaks = []
     for found in line["breaks"]:
         working = [each for each in line.get("remedies", []) if each["verdict"] in _WORKING]
-        mending = [each for each in working if found["id"] in each["breaks"]]
-        best = min(mending, key=lambda each: (_WORKING.index(each["verdict"]), len(each["title"])), default=None)
+        fixing = [each for each in working if found["id"] in each["breaks"]]
+        best = min(fixing, key=lambda each: (_WORKING.index(each["verdict"]), len(each["title"])), default=None)
         persons = [each["person"] for each in line.get("remedies", []) if found["id"] in each["breaks"]]
         breaks.append(
             {

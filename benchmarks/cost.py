@@ -191,7 +191,7 @@ def uninstrumented(found: Measured, backend: str) -> None:
         times.append((time.perf_counter() - start) * 1e6)
     whole = statistics.median(times[100:])
     parts = sum(part.time.median_us for part in found.cost.parts)
-    print(f"  timed by itself  {whole:8,.0f} us, of which the parts are {parts / whole:.1%}")
+    print(f"  uninstrumented   {whole:8,.0f} us, of which the parts are {parts / whole:.1%}")
 
 
 def main() -> None:

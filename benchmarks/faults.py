@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 PACKAGE = ROOT / "jupyter_graphbreak"
-#: The outermost functions: no code of ours is around them that could catch their faults.
+#: The outermost functions: none of our code is around them that could catch their faults.
 FACES = ("cli",)
 #: Functions that only call the program.
 CALLS_THE_PROGRAM = ("call_compiled",)
@@ -133,7 +133,7 @@ def other(x):
     print("other")
     return y + 1
 other(torch.ones(3))"""
-#: The first cell of each program runs with a fault of ours; the second one is explained without a fault.
+#: The first cell of each program runs with a fault in our code; the second one is explained without a fault.
 PROGRAMS = {
     name: (Cell(first, is_explained=True), Cell(SECOND, is_explained=True), Cell(last, is_explained=False))
     for name, first, last in (

@@ -1,6 +1,6 @@
 """Compare the order of breaks by cost in a report with the order of time saved by fixing them.
 
-And compare what the parts of a call's time add up to with what the call takes by itself.
+Also compare the sum of the parts of a call's time with the whole call.
 
 Run it by hand on a quiet machine: ``python benchmarks/order.py``.
 """
@@ -71,7 +71,7 @@ class Break(NamedTuple):
     """Lines that break, and their version fixed by hand."""
 
     broken: str
-    mended: str
+    fixed: str
 
 
 def spins(us: int) -> Break:
@@ -115,9 +115,9 @@ CLOSE = 0.05
 TIE = 0.01
 
 
-def text_of(breaks: list[Break], mended: int | None = None) -> str:
+def text_of(breaks: list[Break], fixed: int | None = None) -> str:
     """Return the text of a program, with one of its breaks fixed."""
-    lines = [part.mended if index == mended else part.broken for index, part in enumerate(breaks)]
+    lines = [part.fixed if index == fixed else part.broken for index, part in enumerate(breaks)]
     return f"{HEAD}def f(x, w):\n    y = x\n{BETWEEN}{''.join(f'{line}{BETWEEN}' for line in lines)}    return y\n"
 
 
@@ -205,7 +205,7 @@ def main() -> int:
             torch.manual_seed(0)
             x, w = torch.rand(size, size), torch.randn(size, size) / size
             variants = [None, *range(len(breaks))]
-            functions = [loaded(folder, text_of(breaks, mended), numbers) for mended in variants]
+            functions = [loaded(folder, text_of(breaks, fixed), numbers) for fixed in variants]
             compiled = [torch.compile(function, backend=arguments.backend) for function in functions]
             saved = saved_us([functools.partial(call, x, w) for call in compiled], arguments.rounds)
             call = functools.partial(compiled[0], x, w)
@@ -221,11 +221,11 @@ def main() -> int:
             right += good
             words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(saved))
             listed = " ".join(str(number + 1) for number in order)
-            print(f"{'right' if good else 'WRONG'}  {title}: listed {listed}; mending saves {words}", flush=True)
+            print(f"{'right' if good else 'WRONG'}  {title}: listed {listed}; fixing saves {words}", flush=True)
             verdict = f"{'within' if adds_up else 'NOT within'} {CLOSE:.0%}"
-            print(f"  {verdict}: parts {parts:,.0f} us, by itself {before:,.0f} to {after:,.0f} us", flush=True)
+            print(f"  {verdict}: parts {parts:,.0f} us, whole call {before:,.0f} to {after:,.0f} us", flush=True)
             torch.compiler.reset()
-    print(f"the parts of {close} of {len(PROGRAMS)} calls add up to what the call takes by itself, within {CLOSE:.0%}")
+    print(f"the parts of {close} of {len(PROGRAMS)} calls add up to the whole call, within {CLOSE:.0%}")
     print(f"{right} of {len(PROGRAMS)} orders are right; torch {torch.__version__}, {os.cpu_count()} cores")
     return 0
 

@@ -51,8 +51,8 @@ def test_overlapping_spreads_have_no_ratio() -> None:
 
 
 def test_a_remedy_that_makes_it_as_fast_as_eager_has_no_ratio() -> None:
-    slow, mended = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
-    report = with_entry(cost(), compiled=slow, remedied=[replace(entry_of(cost()).remedied[0], time=mended)])
+    slow, fixed = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
+    report = with_entry(cost(), compiled=slow, remedied=[replace(entry_of(cost()).remedied[0], time=fixed)])
     (sentence,) = cost_verdicts(report)
     assert sentence.endswith("; without break 1: 3.71 ms, no difference from eager is measurable")
 

@@ -163,7 +163,7 @@ def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> 
         "status": report.status,
         "graphs": report.summary.graphs,
         "events": report.summary.events,
-        "breaks": [_of_break(report, each) for each in report.breaks],
+        "breaks": [_of_break(report, break_) for break_ in report.breaks],
         "compile_s": round(time.perf_counter() - start, 1),
     }
     yield line
@@ -173,7 +173,7 @@ def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> 
 
 def _of_break(report: Any, found: Any) -> dict[str, Any]:
     at = found.location
-    path = next((each.path for each in report.sources if at is not None and each.id == at.source), None)
+    path = next((source.path for source in report.sources if at is not None and source.id == at.source), None)
     return {
         "id": found.id,
         "gb_id": found.gb_id,
@@ -196,22 +196,22 @@ def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: boo
     report = jupyter_graphbreak.try_remedies(torch.compile(model, backend="eager"), seconds=seconds, **inputs)
     spent = time.perf_counter() - start
     remedies = report.remedies or []
-    working = [each for each in remedies if each.verdict in _WORKING]
+    working = [remedy for remedy in remedies if remedy.verdict in _WORKING]
     best = {
         found.id: min((each.verdict for each in working if found.id in each.breaks), key=_WORKING.index, default=None)
         for found in report.breaks
     }
-    known = [(each, each.evidence) for each in working if each.evidence is not None]
+    known = [(remedy, remedy.evidence) for remedy in working if remedy.evidence is not None]
     furthest, reached = max(
         known, key=lambda pair: (-pair[1].breaks_after, pair[0].verdict == "works"), default=(None, None)
     )
-    paths = {each.id: each.path or each.name for each in report.sources}
+    paths = {source.id: source.path or source.name for source in report.sources}
     return {
         "breaks": [{**_of_break(report, found), "verdict": best[found.id] or "stays"} for found in report.breaks],
         "left": reached.breaks_after if reached else len(report.breaks),
         "furthest": furthest and furthest.verdict,
         "seconds": round(spent, 1),
-        "remedies": [_of_remedy(each) for each in remedies],
+        "remedies": [_of_remedy(remedy) for remedy in remedies],
         **(
             {"claim": _claim(model_type, furthest, paths, training=training)}
             if furthest
@@ -233,7 +233,7 @@ def _claim(model_type: str, remedy: Any, paths: dict[str, str], *, training: boo
         "type": model_type,
         "training": training,
         "code": remedy.code,
-        "edits": [[paths[each.source], each.first_line, each.last_line, each.old, each.new] for each in remedy.edits],
+        "edits": [[paths[edit.source], edit.first_line, edit.last_line, edit.old, edit.new] for edit in remedy.edits],
         "breaks": remedy.evidence.breaks_after,
         "verdict": remedy.verdict,
     }
@@ -373,7 +373,7 @@ def publish(lines: dict[str, dict[str, Any]]) -> None:
     versions = {json.dumps(line["versions"]) for line in lines.values()}
     if _PUBLISHED.exists():
         versions.add(_PUBLISHED.read_text().partition("\n")[0])
-    libraries = {tuple(json.loads(each)[name] for name in ("torch", "transformers")) for each in versions}
+    libraries = {tuple(json.loads(version)[name] for name in ("torch", "transformers")) for version in versions}
     if len(libraries) != 1:
         raise SystemExit(f"recorded with several versions: {', '.join(map(str, sorted(libraries)))}")
     texts = [max(versions, key=lambda each: str(json.loads(each)["date"]))]
@@ -409,7 +409,7 @@ def _published(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _furthest(remedies: list[dict[str, Any]]) -> dict[str, Any] | None:
-    working = [each for each in remedies if each["verdict"] in _WORKING and "after" in each]
+    working = [remedy for remedy in remedies if remedy["verdict"] in _WORKING and "after" in remedy]
     return max(working, key=lambda each: (-each["after"], each["verdict"] == "works"), default=None)
 
 

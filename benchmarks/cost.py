@@ -173,7 +173,7 @@ def known(backend: str, budget: Budget) -> None:
     """Measure a program whose breaks take known times."""
     found = measure_entry(Entry("three_waits", None, three_waits, Arguments(torch.rand(1000)), backend), budget=budget)
     print(f"\nBreaks of {', '.join(map(str, KNOWN_US))} us, backend {backend}")
-    lines = {listed.id: listed.location.line for listed in found.report.breaks if listed.location is not None}
+    lines = {break_.id: break_.location.line for break_ in found.report.breaks if break_.location is not None}
     parts = [part for part in found.cost.parts if part.kind == "outside" and part.break_ is not None]
     for part, expected in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
         print(f"  {expected:5} us found as {shown(part.time)}: {part.time.median_us / expected - 1:+.0%}")

@@ -268,7 +268,7 @@ def run(
 
 
 def _brief(report: dict[str, Any]) -> str:
-    breaks = [(found["gb_id"], found["location"]) for found in report["breaks"]]
+    breaks = [(break_["gb_id"], break_["location"]) for break_ in report["breaks"]]
     parts = {name: len(report[name]) for name in ("graphs", "resumes", "scopes", "skipped", "recompiles")}
     return json.dumps([report["status"], breaks, parts])
 

@@ -180,7 +180,7 @@ def order_of(report: jupyter_graphbreak.Report, breaks: list[Break]) -> list[int
         index for index, line in enumerate(lines) for part in breaks if line and line in part.broken.split("\n")[:1]
     ]
     by_line = {line + 1: number for number, line in enumerate(dict.fromkeys(places))}
-    by_id = {listed.id: listed for listed in report.breaks}
+    by_id = {break_.id: break_ for break_ in report.breaks}
     found = []
     for ident in report.order:
         location = by_id[ident].location

@@ -69,7 +69,7 @@ def without_scripts(chromium: BrowserType) -> Iterator[BrowserContext]:
 
 
 @dataclass
-class Opened:
+class PageUnderTest:
     """A page with its errors and requests."""
 
     page: Page
@@ -110,16 +110,16 @@ class Opened:
 
 
 @pytest.fixture
-def open_page(request: pytest.FixtureRequest) -> Iterator[Callable[..., Opened]]:
+def open_page(request: pytest.FixtureRequest) -> Iterator[Callable[..., PageUnderTest]]:
     pages: list[Page] = []
 
-    def opened(url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280) -> Opened:
+    def opened(url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280) -> PageUnderTest:
         context: BrowserContext = request.getfixturevalue("profile" if scripts else "without_scripts")
         page = context.new_page()
         pages.append(page)
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
-        made = Opened(page)
+        made = PageUnderTest(page)
         page.on("pageerror", lambda error: made.errors.append(str(error)))
         page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
         page.on("requestfailed", made.record_failure)
@@ -135,8 +135,8 @@ def open_page(request: pytest.FixtureRequest) -> Iterator[Callable[..., Opened]]
 
 
 @pytest.fixture
-def open_report(open_page: Callable[..., Opened], tmp_path: Path) -> Callable[..., Opened]:
-    def opened(report: Report, **options: Any) -> Opened:
+def open_report(open_page: Callable[..., PageUnderTest], tmp_path: Path) -> Callable[..., PageUnderTest]:
+    def opened(report: Report, **options: Any) -> PageUnderTest:
         path = tmp_path / "report.html"
         report.save(path)
         return open_page(path, **options)

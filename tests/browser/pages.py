@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
 
@@ -18,8 +18,8 @@ NOTEBOOKS = "@jupyterlab/notebook-extension:tracker"
 
 
 def opened_in_lab(
-    open_page: Callable[..., Opened], lab: Lab, name: str, *, windowing: str | None = None, **options: Any
-) -> Opened:
+    open_page: Callable[..., PageUnderTest], lab: Lab, name: str, *, windowing: str | None = None, **options: Any
+) -> PageUnderTest:
     """Open a notebook in a fresh JupyterLab page with the light theme."""
     lab.set("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
     lab.set("jupyter-graphbreak:plugin", {})

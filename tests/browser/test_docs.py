@@ -12,9 +12,9 @@ from playwright.sync_api import expect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 SELECTED = re.compile(r"\bgb-selected\b")
 WITH = re.compile(r"\bgb-with\b")

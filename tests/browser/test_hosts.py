@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 #: The environment of outputs in VS Code: a div without shadow DOM in a separate page, the theme as variables, and an
 #: anywidget front end that imports the module from its text.

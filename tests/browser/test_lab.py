@@ -17,10 +17,10 @@ from tests.support.sample_reports import HOSTILE, big, hostile, two_breaks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 CELL = """\
 %%compile_explain

@@ -16,20 +16,20 @@ from tests.support.sample_reports import HOSTILE, SAVED, big, failed, hostile, n
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 SELECTED = re.compile(r"\bgb-selected\b")
 WITH = re.compile(r"\bgb-with\b")
 
 
-def row(opened: Opened, number: int) -> Any:
+def row(opened: PageUnderTest, number: int) -> Any:
     """Return the line of the first source with this number."""
     return opened.page.locator(f".gb-line[id$='l0-{number}']")
 
 
-def open_all(opened: Opened) -> None:
+def open_all(opened: PageUnderTest) -> None:
     """Expand all folded parts."""
     opened.page.evaluate("document.querySelectorAll('.gb-main details').forEach(each => { each.open = true; })")
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 CELL = """\
 %%compile_explain
@@ -270,7 +270,7 @@ def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
 def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, lab: Lab) -> None:
     lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed())
     setting = lab.api(f"lab/api/settings/{NOTEBOOKS}")["schema"]["properties"]["windowingMode"]
-    for mode in setting.get("enum") or [each["const"] for each in setting["oneOf"]]:
+    for mode in setting.get("enum") or [option["const"] for option in setting["oneOf"]]:
         opened = opened_in_lab(open_page, lab, "long", windowing=mode)
         page = opened.page
         show_panel(page)
@@ -315,7 +315,7 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
     expect(runs.nth(2)).to_contain_text('its field "breaks" is missing or invalid')
     expect(runs.nth(3)).to_contain_text("version 2.0 of the format")
     expect(runs.nth(4)).to_contain_text("version 2 of the format")
-    # Reports of an older version have no rows, so their parts are listed.
+    # Reports of an older version have no rows, so their parts are extension.
     expect(runs.nth(5)).to_contain_text("ok")
     expect(runs.nth(6)).to_contain_text("Breaks 2 · Graphs 4")
     for part in ("^1, score > 3", "^2, log_stats"):
@@ -403,6 +403,7 @@ def test_in_notebook_7(open_page: Open, lab: Lab) -> None:
 
 
 def test_the_extension_is_enabled_and_compatible(lab: Lab) -> None:
-    (listed,) = [each for each in lab.api("lab/api/extensions") if each["name"] == "jupyter-graphbreak"]
-    assert listed["enabled"]
-    assert listed["status"] == "ok"
+    extensions = lab.api("lab/api/extensions")
+    (extension,) = [extension for extension in extensions if extension["name"] == "jupyter-graphbreak"]
+    assert extension["enabled"]
+    assert extension["status"] == "ok"

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 TEXT = two_breaks().sources[0].segments[0].text
 WHERE = "        y = torch.where(score > 3, y / score, y)"
@@ -40,7 +40,7 @@ def clipboard(page: Page) -> str:
     return text
 
 
-def opened_report(open_page: Open, lab: Lab, name: str, report: Any) -> tuple[Opened, Locator]:
+def opened_report(open_page: Open, lab: Lab, name: str, report: Any) -> tuple[PageUnderTest, Locator]:
     lab.save(name, report)
     opened = opened_in_lab(open_page, lab, name)
     trust(opened.page)

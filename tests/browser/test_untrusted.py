@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 _SETTLED = """
 () => new Promise(resolve => {
@@ -74,7 +74,7 @@ class Clock:
         return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
 
 
-def opened_after(open_page: Open, lab: Lab, name: str) -> tuple[Opened, float]:
+def opened_after(open_page: Open, lab: Lab, name: str) -> tuple[PageUnderTest, float]:
     """Open a notebook in JupyterLab with the panel open, and return the processor seconds."""
     lab.save("empty", "x = 1")
     opened = opened_in_lab(open_page, lab, "empty")

@@ -66,98 +66,98 @@ def two() -> Data:
 
 
 def breaks_on_one_line() -> Data:
-    made = two()
-    made["breaks"] = [made["breaks"][0] | {"id": f"b{index}"} for index in range(10_000)]
-    return made | {"order": []}
+    data = two()
+    data["breaks"] = [data["breaks"][0] | {"id": f"b{index}"} for index in range(10_000)]
+    return data | {"order": []}
 
 
 def sources() -> Data:
-    made = two()
+    data = two()
     segments = [{"first_line": 1, "text": "def f(x):\n    return x\n" * 7}]
     more = ({"id": f"x{index}", "name": f"Cell In[{index}]", "kind": "cell", "segments": segments}
             for index in range(20_000))  # fmt: skip
-    made["sources"] += more
-    return made
+    data["sources"] += more
+    return data
 
 
 def long_lists() -> Data:
     """Fill every list of a report with entries that refer to many entries of every other list."""
-    made = two()
+    data = two()
     other: Data = {
         "recompiles": {"frame": "0/1", "of": "0/0", "function": "f", "location": None},
         "diagnostics": {"level": "info", "message": "x"},
     }
     for name in LIST_NAMES:
-        first = made[name][0] if made[name] else other[name]
-        made[name] = [first | ({"id": f"{name[0]}{index}"} if "id" in first else {}) for index in range(6_000)]
-    for index, found in enumerate(made["breaks"]):
-        found["resumes"] = [f"r{(index + step) % 6_000}" for step in range(20)]
-        found["skipped"] = [f"s{(index + step) % 6_000}" for step in range(20)]
-    return made
+        first = data[name][0] if data[name] else other[name]
+        data[name] = [first | ({"id": f"{name[0]}{index}"} if "id" in first else {}) for index in range(6_000)]
+    for index, break_ in enumerate(data["breaks"]):
+        break_["resumes"] = [f"r{(index + step) % 6_000}" for step in range(20)]
+        break_["skipped"] = [f"s{(index + step) % 6_000}" for step in range(20)]
+    return data
 
 
 def cycles() -> Data:
-    made = two()
-    made["scopes"] = [made["scopes"][0] | {"id": f"c{index}", "parent": f"c{(index + 1) % 3_000}"}
+    data = two()
+    data["scopes"] = [data["scopes"][0] | {"id": f"c{index}", "parent": f"c{(index + 1) % 3_000}"}
                       for index in range(3_000)]  # fmt: skip
-    made["frames"] = [made["frames"][0] | {"id": f"{index}/0", "caller": f"{(index + 1) % 3_000}/0", "breaks": ["b1"],
+    data["frames"] = [data["frames"][0] | {"id": f"{index}/0", "caller": f"{(index + 1) % 3_000}/0", "breaks": ["b1"],
                                            "recompile_of": f"{index}/0", "resume": "r1"}
                       for index in range(3_000)]  # fmt: skip
-    made["resumes"][0] |= {"frames": ["0/0", "1/0"], "break": "b1"}
-    made["breaks"] = [found | {"minor": True} for found in made["breaks"]]
-    return made
+    data["resumes"][0] |= {"frames": ["0/0", "1/0"], "break": "b1"}
+    data["breaks"] = [break_ | {"minor": True} for break_ in data["breaks"]]
+    return data
 
 
 def deep_calls() -> Data:
-    made = two()
-    made["frames"] = [made["frames"][0] | {"id": f"{index}/0", "caller": f"{index - 1}/0"} for index in range(4_000)]
-    place = made["breaks"][0]["location"]
+    data = two()
+    data["frames"] = [data["frames"][0] | {"id": f"{index}/0", "caller": f"{index - 1}/0"} for index in range(4_000)]
+    place = data["breaks"][0]["location"]
     stacks = [[place | {"line": line} for line in range(1, depth)] for depth in range(2, 400)]
-    occurrence = made["breaks"][0]["occurrences"][0]
-    made["breaks"][0]["occurrences"] = [occurrence | {"stack": stack} for stack in stacks]
-    return made
+    occurrence = data["breaks"][0]["occurrences"][0]
+    data["breaks"][0]["occurrences"] = [occurrence | {"stack": stack} for stack in stacks]
+    return data
 
 
 def wide_places() -> Data:
-    made = two()
+    data = two()
     for name in ("breaks", "scopes", "skipped"):
-        first = made[name][0]
+        first = data[name][0]
         place = first["location"] | {"line": 1, "end_line": 2**62, "column": -3, "end_column": 2**62}
-        made[name] = [first | {"id": f"{name[0]}{index}", "location": place} for index in range(3_000)]
-    made["sources"][0]["segments"] = [{"first_line": 1, "text": "x = 1\n" * 30_000}]
-    return made
+        data[name] = [first | {"id": f"{name[0]}{index}", "location": place} for index in range(3_000)]
+    data["sources"][0]["segments"] = [{"first_line": 1, "text": "x = 1\n" * 30_000}]
+    return data
 
 
 def long_texts() -> Data:
-    made: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
+    data: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
     text = "`x" * 150_000 + "\n" * 5_000 + "' a mismatch at index 0. expected " * 5_000
-    for found in made["breaks"]:
-        found |= {"explanation": text, "gb_type": text, "hints": [text] * 3, "context": text}
-        found["location"] |= {"code": text, "function": text}
-    made["sources"][0]["name"] = text
-    made["recompiles"] = [
+    for break_ in data["breaks"]:
+        break_ |= {"explanation": text, "gb_type": text, "hints": [text] * 3, "context": text}
+        break_["location"] |= {"code": text, "function": text}
+    data["sources"][0]["name"] = text
+    data["recompiles"] = [
         {"frame": "0/1", "of": "0/0", "function": text, "location": None,
          "reasons": [{"guard": guard} for guard in (text, f"tensor '{text}", f"___check_obj_id({text}")]}
     ]  # fmt: skip
-    for remedy in made["remedies"]:
+    for remedy in data["remedies"]:
         remedy |= {"title": text, "reason": text, "patch": text, "code": text, "differences": [text] * 3}
-    return made
+    return data
 
 
 def many_remedies() -> Data:
-    made: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
-    first = made["breaks"][0]
-    made["breaks"] = [first | {"id": f"b{index}"} for index in range(2_000)]
-    ids = [found["id"] for found in made["breaks"][:200]]
-    made["remedies"] = [remedy | {"id": f"m{index}", "breaks": ids}
-                        for index in range(500) for remedy in made["remedies"][:1]]  # fmt: skip
-    return made
+    data: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
+    first = data["breaks"][0]
+    data["breaks"] = [first | {"id": f"b{index}"} for index in range(2_000)]
+    ids = [break_["id"] for break_ in data["breaks"][:200]]
+    data["remedies"] = [remedy | {"id": f"m{index}", "breaks": ids}
+                        for index in range(500) for remedy in data["remedies"][:1]]  # fmt: skip
+    return data
 
 
 def similar_lines() -> Data:
-    made = two()
-    made["sources"][0]["segments"] = [{"first_line": 1, "text": "\n".join(f"x{index % 3}" for index in range(9_000))}]
-    return made
+    data = two()
+    data["sources"][0]["segments"] = [{"first_line": 1, "text": "\n".join(f"x{index % 3}" for index in range(9_000))}]
+    return data
 
 
 SHAPES = (
@@ -188,9 +188,9 @@ def test_notes_say_what_is_left_out() -> None:
 
 
 def test_the_breaks_first_in_reading_order_are_shown() -> None:
-    made = breaks_on_one_line()
-    made["order"] = [found["id"] for found in reversed(made["breaks"])]
-    numbers = break_numbers(shown_part(PlainReport.from_dict(made)))
+    data = breaks_on_one_line()
+    data["order"] = [break_["id"] for break_ in reversed(data["breaks"])]
+    numbers = break_numbers(shown_part(PlainReport.from_dict(data)))
     assert len(numbers) == MOST_PARTS
     assert (numbers["b9999"], numbers["b5000"]) == (1, 5000)
 

@@ -291,7 +291,7 @@ def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
     assert not [name for name in (".gb-remedy", ".gb-bars", ".gb-frontends", ".gb-process") if name in plain]
     for name in SAVED:
         markup = render_html(SAVED[name]())
-        used = {part for found in re.findall(r'class="([^"]*)"', markup) for part in found.split()}
+        used = {part for classes in re.findall(r'class="([^"]*)"', markup) for part in classes.split()}
         for part in used & {"gb-remedy", "gb-remedies", "gb-together", "gb-person", "gb-bars", "gb-times"}:
             assert f".{part}" in markup.partition("</style>")[0], (name, part)
     whole = style_sheet("cost", "frontends", "job", "remedies")

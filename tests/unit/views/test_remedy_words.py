@@ -154,7 +154,7 @@ def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     others = [remedy for remedy in report.remedies or [] if remedy.id != "m7"]
     without = replace(report, remedies=others)
     assert [remedy.id for remedy in compatible_remedies(without)] == ["m1", "m4", "m10"]
-    assert [breaks_of(report, own(report, each)) for each in ("m7", "m1", "m10")] == [
+    assert [breaks_of(report, own(report, ident)) for ident in ("m7", "m1", "m10")] == [
         "breaks 1 and 2", "break 1", "log_stats",
     ]  # fmt: skip
     # Exclusion works in both directions, and two remedies cannot change the same line.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def section(report: Report, ident: str) -> Section:
-    (found,) = [each for each in build_rows(report).sections if each.id == ident]
+    (found,) = [section for section in build_rows(report).sections if section.id == ident]
     return found
 
 
@@ -34,11 +34,11 @@ def labels(report: Report, ident: str) -> list[str]:
 
 
 def test_sections_are_in_reading_order() -> None:
-    assert [each.id for each in build_rows(two_breaks()).sections] == ["break", "graph", "skipped", "scope"]
+    assert [section.id for section in build_rows(two_breaks()).sections] == ["break", "graph", "skipped", "scope"]
     assert build_rows(two_breaks()).status == ["2 breaks", "4 graphs"]
     assert build_rows(failed()).status == ["failed", "1 break", "0 graphs"]
     assert build_rows(no_breaks()).status == ["no breaks", "1 graph"]
-    assert [build_rows(each).look for each in (two_breaks(), no_breaks())] == ["bad", "good"]
+    assert [build_rows(report).look for report in (two_breaks(), no_breaks())] == ["bad", "good"]
 
 
 def test_a_break_has_place_consequence_and_advice() -> None:
@@ -80,7 +80,7 @@ def test_a_break_resumes_at_the_branch_that_ran() -> None:
     )
 
     def then(*resumes: schema.Resume) -> str:
-        breaks = [msgspec.structs.replace(each, resumes=[r.id for r in resumes]) for each in report.breaks]
+        breaks = [msgspec.structs.replace(break_, resumes=[r.id for r in resumes]) for break_ in report.breaks]
         changed = msgspec.structs.replace(report, resumes=list(resumes), breaks=breaks)
         return section(changed, "break").rows[0].details[1]
 
@@ -99,12 +99,12 @@ def test_the_saved_rows_are_current(name: str) -> None:
 
 @pytest.mark.parametrize("make", SAVED.values(), ids=SAVED)
 def test_rows_survive_json_and_every_id_is_used_once(make: Callable[[], Report]) -> None:
-    made = build_rows(make())
-    assert msgspec.json.decode(msgspec.json.encode(made), type=Rows) == made
-    assert len({each.id for each in made.sections}) == len(made.sections)
-    for each in made.sections:
-        assert len({row.id for row in each.rows}) == len(each.rows)
-        assert each.rows
+    rows = build_rows(make())
+    assert msgspec.json.decode(msgspec.json.encode(rows), type=Rows) == rows
+    assert len({section.id for section in rows.sections}) == len(rows.sections)
+    for section in rows.sections:
+        assert len({row.id for row in section.rows}) == len(section.rows)
+        assert section.rows
 
 
 def test_rows_come_with_the_report_without_changing_it() -> None:
@@ -119,7 +119,7 @@ def test_long_texts_and_lists_are_truncated() -> None:
     notes = [Diagnostic("info", long), *[Diagnostic("info", "x")] * (MOST_ROWS + 5)]
     breaks = [msgspec.structs.replace(first, gb_type=long, explanation=long)]
     report = msgspec.structs.replace(two_breaks(), breaks=breaks, diagnostics=notes)
-    shown = [row for each in build_rows(report).sections for row in each.rows]
+    shown = [row for section in build_rows(report).sections for row in section.rows]
     assert all(len(row.label) < 2_000 and len(row.group) < 500 for row in shown)
     found = section(report, "note")
     assert len(found.rows) == MOST_ROWS < len(notes)

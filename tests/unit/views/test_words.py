@@ -100,10 +100,10 @@ def model() -> Report:
 
 def test_breaks_in_own_code_come_first_and_in_library_helpers_last() -> None:
     report = model()
-    assert [listed.id for listed in report.breaks] == ["b1", "b2", "b3"]
+    assert [break_.id for break_ in report.breaks] == ["b1", "b2", "b3"]
     assert report.order == ["b3", "b1", "b2"]
     assert break_numbers(report) == {"b3": 1, "b1": 2, "b2": 3}
-    assert [listed.minor for listed in report.breaks] == [False, True, False]
+    assert [break_.minor for break_ in report.breaks] == [False, True, False]
     assert Report.from_json(report.to_json()) == report
 
 
@@ -125,7 +125,7 @@ def test_text_and_markup_have_the_same_order_and_numbers() -> None:
 
 def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
     report = model()
-    costs = [cost_of(listed) for listed in report.breaks]
+    costs = [cost_of(break_) for break_ in report.breaks]
     assert costs[0] == "adds 1 graph, 0.50 s of compiling; 3 functions run eagerly"
     assert costs[1] == "1 function runs eagerly"
     assert permission(report, report.breaks[2]) == "allowed by default"
@@ -150,12 +150,12 @@ def test_a_place_in_a_library_has_a_qualified_name() -> None:
 
 def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
     report = model()
-    listed = report.breaks[0]
-    assert aftermath_here(report, listed, report.resumes, report.skipped) == "runs eagerly"
-    assert aftermath_here(report, listed, report.resumes, []) == (
+    break_ = report.breaks[0]
+    assert aftermath_here(report, break_, report.resumes, report.skipped) == "runs eagerly"
+    assert aftermath_here(report, break_, report.resumes, []) == (
         "resumes at modeling_bart.py:1280 in BartForCausalLM.forward (B)"
     )
-    assert aftermath(report, listed)[0] == (
+    assert aftermath(report, break_)[0] == (
         "resumes at modeling_bart.py:1280 in BartForCausalLM.forward (graph B); "
         "output_capturing.py:944 in wrapper (ran eagerly)"
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FILE = Path("build/architectures.jsonl")
 _PUBLISHED = Path(__file__).with_suffix(".jsonl")
-#: In bytes: some architectures are large also with the smallest configuration that they take.
+#: Maximum size in bytes: some architectures are large even in their smallest configuration.
 _MOST_MEMORY = 8 << 30
 _WORKING = ("works", "works on what ran", "works but differs")
 
@@ -63,11 +63,11 @@ def recorded(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def survey(chosen: argparse.Namespace) -> None:
-    """Compile each architecture in a process of its own."""
+    """Compile each architecture in a separate process."""
     warnings.filterwarnings("ignore")
     import tiny_models  # type: ignore[import-not-found]
     import torch
-    import torch._dynamo  # loaded once, before the processes part
+    import torch._dynamo  # loaded once, before forking
     import transformers
 
     torch.set_num_threads(1)
@@ -94,7 +94,7 @@ def survey(chosen: argparse.Namespace) -> None:
 
 
 def summary(line: dict[str, Any]) -> str:
-    """Return what a line says, in short."""
+    """Return a short summary of a line."""
     if "error" in line:
         return f"not run: {line['error']}"
     said = f"{len(line['breaks'])} breaks, {line['events']} events"
@@ -106,7 +106,7 @@ def summary(line: dict[str, Any]) -> str:
 
 
 def in_a_process(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
-    """Do something in a process that may hang or die, which begins with what is imported here; return its last word."""
+    """Run a function in a forked process that may hang or die, and return its last result."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(theirs, function, *arguments, seconds))
@@ -144,7 +144,7 @@ def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *argumen
 
 
 def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> Iterator[dict[str, Any]]:  # noqa: FBT001
-    """Compile one architecture, then try remedies where it breaks, for the most part of some seconds."""
+    """Compile one architecture, then try remedies for its breaks within a time limit."""
     import tiny_models
     import torch
 
@@ -163,7 +163,7 @@ def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> 
         "status": report.status,
         "graphs": report.summary.graphs,
         "events": report.summary.events,
-        "breaks": [_of_break(report, each) for each in report.breaks],
+        "breaks": [_of_break(report, break_) for break_ in report.breaks],
         "compile_s": round(time.perf_counter() - start, 1),
     }
     yield line
@@ -173,7 +173,7 @@ def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> 
 
 def _of_break(report: Any, found: Any) -> dict[str, Any]:
     at = found.location
-    path = next((each.path for each in report.sources if at is not None and each.id == at.source), None)
+    path = next((source.path for source in report.sources if at is not None and source.id == at.source), None)
     return {
         "id": found.id,
         "gb_id": found.gb_id,
@@ -187,7 +187,7 @@ def _of_break(report: Any, found: Any) -> dict[str, Any]:
 
 
 def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: bool, seconds: float) -> dict[str, Any]:
-    """Try remedies, and run the one that reaches furthest again, in a fresh process, in sources that were edited."""
+    """Try remedies, and check the one that removes most in a fresh process with edited sources."""
     import torch
 
     import jupyter_graphbreak
@@ -196,22 +196,22 @@ def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: boo
     report = jupyter_graphbreak.try_remedies(torch.compile(model, backend="eager"), seconds=seconds, **inputs)
     spent = time.perf_counter() - start
     remedies = report.remedies or []
-    working = [each for each in remedies if each.verdict in _WORKING]
+    working = [remedy for remedy in remedies if remedy.verdict in _WORKING]
     best = {
         found.id: min((each.verdict for each in working if found.id in each.breaks), key=_WORKING.index, default=None)
         for found in report.breaks
     }
-    known = [(each, each.evidence) for each in working if each.evidence is not None]
+    known = [(remedy, remedy.evidence) for remedy in working if remedy.evidence is not None]
     furthest, reached = max(
         known, key=lambda pair: (-pair[1].breaks_after, pair[0].verdict == "works"), default=(None, None)
     )
-    paths = {each.id: each.path or each.name for each in report.sources}
+    paths = {source.id: source.path or source.name for source in report.sources}
     return {
         "breaks": [{**_of_break(report, found), "verdict": best[found.id] or "stays"} for found in report.breaks],
         "left": reached.breaks_after if reached else len(report.breaks),
         "furthest": furthest and furthest.verdict,
         "seconds": round(spent, 1),
-        "remedies": [_of_remedy(each) for each in remedies],
+        "remedies": [_of_remedy(remedy) for remedy in remedies],
         **(
             {"claim": _claim(model_type, furthest, paths, training=training)}
             if furthest
@@ -228,19 +228,19 @@ def _of_remedy(remedy: Any) -> dict[str, Any]:
 
 
 def _claim(model_type: str, remedy: Any, paths: dict[str, str], *, training: bool) -> dict[str, Any]:
-    """Return what a remedy says, and what is needed to see whether it holds."""
+    """Return the claim of a remedy, with the data needed to check it."""
     return {
         "type": model_type,
         "training": training,
         "code": remedy.code,
-        "edits": [[paths[each.source], each.first_line, each.last_line, each.old, each.new] for each in remedy.edits],
+        "edits": [[paths[edit.source], edit.first_line, edit.last_line, edit.old, edit.new] for edit in remedy.edits],
         "breaks": remedy.evidence.breaks_after,
         "verdict": remedy.verdict,
     }
 
 
 def checked(claim: dict[str, Any]) -> str:
-    """Run the program as it is and with a remedy, each in a process of its own, and compare with our own eyes."""
+    """Run the program unchanged and with a remedy in separate processes, and compare independently of the package."""
     import torch
 
     with tempfile.TemporaryDirectory() as folder:
@@ -285,7 +285,7 @@ def _check(asked: dict[str, Any], _: float) -> Iterator[dict[str, Any]]:
 
 
 def check(asked: dict[str, Any]) -> None:
-    """Run a model, changed if asked to: edits are made in the library's sources before they are imported."""
+    """Run a model, optionally with edits made to the library's sources before they are imported."""
     warnings.filterwarnings("ignore")
     if asked["changed"]:
         _edit_on_import(asked["edits"])
@@ -314,7 +314,7 @@ def check(asked: dict[str, Any]) -> None:
 
 
 def _edit_on_import(edits: list[list[Any]]) -> None:
-    """Have files read with edits when they are imported. Their paths start at the folder of the packages."""
+    """Apply edits to files when they are imported. Paths are relative to the packages folder."""
     from importlib.machinery import SourceFileLoader
 
     by_path: dict[str, list[list[Any]]] = {}
@@ -346,7 +346,7 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
 
 
 def print_table(lines: dict[str, dict[str, Any]]) -> None:
-    """Print what breaks, and what is left."""
+    """Print the breaks, and those that remain."""
     ran = {key: line for key, line in lines.items() if "error" not in line}
     breaking = {key: line for key, line in ran.items() if line["breaks"]}
     for key, line in breaking.items():
@@ -363,17 +363,17 @@ def print_table(lines: dict[str, dict[str, Any]]) -> None:
 
 
 def published() -> dict[str, dict[str, Any]]:
-    """Return what the page on models shows: by architecture, without the versions."""
+    """Return the published lines by architecture, without the versions."""
     _, *texts = _PUBLISHED.read_text().splitlines() if _PUBLISHED.exists() else [""]
     return {f"{line['type']} training" if line["training"] else line["type"]: line for line in map(json.loads, texts)}
 
 
 def publish(lines: dict[str, dict[str, Any]]) -> None:
-    """Add to what the page on models shows: the versions, then one line for each architecture, by name."""
+    """Update the published file: the versions, then one line per architecture, sorted by name."""
     versions = {json.dumps(line["versions"]) for line in lines.values()}
     if _PUBLISHED.exists():
         versions.add(_PUBLISHED.read_text().partition("\n")[0])
-    libraries = {tuple(json.loads(each)[name] for name in ("torch", "transformers")) for each in versions}
+    libraries = {tuple(json.loads(version)[name] for name in ("torch", "transformers")) for version in versions}
     if len(libraries) != 1:
         raise SystemExit(f"recorded with several versions: {', '.join(map(str, sorted(libraries)))}")
     texts = [max(versions, key=lambda each: str(json.loads(each)["date"]))]
@@ -384,7 +384,7 @@ def publish(lines: dict[str, dict[str, Any]]) -> None:
 
 
 def _published(line: dict[str, Any]) -> dict[str, Any]:
-    """Return what is shown of one architecture: of its remedies, the best one for each break and the furthest."""
+    """Return the published data of one architecture, with the best remedy per break and the furthest-reaching one."""
     names = ("type", "training", "class", "error", "graphs", "events", "left", "furthest", "check", "seconds")
     shown = {name: line[name] for name in names if name in line}
     if "error" in line:
@@ -393,8 +393,8 @@ def _published(line: dict[str, Any]) -> dict[str, Any]:
     breaks = []
     for found in line["breaks"]:
         working = [each for each in line.get("remedies", []) if each["verdict"] in _WORKING]
-        mending = [each for each in working if found["id"] in each["breaks"]]
-        best = min(mending, key=lambda each: (_WORKING.index(each["verdict"]), len(each["title"])), default=None)
+        fixing = [each for each in working if found["id"] in each["breaks"]]
+        best = min(fixing, key=lambda each: (_WORKING.index(each["verdict"]), len(each["title"])), default=None)
         persons = [each["person"] for each in line.get("remedies", []) if found["id"] in each["breaks"]]
         breaks.append(
             {
@@ -409,7 +409,7 @@ def _published(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _furthest(remedies: list[dict[str, Any]]) -> dict[str, Any] | None:
-    working = [each for each in remedies if each["verdict"] in _WORKING and "after" in each]
+    working = [remedy for remedy in remedies if remedy["verdict"] in _WORKING and "after" in remedy]
     return max(working, key=lambda each: (-each["after"], each["verdict"] == "works"), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Measure what compiling BART's decoder costs and yields, and whether costs that are known beforehand are found.
+"""Measure the cost and benefit of compiling BART's decoder, and whether known costs are found.
 
 Run it by hand on a quiet machine: ``python benchmarks/cost.py``.
 """
@@ -21,13 +21,13 @@ from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.cost import overlap
-from jupyter_graphbreak.views.words.cost import coverage_of, verdicts_of_cost
+from jupyter_graphbreak.views.words.cost import cost_verdicts, coverage_sentences
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.entry_cost import Remedied
     from jupyter_graphbreak.report.cost import Spread
 
-#: Microseconds that the breaks of the second program take.
+#: Microseconds that each break of the second program takes.
 KNOWN_US = (50, 200, 800)
 
 
@@ -37,7 +37,7 @@ def shown(time: Spread) -> str:
 
 
 def against(eager: Spread, other: Spread) -> str:
-    """Return how a time compares with eager's."""
+    """Compare a time with eager's."""
     if overlap(eager, other):
         return "no difference to eager can be measured"
     return f"{eager.median_us / other.median_us:.2f} times eager"
@@ -78,7 +78,7 @@ def searched(backend: str) -> None:
     run.try_remedies()
     report = run.measure()
     print(f"\nBART's decoder, no dropout, what --try --cost says, backend {backend}")
-    for sentence in (*verdicts_of_cost(report), *coverage_of(report)):
+    for sentence in (*cost_verdicts(report), *coverage_sentences(report)):
         print(f"  {sentence}")
     for remedy in report.remedies or []:
         print(f"  {remedy.id} of {', '.join(remedy.breaks)}: {remedy.title}: {remedy.verdict}")
@@ -92,14 +92,14 @@ def searched(backend: str) -> None:
 
 
 def bart(backend: str, budget: Budget) -> None:
-    """Measure the forward pass in training: as it is, with the branch on the layer drop mended, and without it."""
+    """Measure the forward pass in training: unchanged, with the branch on the layer drop fixed, and without it."""
     from transformers import BartForCausalLM
 
     config = bart_config()
     ids = torch.randint(0, config.vocab_size, (2, 32), generator=torch.Generator().manual_seed(0))
 
     class MaybeLayer(torch.nn.Module):
-        """Apply a layer, or with some probability leave its input as it is."""
+        """Apply a layer, or return the input unchanged with some probability."""
 
         def __init__(self, layer: torch.nn.Module, probability: float) -> None:
             super().__init__()
@@ -107,7 +107,7 @@ def bart(backend: str, budget: Budget) -> None:
             self.probability = probability
 
         def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-            """Decide by ``torch.where``, which is no branch."""
+            """Select with ``torch.where`` instead of a branch."""
             return torch.where(torch.rand([]) >= self.probability, self.layer(x, *args, **kwargs), x)
 
     def entry(kind: str) -> Entry:
@@ -137,7 +137,7 @@ def bart(backend: str, budget: Budget) -> None:
 
 
 def show_parts(found: Measurement) -> None:
-    """Print where the time of the compiled call goes."""
+    """Print the parts of the compiled call's time."""
     cost = found.cost
     whole = cost.compiled.median_us
     for kind in ("graph", "outside", "guards"):
@@ -149,7 +149,7 @@ def show_parts(found: Measurement) -> None:
 
 
 def busy(us: float) -> None:
-    """Take some time outside of graphs."""
+    """Wait outside graphs."""
     end = time.perf_counter() + us * 1e-6
     while time.perf_counter() < end:
         pass
@@ -159,7 +159,7 @@ waits = torch.compiler.disable(busy)
 
 
 def three_waits(x: torch.Tensor) -> torch.Tensor:
-    """Break three times, for times that are known."""
+    """Break three times, for known times."""
     y = x + 1
     waits(KNOWN_US[0])
     y = y * 2
@@ -173,16 +173,16 @@ def known(backend: str, budget: Budget) -> None:
     """Measure a program whose breaks take known times."""
     found = measure_entry(Entry("three_waits", None, three_waits, Arguments(torch.rand(1000)), backend), budget=budget)
     print(f"\nBreaks of {', '.join(map(str, KNOWN_US))} us, backend {backend}")
-    lines = {listed.id: listed.location.line for listed in found.report.breaks if listed.location is not None}
+    lines = {break_.id: break_.location.line for break_ in found.report.breaks if break_.location is not None}
     parts = [part for part in found.cost.parts if part.kind == "outside" and part.break_ is not None]
     for part, expected in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
         print(f"  {expected:5} us found as {shown(part.time)}: {part.time.median_us / expected - 1:+.0%}")
     show_parts(found)
-    by_itself(found, backend)
+    uninstrumented(found, backend)
 
 
-def by_itself(found: Measurement, backend: str) -> None:
-    """Print what the parts come to beside the program timed by itself, compiled anew and with nothing marked."""
+def uninstrumented(found: Measurement, backend: str) -> None:
+    """Print the sum of the parts beside the time of the program, freshly compiled without instrumentation."""
     compiled, x = torch.compile(three_waits, backend=backend), torch.rand(1000)
     times = []
     for _ in range(300):
@@ -191,7 +191,7 @@ def by_itself(found: Measurement, backend: str) -> None:
         times.append((time.perf_counter() - start) * 1e6)
     whole = statistics.median(times[100:])
     parts = sum(part.time.median_us for part in found.cost.parts)
-    print(f"  timed by itself  {whole:8,.0f} us, of which the parts are {parts / whole:.1%}")
+    print(f"  uninstrumented   {whole:8,.0f} us, of which the parts are {parts / whole:.1%}")
 
 
 def main() -> None:
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="of measuring each program (default: %(default)s)")
     arguments = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    torch.set_num_threads(1)  # idle threads that wait for others cost what a shared machine makes of them
+    torch.set_num_threads(1)  # the cost of idle threads depends on the load of a shared machine
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} processors")
     budget = Budget(arguments.seconds)
     known(arguments.backend, budget)

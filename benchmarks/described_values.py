@@ -1,4 +1,4 @@
-"""Describe values, so that those of two runs can be compared."""
+"""Describe values, so that the values of two runs can be compared."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: How far down an object is described.
+#: Maximum depth of descriptions.
 DEEPEST = 6
-#: Attributes that PyTorch gives to what it compiles, and hooks, which are counted.
+#: Attributes that PyTorch adds to compiled objects, and hooks, which are counted.
 _NOT_SEEN = ("_torchdynamo", "_isolate_recompiles", "_backward_hooks")
 
 
 class Describer:
-    """Describes values, so that equal descriptions stand for values that a user cannot tell apart."""
+    """Describes values; equal descriptions mean that a user cannot tell the values apart."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
@@ -32,7 +32,7 @@ class Describer:
         self._storages: dict[int, int] = {}
 
     def describe(self, value: Any, depth: int = 0) -> str:
-        """Return a description; what was described before is only named."""
+        """Return a description; a value described before is only named."""
         simple = value is None or isinstance(value, bool | int | float | complex | str | bytes)
         if simple and type(value).__module__ == "builtins":
             return f"{type(value).__name__} {value!r}"
@@ -93,7 +93,7 @@ class Describer:
                 return _without_addresses(repr(value))
 
     def _storage(self, value: torch.Tensor) -> str:
-        """Return what tells whether tensors share their memory."""
+        """Return a key that is equal for tensors with shared memory."""
         if value.layout is not torch.strided or not value.numel() or value.device.type == "meta":
             return ""
         return f"in {self._storages.setdefault(value.untyped_storage().data_ptr(), len(self._storages))}"
@@ -161,7 +161,7 @@ def _without_addresses(text: str) -> str:
 
 
 def normal(text: str) -> str:
-    """Return a text without what differs between two runs that are alike."""
+    """Return a text without the parts that differ between identical runs."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", _without_addresses(text))
     text = re.sub(r"(?:\\?')?(?:# no magic|%%compile_explain[-\w ]*)(?:\\?')?", "MAGIC", text)
     text = re.sub(r"ipython-input-\d+-\w+|ipykernel_\d+/\d+", "ipython-input", text)

@@ -1,4 +1,4 @@
-"""Compare what the user sees of two runs, but for what the page *Limits* names."""
+"""Compare the visible results of two runs, except for differences named on the page *Limits*."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from benchmarks.user_view import Seen
 
-#: The frames of an error as it is described.
+#: The frames in the description of an error.
 _FRAMES = re.compile(r"\[(?:'\S+ \d+ \S+ \S+ \S+ [^']*'(?:, )?)+\]")
-#: A frame of ours, and that of the magic's line, in a stack that PyTorch prints or puts into a message.
+#: Our frames, and the frame of the magic's line, in a stack that PyTorch prints or puts into a message.
 _OUR_FRAME = re.compile(
     r"(?:^\w+: |\\+n)(?:\t|\\+t)+"
     r"(?:\S*/jupyter_graphbreak/ipython/\w+\.py\(\d+\): \w+|<ipython-input>\(1\): <module>)"
@@ -22,14 +22,14 @@ _OUR_FRAME = re.compile(
 
 
 def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[str]:
-    """Return the lines in which two runs differ, each with what it is of."""
+    """Return the lines that differ between two runs, with their subjects."""
     if isinstance(plain, str) or isinstance(explained, str):
         same = type(plain) is type(explained)
         return [] if same else [f"plain: {_brief(plain)}", f"explained: {_brief(explained)}"]
     lines = []
     for number, (one, other) in enumerate(zip(plain, explained, strict=True), start=1):
         if all("RecursionError" in str(seen.parts.get("error")) for seen in (one, other)):
-            break  # how deep it came, and what it did until then, is named
+            break  # *Limits* names the recursion depth, and side effects until then
         fails = _fails_in_a_graph(one, other)
         parts = [_without_lines(seen.parts) if fails else seen.parts for seen in (one, other)]
         for name in one.parts:
@@ -39,7 +39,7 @@ def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[st
         if other.plan.startswith("fault"):
             lines.append(f"cell {number} {other.plan}")
         if fails and one.parts["names"] != other.parts["names"]:
-            break  # what the graph was to assign is not there, as is named, and the cells below lack it
+            break  # *Limits* names that assignments of the graph are missing, so later cells lack them
     return lines
 
 
@@ -57,7 +57,7 @@ def _changed(one: list[str], other: list[str]) -> Iterator[str]:
 
 
 def _is_named(plain: str, explained: str) -> bool:
-    """Whether *Limits* names a difference.
+    """Whether a difference is named on *Limits*.
 
     What fails in a graph has the line of another call, and no columns; a stack that PyTorch prints has our frames.
     """
@@ -67,13 +67,13 @@ def _is_named(plain: str, explained: str) -> bool:
 
 
 def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
-    """Whether a cell fails on its own with an error with which it failed as one function, too."""
+    """Whether a cell fails with the same error alone and as one function."""
     errors = [seen.parts.get("error", []) for seen in (plain, explained)]
     return explained.plan == "function" and errors[0] != ["NoneType None"] and not list(_changed(*errors))
 
 
 def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return what was seen without the traceback that ends an output."""
+    """Return the seen parts without the traceback at the end of an output."""
     output = itertools.takewhile(lambda line: not line.startswith("stdout: -----"), parts["output"])
     return parts | {"output": [*output, *parts["output"][-1:]]}
 

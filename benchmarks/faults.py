@@ -1,4 +1,4 @@
-"""Have every function of ours that a run calls raise in turn, and see whether the user's cells run as without us.
+"""Make each of our functions raise in turn, and check that the user's cells run as without the package.
 
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
 Each fault is put into a process of its own, which explains two cells: in the first one the function raises whenever it
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 PACKAGE = ROOT / "jupyter_graphbreak"
-#: What calls all else: nothing of ours is around it that could catch its faults.
+#: The outermost functions: none of our code is around them that could catch their faults.
 FACES = ("cli",)
-#: What calls the program and does nothing else.
+#: Functions that only call the program.
 CALLS_THE_PROGRAM = ("call_compiled",)
 MESSAGE = "a fault that was put here"
-#: A cell that compiles something itself, and one that uses what it made, without the magic.
+#: A cell that compiles something itself, and one without the magic that uses its results.
 COMPILES = """
 import logging, torch
 @torch.compiler.disable
@@ -66,7 +66,7 @@ def step(x, n):
 results = [step(torch.ones(size), n) for size in (2, 3) for n in (1, 2)]
 results[-1]"""
 AFTER_COMPILES = "step(torch.ones(2), 3), torch.zeros(4) + 1, torch.randn(2)"
-#: A cell whose calls the magic compiles: a module, functions, one that is looked into, one that fails.
+#: A cell whose calls the magic compiles: a module, and functions, one of which is inspected and one fails.
 CALLS = """
 import functools, traceback, warnings, torch
 class Net(torch.nn.Module):
@@ -133,7 +133,7 @@ def other(x):
     print("other")
     return y + 1
 other(torch.ones(3))"""
-#: In the first cell of each program something of ours fails; the second one is explained without a fault.
+#: The first cell of each program runs with a fault in our code; the second one is explained without a fault.
 PROGRAMS = {
     name: (Cell(first, is_explained=True), Cell(SECOND, is_explained=True), Cell(last, is_explained=False))
     for name, first, last in (
@@ -146,7 +146,7 @@ PROGRAMS = {
 
 
 class Place(NamedTuple):
-    """A function of ours, by where it begins."""
+    """The position of one of our functions."""
 
     file: str
     line: int
@@ -154,20 +154,20 @@ class Place(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a run with a fault."""
+    """The outcome of a run with a fault."""
 
     place: Place
-    #: What the user sees otherwise than without us, our own words aside.
+    #: Differences that the user sees, apart from our own messages.
     seen: list[str]
     has_report: bool
     is_told: bool
-    #: Whether the report of the next run is what it is without a fault.
+    #: Whether the report of the next run is the same as without a fault.
     is_next_right: bool
 
 
 @functools.cache
 def functions() -> dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]]:
-    """Return for each function of ours the functions that hold its code, and the way to it through their constants."""
+    """Return, for each of our functions, the functions that contain its code, and the path through their constants."""
     holders: dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
     for held in gc.get_objects():
         if type(held) is types.FunctionType and _is_ours(held.__code__):
@@ -177,7 +177,7 @@ def functions() -> dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]]
 
 
 def _is_ours(code: types.CodeType) -> bool:
-    """Whether a code is of a module of ours, and not of a template, which is made when it is rendered first."""
+    """Whether a code object belongs to one of our modules, and not to a template compiled at its first rendering."""
     return code.co_filename.startswith(f"{PACKAGE}/") and code.co_filename.endswith(".py")
 
 
@@ -193,7 +193,7 @@ def _place(code: types.CodeType) -> Place:
 
 
 def raising(code: types.CodeType, way: tuple[int, ...]) -> types.CodeType:
-    """Return a code that raises, or whose constant at the end of the way does."""
+    """Return a code object that raises, or whose nested code at the end of the path raises."""
     if way:
         constants = list(code.co_consts)
         constants[way[0]] = raising(constants[way[0]], way[1:])
@@ -208,7 +208,7 @@ def raising(code: types.CodeType, way: tuple[int, ...]) -> types.CodeType:
 
 @contextlib.contextmanager
 def fault(place: Place) -> Iterator[None]:
-    """Have a function raise whenever it is called."""
+    """Make a function raise whenever it is called."""
     holders = functions()[place]
     if not holders:
         raise LookupError(place)
@@ -224,7 +224,7 @@ def fault(place: Place) -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupt(place: Place) -> Iterator[None]:
-    """Interrupt what runs when a function is called for the first time."""
+    """Interrupt the process at the first call of a function."""
 
     def interrupt_once(frame: types.FrameType, event: str, _: object) -> None:
         code = frame.f_code
@@ -247,7 +247,7 @@ def run(
     *,
     plain: bool,
 ) -> list[Seen]:
-    """Run the cells, the first one while something of ours is broken."""
+    """Run the cells, the first one with a fault in one of our functions."""
     before = attributes()
     session = Session(shell, options, plain=plain)
     seen = []
@@ -268,13 +268,13 @@ def run(
 
 
 def _brief(report: dict[str, Any]) -> str:
-    breaks = [(found["gb_id"], found["location"]) for found in report["breaks"]]
+    breaks = [(break_["gb_id"], break_["location"]) for break_ in report["breaks"]]
     parts = {name: len(report[name]) for name in ("graphs", "resumes", "scopes", "skipped", "recompiles")}
     return json.dumps([report["status"], breaks, parts])
 
 
 def called(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list[Place]:
-    """Return the functions of ours that the first cell calls, but for those that stand for one of PyTorch's.
+    """Return our functions that the first cell calls, except for wrappers of PyTorch's functions.
 
     What is put in the place of another function must call it, so it cannot do without itself; all that it calls can.
     """
@@ -304,7 +304,7 @@ def called(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list
 
 
 def stands_for_another(code: types.CodeType) -> bool:
-    """Whether a code is that of a function that ``functools.wraps`` made look like another, or no function's."""
+    """Whether a code object belongs to a wrapper made with ``functools.wraps``, or to no function."""
     if code.co_name.startswith("<"):
         return True
     if "<locals>" not in code.co_qualname:
@@ -315,7 +315,7 @@ def stands_for_another(code: types.CodeType) -> bool:
 
 
 def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[Seen] | str) -> Outcome:
-    """Compare a run that had a fault with those that had none."""
+    """Compare a run with a fault with runs without one."""
     if isinstance(faulty, str):
         return Outcome(place, [faulty], has_report=False, is_told=False, is_next_right=False)
     ours = [line for line in faulty[0].parts["output"] if "compile_explain" in line or MESSAGE in line]
@@ -328,7 +328,7 @@ def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[See
 
 
 def outcome_of_interrupt(place: Place, plain: list[Seen], right: list[Seen], seen: list[Seen] | str) -> Outcome:
-    """Compare what comes after an interrupt, but for the third cell: it uses names that the first one assigns."""
+    """Compare the cells after an interrupt, except the third, which uses names that the first assigns."""
     if isinstance(seen, str):
         return Outcome(place, [seen], has_report=False, is_told=False, is_next_right=False)
     is_told = "KeyboardInterrupt" in str(seen[0].parts["error"])
@@ -341,7 +341,7 @@ def outcome_of_interrupt(place: Place, plain: list[Seen], right: list[Seen], see
 
 
 def main() -> None:
-    """Print each function whose fault the user sees, or that spoils the next run, or is not told; then how many."""
+    """Print each function whose fault is visible, affects the next run, or is not reported; then the totals."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--options", default="-b eager", help="of the magic")
     parser.add_argument("--only", default="", help="only functions whose file and name match this expression")
@@ -352,18 +352,18 @@ def main() -> None:
     parser.add_argument("--interrupt", action="store_true", help="interrupt at each function in place of a fault")
     arguments = parser.parse_args()
     breaking, judge = (interrupt, outcome_of_interrupt) if arguments.interrupt else (fault, outcome)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores interrupts
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore interrupts
     shell = made_shell()
     for module in pkgutil.walk_packages([str(PACKAGE)], "jupyter_graphbreak."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     functions()
     gc.collect()
-    gc.freeze()  # a fork copies what the garbage collector visits
+    gc.freeze()  # the garbage collector would make forks copy memory
     outcomes = []
     for name in PROGRAMS if arguments.program is None else [arguments.program]:
         cells = PROGRAMS[name]
-        outcomes += judged(shell, cells, arguments, breaking, judge, name)
+        outcomes += outcomes_of_faults(shell, cells, arguments, breaking, judge, name)
     late = [made for made in outcomes if made.place.file.startswith(("analysis", "views"))]
     same = sum(not made.seen for made in outcomes)
     print(f"\n{len(outcomes)} times a function raised; the user saw the same {same} times,")
@@ -372,7 +372,7 @@ def main() -> None:
     print(f"Of {len(late)} in analysis and views {sum(made.has_report for made in late)} left a report.")
 
 
-def judged(
+def outcomes_of_faults(
     shell: InteractiveShell,
     cells: Sequence[Cell],
     arguments: argparse.Namespace,
@@ -380,7 +380,7 @@ def judged(
     judge: Callable[..., Outcome],
     name: str,
 ) -> list[Outcome]:
-    """Return what became of each fault in a program, and print the bad ones."""
+    """Return the outcome of each fault in a program, and print the bad ones."""
     options = arguments.options
     runs = [in_a_fork(functools.partial(run, shell, cells, options, None, plain=plain)) for plain in (True, False)]
     plain, right = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PINS = ROOT / "constraints.txt"
 HASHED = ROOT / "requirements-dev.txt"
 
-#: Machines install different builds of it, for CUDA or for the processor alone, some of them built locally.
+#: Machines install different builds of torch, for CUDA or only the CPU, some of them built locally.
 _WITHOUT_HASH = "torch"
 
 _HEADER = """\

@@ -1,4 +1,4 @@
-"""Measure what the marks cost while one types: in a marked cell of a notebook of 200 cells with 60 reports.
+"""Measure the cost of marks during typing, in a marked cell of a notebook of 200 cells with 60 reports.
 
 Needs what the browser tests need: JupyterLab, a browser, and the front end built
 (``npm --prefix labextension run build``).
@@ -30,7 +30,7 @@ _SHOW = """async isOn => {
     await commands.execute('jupyter-graphbreak:toggle-marks');
   }
 }"""
-#: Puts the text as it was, and the cursor to the end of the line of the first break.
+#: Restores the text, and puts the cursor at the end of the line of the first break.
 _START = """([text, line]) => {
   const { activeCell } = jupyterapp.shell.currentWidget.content;
   activeCell.model.sharedModel.setSource(text);
@@ -64,7 +64,7 @@ def main() -> int:
         page.goto(f"{lab.url}/lab/tree/typing.ipynb?reset")
         page.locator(_MARKS).first.wait_for(timeout=60_000)
         session = page.context.new_cdp_session(page)
-        # What other programs take of the processor is not the page's work.
+        # Processor time of other programs is not the page's work.
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         text = report.sources[0].segments[0].text
         _compare(page, session, (text, place.line - 1), arguments.keys, arguments.pairs)
@@ -82,7 +82,7 @@ def _compare(page: Page, session: CDPSession, start: tuple[str, int], keys: int,
             if (page.locator(_MARKS).count() > 0) != is_on:
                 raise RuntimeError("the marks are not as they should be")
             measured = _per_key(page, session, keys)
-            if pair:  # the first is for the page to warm up
+            if pair:  # the first pair is a warm-up
                 times[is_on].append(measured)
     more = [with_marks - without for without, with_marks in zip(times[False], times[True], strict=True)]
     print(f"main-thread work in ms a key: median, least and most of {pairs} times {keys} keys")
@@ -94,7 +94,7 @@ def _per_key(page: Page, session: CDPSession, keys: int) -> float:
     before = _task_ms(session)
     for _ in range(keys):
         page.keyboard.press("x")
-        # Each key is drawn by itself; otherwise slower keys would share frames, and seem cheap.
+        # Each key gets its own frame; otherwise slow keys would share frames and seem cheap.
         page.evaluate(_DRAWN)
     return (_task_ms(session) - before) / keys
 

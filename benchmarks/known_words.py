@@ -1,4 +1,4 @@
-"""Write the list of names that redaction keeps, from the PyTorch that is installed.
+"""Write the list of names that redaction keeps, from the installed PyTorch.
 
 The names are PyTorch's own (operations, settings of Dynamo, causes of graph breaks), so they say nothing of a reader's
 program. Names that the list has already stay in it, since reports of other releases are redacted as well.
@@ -26,16 +26,16 @@ NAMESPACES = {"aten", "prims", "prim", "inductor", "_c10d_functional", "c10d_fun
 
 
 def callables(name: str) -> set[str]:
-    """Return the dotted names of what a module of PyTorch holds and can be called."""
+    """Return the dotted names of the callables in a module of PyTorch."""
     module = importlib.import_module(name) if name in MODULES[:11] else eval(name, {"torch": torch})  # noqa: S307
     held = ((part, getattr(module, part, None)) for part in dir(module) if not part.startswith("__"))
     return {f"{name}.{part}" for part, value in held if callable(value)}
 
 
 def operations() -> set[str]:
-    """Return the names of all operations as graphs write them."""
+    """Return the names of all operations as they appear in graphs."""
     names = {name for module in MODULES for name in callables(module)}
-    # No methods of tensors: in a graph they are called as in the reader's code.
+    # Methods of tensors are left out: in a graph they have the names from the reader's code.
     for owner, holder in (("operator", operator), ("math", math), ("builtins", builtins)):
         names |= {f"{owner}.{part}" for part in dir(holder)}
     for schema in torch._C._jit_get_all_schemas():  # noqa: SLF001 - there is no public list

@@ -1,4 +1,4 @@
-"""Measure the live line of a long compilation in a real kernel: how often it changes, and what it costs.
+"""Measure the progress line of a long compilation in a real kernel: its update rate and cost.
 
 A pair is one cell under ``%%compile_explain`` and the same under ``%%compile_explain -q``, which watches alike and
 shows nothing; each in a fresh kernel, by turns the one or the other first.
@@ -36,7 +36,7 @@ print(*(clock() - start for clock, start in zip(_clocks, _start)))"""
 
 
 class Result(NamedTuple):
-    """Seconds on the clock, of the processor, of it on the thread that compiles; how often the line changed."""
+    """Wall-clock time, processor time, that of the compiling thread, and the number of updates."""
 
     wall: float
     cpu: float
@@ -50,7 +50,7 @@ def run(options: str, ops: int) -> Result:
     states: list[str] = []
     printed: list[str] = []
 
-    def hear(message: dict[str, Any]) -> None:
+    def on_message(message: dict[str, Any]) -> None:
         content = message["content"]
         if message["msg_type"] == "stream":
             printed.append(content["text"])
@@ -60,7 +60,7 @@ def run(options: str, ops: int) -> Result:
 
     try:
         for code in (_SET_UP.format(root=str(ROOT)), _CELL.format(options=options, ops=ops)):
-            reply = client.execute_interactive(code, output_hook=hear, timeout=600)
+            reply = client.execute_interactive(code, output_hook=on_message, timeout=600)
             if reply["content"]["status"] != "ok":
                 raise SystemExit("\n".join(reply["content"]["traceback"]))
     finally:

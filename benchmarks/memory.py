@@ -1,10 +1,10 @@
-"""Measure how much memory further questions take, compared with what the call itself holds.
+"""Measure the memory that experiments need, compared with that of the call itself.
 
 For each way in, a fresh process makes a model of linear layers with one graph break, calls it once, and asks the
 question. The growth is the peak of the process's memory while it answers, less what it held before; the ratio is the
 growth in terms of what the call holds: model, arguments and activations. Linux only.
 
-    python benchmarks/memory.py                  # all ways, a model of 200 MiB
+    python benchmarks/memory.py                  # all experiments, a model of 200 MiB
     python benchmarks/memory.py --mib 400 --way check --backend inductor
 """
 
@@ -27,7 +27,7 @@ _BATCH = 64
 
 
 def models(mib: int) -> tuple[Any, Any, Any, Any]:
-    """Return a small and a large model with one break each, and an argument for either."""
+    """Return a small and a large model with one break each, and their arguments."""
     import torch
 
     class Stack(torch.nn.Module):
@@ -46,7 +46,7 @@ def models(mib: int) -> tuple[Any, Any, Any, Any]:
 
 
 def ask_magic(option: str, backend: str) -> Callable[[Any, Any], None]:
-    """Return what runs a cell with the magic."""
+    """Return a function that runs a cell with the magic."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
@@ -67,7 +67,7 @@ def ask_magic(option: str, backend: str) -> Callable[[Any, Any], None]:
 
 
 def ask_call(way: str, backend: str) -> Callable[[Any, Any], None]:
-    """Return what asks a question about one call."""
+    """Return a function that runs an experiment on one call."""
     import jupyter_graphbreak
 
     def ask(model: Any, x: Any) -> None:
@@ -83,27 +83,27 @@ WAYS = ("--try", "--check", "--cost", "--frontends", "try_remedies", "check", "m
 
 
 def held_now() -> int:
-    """Return the memory that this process holds, and let the peak begin from there."""
+    """Return the memory of this process, and reset its peak."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
     return status("VmRSS")
 
 
 def status(name: str) -> int:
-    """Return a number of bytes from what the kernel says about this process."""
+    """Return a number of bytes from the kernel's status of this process."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
 
 
 def measure(way: str, mib: int, backend: str) -> None:
-    """Measure one way in this process, and print the numbers."""
+    """Measure one experiment in this process, and print the numbers."""
     import torch
 
     torch.manual_seed(0)
     ask = ask_magic(way, backend) if way.startswith("--") else ask_call(way, backend)
     small, small_x, large, x = models(mib)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        ask(small, small_x)  # what is loaded and compiled the first time is no growth of the question's
+        ask(small, small_x)  # first-time loading and compiling do not count
     parameters = sum(parameter.nbytes for parameter in large.parameters())
     activations = x.nbytes * len(large.layers) * 2
     call = parameters + x.nbytes + activations
@@ -116,7 +116,7 @@ def measure(way: str, mib: int, backend: str) -> None:
 
 
 def main() -> None:
-    """Measure each way in a process of its own."""
+    """Measure each experiment in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mib", type=int, default=200, help="the size of the model (default: %(default)s)")
     parser.add_argument("--backend", default="eager", help="what the model is compiled with (default: %(default)s)")

@@ -1,6 +1,6 @@
-"""Compare the order in which a report lists the breaks by cost with the order in which mending them saves time.
+"""Compare the order of breaks by cost in a report with the order of time saved by fixing them.
 
-And compare what the parts of a call's time add up to with what the call takes by itself.
+Also compare the sum of the parts of a call's time with the whole call.
 
 Run it by hand on a quiet machine: ``python benchmarks/order.py``.
 """
@@ -27,7 +27,7 @@ from jupyter_graphbreak.report.cost import Cost
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What every program begins with.
+#: The beginning of every program.
 HEAD = """import io
 import random
 import time
@@ -63,24 +63,24 @@ def say(text):
 
 
 """
-#: What stands between the breaks.
+#: The code between breaks.
 BETWEEN = "    y = torch.tanh(y @ w) + x\n"
 
 
 class Break(NamedTuple):
-    """Lines that break, and the same mended by hand."""
+    """Lines that break, and their version fixed by hand."""
 
     broken: str
-    mended: str
+    fixed: str
 
 
 def spins(us: int) -> Break:
-    """Return a call that only takes time."""
+    """Return code that calls a function that only takes time."""
     return Break(f"    spin({us})\n", "")
 
 
 def eager_steps(count: int) -> Break:
-    """Return operations that run eagerly."""
+    """Return code with operations that run eagerly."""
     lines = "    for _ in range({count}):\n        y = y * 1.01 + 0.01\n"
     return Break(f"    y = steps(y, {count})\n", lines.format(count=count))
 
@@ -107,22 +107,22 @@ PROGRAMS: dict[str, tuple[int, list[Break]]] = {
     "numpy, a scalar, operations": (128, [NUMPY, SCALAR, eager_steps(50)]),
     "time, a branch, numpy": (384, [spins(60), BRANCH, NUMPY]),
 }
-#: The same with small tensors and in the other order.
+#: The same with small tensors and in reverse order.
 PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
-#: How far the sum of the parts may be from the whole, as a share of it.
+#: The tolerated difference between the sum of the parts and the whole, as a share.
 CLOSE = 0.05
-#: Two breaks are worth the same where what they save differs by less than this share of the call.
+#: Two breaks count as equal if their savings differ by less than this share of the call.
 TIE = 0.01
 
 
-def text_of(breaks: list[Break], mended: int | None = None) -> str:
-    """Return the text of a program, with one of its breaks mended."""
-    lines = [part.mended if index == mended else part.broken for index, part in enumerate(breaks)]
+def text_of(breaks: list[Break], fixed: int | None = None) -> str:
+    """Return the text of a program, with one of its breaks fixed."""
+    lines = [part.fixed if index == fixed else part.broken for index, part in enumerate(breaks)]
     return f"{HEAD}def f(x, w):\n    y = x\n{BETWEEN}{''.join(f'{line}{BETWEEN}' for line in lines)}    return y\n"
 
 
 def loaded(folder: Path, text: str, numbers: itertools.count[int]) -> Callable[..., Any]:
-    """Return the function of a program that is written to a file of its own."""
+    """Write a program to a separate file, and return its function."""
     path = folder / f"program_{next(numbers)}.py"
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -136,7 +136,7 @@ def loaded(folder: Path, text: str, numbers: itertools.count[int]) -> Callable[.
 
 
 def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float, float]]:
-    """Return what each program but the first saves against it, in microseconds, and how far that is uncertain."""
+    """Return the savings of each program relative to the first, in microseconds, and their uncertainty."""
     times: list[list[float]] = [[] for _ in programs]
     for program in programs:
         for _ in range(5):
@@ -156,7 +156,7 @@ def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float
 
 
 def median_us(call: Callable[[], Any], calls: int = 300) -> float:
-    """Return what a call takes, by itself in a loop."""
+    """Return the time of a call in a loop."""
     times = []
     for _ in range(calls):
         start = time.perf_counter()
@@ -166,7 +166,7 @@ def median_us(call: Callable[[], Any], calls: int = 300) -> float:
 
 
 def is_right(order: list[int], saved: list[tuple[float, float]], call_us: float) -> bool:
-    """Whether no break stands before one that saves more, beyond what can be measured and what matters."""
+    """Whether no break comes before one that saves significantly more."""
     return all(
         saved[later][0] - saved[earlier][0] <= max(saved[later][1] + saved[earlier][1], TIE * call_us)
         for earlier, later in itertools.combinations(order, 2)
@@ -174,13 +174,13 @@ def is_right(order: list[int], saved: list[tuple[float, float]], call_us: float)
 
 
 def order_of(report: jupyter_graphbreak.Report, breaks: list[Break]) -> list[int]:
-    """Return the breaks of a program in the order of its report, by their places in the program."""
+    """Return the indexes of a program's breaks in the order of its report."""
     lines = text_of(breaks).split("\n")
     places = [
         index for index, line in enumerate(lines) for part in breaks if line and line in part.broken.split("\n")[:1]
     ]
     by_line = {line + 1: number for number, line in enumerate(dict.fromkeys(places))}
-    by_id = {listed.id: listed for listed in report.breaks}
+    by_id = {break_.id: break_ for break_ in report.breaks}
     found = []
     for ident in report.order:
         location = by_id[ident].location
@@ -205,7 +205,7 @@ def main() -> int:
             torch.manual_seed(0)
             x, w = torch.rand(size, size), torch.randn(size, size) / size
             variants = [None, *range(len(breaks))]
-            functions = [loaded(folder, text_of(breaks, mended), numbers) for mended in variants]
+            functions = [loaded(folder, text_of(breaks, fixed), numbers) for fixed in variants]
             compiled = [torch.compile(function, backend=arguments.backend) for function in functions]
             saved = saved_us([functools.partial(call, x, w) for call in compiled], arguments.rounds)
             call = functools.partial(compiled[0], x, w)
@@ -213,7 +213,7 @@ def main() -> int:
             report = jupyter_graphbreak.measure(torch.compile(functions[0], backend=arguments.backend), x, w)
             after = median_us(call)
             parts = sum(part.time.median_us for entry in (report.cost or Cost("", "")).entries for part in entry.parts)
-            # Where the machine itself was not steady, its two times say how far.
+            # The two times of the unchanged program show how steady the machine was.
             adds_up = min(before, after) * (1 - CLOSE) <= parts <= max(before, after) * (1 + CLOSE)
             close += adds_up
             order = order_of(report, breaks)
@@ -221,11 +221,11 @@ def main() -> int:
             right += good
             words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(saved))
             listed = " ".join(str(number + 1) for number in order)
-            print(f"{'right' if good else 'WRONG'}  {title}: listed {listed}; mending saves {words}", flush=True)
+            print(f"{'right' if good else 'WRONG'}  {title}: listed {listed}; fixing saves {words}", flush=True)
             verdict = f"{'within' if adds_up else 'NOT within'} {CLOSE:.0%}"
-            print(f"  {verdict}: parts {parts:,.0f} us, by itself {before:,.0f} to {after:,.0f} us", flush=True)
+            print(f"  {verdict}: parts {parts:,.0f} us, whole call {before:,.0f} to {after:,.0f} us", flush=True)
             torch.compiler.reset()
-    print(f"the parts of {close} of {len(PROGRAMS)} calls add up to what the call takes by itself, within {CLOSE:.0%}")
+    print(f"the parts of {close} of {len(PROGRAMS)} calls add up to the whole call, within {CLOSE:.0%}")
     print(f"{right} of {len(PROGRAMS)} orders are right; torch {torch.__version__}, {os.cpu_count()} cores")
     return 0
 

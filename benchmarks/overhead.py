@@ -1,4 +1,4 @@
-"""Measure what watching costs: the same training step with and without us, in pairs, each run in its own process.
+"""Measure the overhead of watching: the same training step with and without it, in pairs of separate processes.
 
 Run it by hand on a quiet machine: ``python benchmarks/overhead.py --backend eager --pairs 15``.
 """
@@ -18,15 +18,15 @@ import tempfile
 import time
 from typing import Any, NamedTuple
 
-#: Layers, width and length of the text. Breaks and graphs are the same in each, the share of tensor work is not.
+#: Layers, width and text length. Breaks and graphs are the same in each, but the share of tensor work differs.
 SIZES = {"small": (2, 64, 32), "medium": (6, 256, 64), "base": (6, 768, 128)}
 
-#: What the report of the step must say: one branch on the layer drop, one call that Dynamo does not trace.
+#: The expected breaks: one branch on the layer drop, one call that Dynamo does not trace.
 BREAKS = 2
 
 
 class Cost(NamedTuple):
-    """Seconds of one run: on the clock, and of processors, child processes counted in."""
+    """Wall-clock and processor seconds of one run, including child processes."""
 
     wall: float
     cpu: float
@@ -39,7 +39,7 @@ def cpu_seconds() -> float:
 
 
 def run_step(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
-    """Compile and run one training step of BART's decoder and return what it took and what it led to."""
+    """Compile and run one training step of BART's decoder, and return its times and results."""
     import torch
     from transformers import BartConfig, BartForCausalLM
 
@@ -60,7 +60,7 @@ def run_step(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
     model = BartForCausalLM(config).train()
     ids = torch.randint(0, config.vocab_size, (2, length))
 
-    # The first compilation of a process imports the compiler and probes the C++ toolchain; that is not the work.
+    # Exclude the first compilation of a process, which imports the compiler and probes the C++ toolchain.
     torch.compile(torch.sin, backend=backend)(torch.ones(3))
     observer = jupyter_graphbreak.capture() if watched else contextlib.nullcontext()
     torch.manual_seed(1)
@@ -82,12 +82,12 @@ def run_step(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
 
 
 def run_process(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
-    """Run the step in a fresh process whose compiler finds nothing in a cache."""
+    """Run the step in a fresh process with empty compiler caches."""
     with tempfile.TemporaryDirectory() as cache:
         environment = {
             **os.environ,
             "HF_HUB_OFFLINE": "1",
-            # One thread each: what the processors did is then the work, not the waiting of idle threads.
+            # One thread each, so that processor time is work and not the waiting of idle threads.
             "OMP_NUM_THREADS": "1",
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
             "TORCHINDUCTOR_CACHE_DIR": cache,
@@ -111,7 +111,7 @@ def compare(backend: str, size: str, pairs: int) -> None:
     plain, watched, shares = [], [], []
     for pair in range(pairs):
         results = {}
-        # Which goes first changes from pair to pair, so that a drift of the machine favours neither.
+        # The order alternates, so that a drift of the machine favours neither.
         for mode in (False, True) if pair % 2 == 0 else (True, False):
             results[mode] = run_process(watched=mode, backend=backend, size=size)
         if results[False]["loss"] != results[True]["loss"]:

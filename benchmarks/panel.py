@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.results import Report
 
-#: Until the page has shown everything and has nothing more to do.
+#: Waits until the page has rendered everything and is idle.
 _SETTLED = """
 () => new Promise(resolve => {
   let quiet = 0;
@@ -40,12 +40,12 @@ _SETTLED = """
   requestIdleCallback(look);
 })"""
 
-#: What a page that does nothing may take, looking at it counted in.
+#: The time that an idle page may take, including the measurement.
 _QUIET_MS = 20
 
 _SHOW = "() => { jupyterapp.shell.activateById('jupyter-graphbreak-panel'); }"
 _HIDE = "() => { jupyterapp.shell.collapseRight(); }"
-#: Whatever else JupyterLab shows at that side: what opening the side costs without us.
+#: Another side panel of JupyterLab, to measure the cost of opening the side without ours.
 _SHOW_OTHER = "() => { jupyterapp.shell.activateById('jp-property-inspector'); }"
 _SWITCH = "id => { jupyterapp.shell.activateById(id); }"
 _ROWS = "document.querySelectorAll('.jp-GraphBreakPanel-item').length"
@@ -70,7 +70,7 @@ def main() -> int:
         first, second = (_opened(page, name) for name in ("one", "two"))
         page.evaluate("jupyterapp.shell.collapseLeft()")
         session = page.context.new_cdp_session(page)
-        # What other programs take of the processor is not the page's work.
+        # Processor time of other programs is not the page's work.
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         _measure(page, session, (first, second), arguments.runs)
         browser.close()
@@ -84,7 +84,7 @@ def _save(lab: Lab, name: str, cells: int, reports: int, breaks: int) -> None:
 
 
 def _report(title: str, breaks: int) -> Report:
-    """Return a report of a cell that no other cell equals."""
+    """Return a report of a cell with a unique text."""
     report = big(breaks=breaks, ops=breaks * 10)
     (source,) = report.sources
     (segment,) = source.segments
@@ -109,7 +109,7 @@ def _opened(page: Page, name: str) -> str:
 
 def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], runs: int) -> None:
     def work(act: Callable[[], object]) -> float:
-        """Return the milliseconds that the page's main thread worked because of something."""
+        """Return the milliseconds of main-thread work caused by an action."""
         page.evaluate(_SETTLED)
         before = _task_ms(session)
         act()
@@ -121,7 +121,7 @@ def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], runs: 
     def note(name: str, script: str, argument: str | None = None) -> None:
         times.setdefault(name, []).append(work(lambda: page.evaluate(script, argument)))
 
-    # JupyterLab goes on drawing cells for a while, and anything at that side draws them anew.
+    # JupyterLab continues to render cells for a while, and any panel at that side makes it render them again.
     while work(lambda: None) > _QUIET_MS:
         pass
     work(lambda: page.evaluate(_SHOW_OTHER))

@@ -1,4 +1,4 @@
-"""Run random programs of notebook cells with and without ``%%compile_explain``, and compare all that their user sees.
+"""Run random programs of notebook cells with and without ``%%compile_explain``, and compare everything the user sees.
 
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/random_cells.py --programs 1000 --seed 7``.
 """
@@ -22,7 +22,7 @@ from benchmarks.user_view import Cell, in_a_fork, made_shell, run_program  # noq
 
 
 def main() -> None:
-    """Run programs and print those that differ, then how many did."""
+    """Run programs, and print those that differ and their number."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -42,7 +42,7 @@ def main() -> None:
         )
         plans.update([explained] if isinstance(explained, str) else [seen.plan for seen in explained[:-1]])
         found = differences(plain, explained)
-        if found:  # does it differ from itself, too?
+        if found:  # check whether it differs from itself
             again = in_a_fork(functools.partial(run_program, shell, cells, arguments.options, plain=True))
             own = set(differences(plain, again))
             found = [line for line in found if line not in own]

@@ -1,4 +1,4 @@
-"""Random programs of notebook cells, written after the grammar in ``random_programs.txt``."""
+"""Generate random programs of notebook cells from the grammar in ``random_programs.txt``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEEPEST = 3
 
 
 class MissingNameError(Exception):
-    """No name of a kind is there that a template needs."""
+    """A template needs a name of a kind that does not exist."""
 
 
 @functools.cache
@@ -38,7 +38,7 @@ def read_grammar() -> dict[str, list[str]]:
 
 
 class Writer:
-    """Writes random statements whose names are mostly bound, each to a value of a known kind.
+    """Writes random statements whose names are mostly bound to values of known kinds.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Writer:
             if self._random.random() < share:
                 statements.insert(self._random.randint(0, len(statements)), self._statement([kind]))
         text = "\n".join(statements)
-        if "\n%%" in text or text.startswith("%%"):  # a cell magic has the rest of the cell
+        if "\n%%" in text or text.startswith("%%"):  # a cell magic applies to the rest of the cell
             text = text[text.index("%%") :]
         return text
 

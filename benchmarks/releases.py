@@ -1,4 +1,4 @@
-"""Run the tests with every release of PyTorch that README names, and write README's table of them.
+"""Run the tests with every supported release of PyTorch, and write the table in README.
 
 ``make releases`` calls it. A release takes minutes and, where its environment is not there yet, gigabytes. Results are
 kept in ``build/releases``; a release is run again when a source is newer than its result.
@@ -21,11 +21,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "releases"
 RELEASES = ("2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
-#: Further Pythons, which are tried with one release where this machine has them.
+#: Further versions of Python, tested with one release if they are installed.
 PYTHONS = ("3.12", "3.13")
 FOLDERS = ("tests/unit", "tests/torch", "tests/ipython")
 BEGIN, END = "<!-- releases: begin -->", "<!-- releases: end -->"
-#: Pins that do not hold for another release: torch 2.11 and 2.12 want an older setuptools.
+#: Pins that do not apply to other releases: torch 2.11 and 2.12 need an older setuptools.
 _PINNED = re.compile(r"^(torch|setuptools)==.*\n", re.MULTILINE)
 #: The six fields of a row of the table; those of its head are no versions.
 _ROW = re.compile(r"^\| (\d\S*) \| (\S+) \| (\d+) \| (\d+) \| (\d+) \| (\S+) \|$", re.MULTILINE)
@@ -39,12 +39,12 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its environment and its result are called."""
+        """The name of its environment and its result."""
         return f"{self.torch}-py{self.python}" if self.python else self.torch
 
 
 class Result(NamedTuple):
-    """What came of a run."""
+    """The outcome of a run."""
 
     torch: str
     python: str
@@ -55,7 +55,7 @@ class Result(NamedTuple):
 
 
 def main() -> None:
-    """Run what is out of date, then write the table."""
+    """Run the outdated combinations, then write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("releases", nargs="*", help=f"default: {' '.join(RELEASES)}")
     parser.add_argument("--with-pythons", default="2.13.0", help="the release to try with further Pythons")
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def is_current(result: Path) -> bool:
-    """Whether a result is newer than the sources, and nothing had failed."""
+    """Whether a result is newer than the sources and without failures."""
     if not result.exists() or result.stat().st_mtime <= newest_source():
         return False
     return int(json.loads(result.read_text(encoding="utf-8"))["failed"]) == 0
@@ -92,13 +92,13 @@ def newest_source() -> float:
 
 
 def interpreter(python: str) -> str | None:
-    """Return the interpreter of a version of Python, where this machine has one."""
+    """Return the interpreter of a version of Python, if installed."""
     known = sorted((Path.home() / ".pyenv" / "versions").glob(f"{python}.*/bin/python"))
     return str(known[-1]) if known else shutil.which(f"python{python}")
 
 
 def environment(run: Run) -> Path:
-    """Return the Python of an environment with this release: one that is ready, or one that is made now."""
+    """Return the Python of an environment with this release, creating it if necessary."""
     ready = os.environ.get("RELEASES_VENVS")
     home = Path(ready) / run.name if ready else ROOT / f".venv-torch-{run.name}"
     python = home / "bin" / "python"
@@ -118,7 +118,7 @@ def environment(run: Run) -> Path:
 
 
 def run_tests(python: Path) -> Result:
-    """Run the tests in an environment, and count what came of them."""
+    """Run the tests in an environment, and count the outcomes."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     xml = RESULTS / f"{python.parents[1].name}.xml"
     xml.unlink(missing_ok=True)
@@ -139,12 +139,12 @@ def run_tests(python: Path) -> Result:
 
 
 def read_results() -> list[Result]:
-    """Return the results that are kept."""
+    """Return the saved results."""
     return [Result(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(RESULTS.glob("*.json"))]
 
 
 def write_table(results: list[Result]) -> None:
-    """Write the table between the two comments in README; what was run elsewhere keeps its row."""
+    """Write the table between the two comments in README, keeping rows from other machines."""
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Patterns of the names of a configuration's fields, each with a value.
 Values = tuple[tuple[str, Any], ...]
 
-#: Which class of an architecture is built: the first mapping that has it.
+#: The mappings that are searched for the class of an architecture; the first match counts.
 _HEADS = (
     "MODEL_FOR_CTC",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
@@ -29,7 +29,7 @@ _HEADS = (
     "MODEL",
 )
 #: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name counts.
-#: First those that say how many parts of a kind there are: a model may have these small and its own sizes besides.
+#: Counts of parts come first, because a model may accept small counts but need its own sizes.
 _FEW: Values = (
     (r"(n_routed|num_local|num|moe_num)_experts", 4),
     (r"(num_)?experts_per_tok(en)?|moe_topk|top_k_experts|moe_k|num_selected_experts", 2),
@@ -68,11 +68,11 @@ _SMALL: Values = (
     (r"sliding_window", 8),
     (r"mrope_section", [2, 3, 3]),
 )
-#: Some take images of their own size only.
+#: Some architectures accept only images of their own size.
 _OWN_IMAGES: Values = tuple(
     (pattern, value) for pattern, value in _SMALL if pattern not in {"image_size|input_size", "patch_size"}
 )
-#: What an architecture needs besides.
+#: Additional settings that an architecture needs.
 _ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}}
 _RESNET: dict[str, Any] = {
     "use_timm_backbone": False,
@@ -116,13 +116,13 @@ _SEVERAL_IMAGES = {
 
 
 def architectures() -> list[str]:
-    """Return the model types that the library has a model for, in the order of its table."""
+    """Return the model types of the library, in the order of its table."""
     known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
     return [name for name in known if any(name in _mapping(head) for head in _HEADS)]
 
 
 def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """Make a model of an architecture, and what to call it with.
+    """Make a model of an architecture and its inputs.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _made(model_type: str, values: Values, *, training: bool) -> tuple[torch.nn.
 
 
 def _places(model: Any) -> Iterator[int | None]:
-    """Yield how many places of the text an image may take, as far as the model says so when there are too few."""
+    """Yield candidates for the number of image tokens, parsed from the model's error messages."""
     yield None
     try:
         torch.manual_seed(1)
@@ -173,7 +173,7 @@ def _places(model: Any) -> Iterator[int | None]:
         counted = re.search(r"features and image tokens do not match.* features:? (\d+)", str(error))
         if counted is not None:
             yield int(counted[1])
-            yield int(counted[1]) // 32  # some count numbers, 32 for each place
+            yield int(counted[1]) // 32  # some count values, 32 per token
 
 
 def _mapping(head: str) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _small(config_class: Any, own: dict[str, Any], values: Values, *, top: bool 
         if small is not None:
             chosen[name] = small
     for name, part in parts.items():
-        # A part of any kind is of the kind that the default has.
+        # A part has the kind of the default.
         of_any_kind = part.__name__.startswith("Auto")
         kind = type(getattr(default, name, None)) if of_any_kind else part
         if of_any_kind and name in own:
@@ -297,7 +297,7 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
 
 
 def _add_image(made: dict[str, Any], config: Any, names: Any, places: int | None) -> None:
-    """Put the places of an image into the text, and the image beside it."""
+    """Insert image tokens into the text, and add the image."""
     vision = config.vision_config
     token = getattr(config, "image_token_id", None) or getattr(config, "image_token_index", None)
     ids = made["input_ids"]

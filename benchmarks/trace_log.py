@@ -1,4 +1,4 @@
-"""Read a log of 200 MB, in turn with tlparse: seconds, and the peak of memory.
+"""Read a log of 200 MB, alternating with tlparse, and print seconds and peak memory.
 
 usage: python benchmarks/trace_log.py LOG [TLPARSE] [MEGABYTES]
 
@@ -20,7 +20,7 @@ _ROUNDS = 3
 
 
 def repeated(source: Path, target: Path, size: int) -> None:
-    """Write a log again and again, as often as one process would run."""
+    """Write a log repeated to the given size."""
     files = [source] if source.is_file() else sorted(each for each in source.rglob("*.log") if each.is_file())
     texts = [file.read_bytes() for file in files]
     with target.open("wb") as file:
@@ -42,7 +42,7 @@ def timed(command: list[str]) -> tuple[float, float, str]:
 
 
 def main() -> None:
-    """Time both, in turn."""
+    """Time both, alternating."""
     source = Path(sys.argv[1])
     tlparse = sys.argv[2] if len(sys.argv) > 2 else shutil.which("tlparse")  # noqa: PLR2004
     megabytes = int(sys.argv[3]) if len(sys.argv) > 3 else 200  # noqa: PLR2004

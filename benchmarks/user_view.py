@@ -1,4 +1,4 @@
-"""Run cells in a shell and note all that their user sees."""
+"""Run cells in a shell and record everything the user sees."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from jupyter_graphbreak.report.schema import MIME_TYPE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-#: A run that takes longer is ended, and said to be.
+#: A run that takes longer is terminated and reported.
 LIMIT_S = 120
-#: What a traceback shows of a cell.
+#: A cell's name in a traceback.
 _LINE_OF_CODE = re.compile(r"stdout: ( *Cell In|[-> ]*\d+ )|stderr: [ |]*File \"<ipython-input")
 #: A frame in a stack that Python prints; the line of code is below it.
 _FRAME = re.compile(r'\w+:   File "[^"]+", line \d+, in ')
 HISTORY = ("_", "__", "___", "__doc__", "__annotations__")
-#: What a program may load, so that not each of them does.
+#: Modules that programs may import, preloaded once.
 LOADED = (
     "jupyter_graphbreak.views.html.bundle", "pygments.formatters.terminal256", "stack_data", "torch._export",
     "torch._inductor.compile_fx", "torch._inductor.cudagraph_trees", "torch.distributions", "torch.export",
@@ -61,11 +61,11 @@ class Cell:
 
     @property
     def has_magic(self) -> bool:
-        """Whether another cell magic runs it."""
+        """Whether a different cell magic runs it."""
         return self.text.startswith("%%")
 
     def source(self, options: str, *, plain: bool) -> str:
-        """Return what is run; a comment takes the place of the magic's line, so that lines keep their numbers."""
+        """Return the code to run; a comment replaces the magic's line, so that line numbers stay the same."""
         if not self.is_explained:
             return self.text
         if not plain:
@@ -75,15 +75,15 @@ class Cell:
 
 @dataclasses.dataclass
 class Seen:
-    """What is seen when a cell has run, by what it is."""
+    """Everything visible after a cell has run, by kind."""
 
     parts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    #: What our report says was done with the cell.
+    #: The outcome of the cell in our report.
     plan: str = "plain"
 
 
 class Displays(DisplayPublisher):
-    """Keeps what is displayed, our reports aside, in the order of what is printed."""
+    """Records displayed outputs except our reports, in order with printed text."""
 
     def __init__(self, written: list[tuple[str, str]], reports: list[dict[str, Any]], shown: list[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -92,7 +92,7 @@ class Displays(DisplayPublisher):
         self._shown = shown
 
     def publish(self, data: dict[str, Any], *_: Any, **options: Any) -> None:
-        """Keep an output."""
+        """Record an output."""
         self._shown.append(str(data))
         if MIME_TYPE in data:
             self._reports.append(data[MIME_TYPE])
@@ -100,12 +100,12 @@ class Displays(DisplayPublisher):
             self._written.append(("display", f"{data} update={options.get('update', False)}\n"))
 
     def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's signature
-        """Keep that outputs were cleared."""
+        """Record that outputs were cleared."""
         self._written.append(("display", f"clear wait={wait}\n"))
 
 
 class Stream(io.StringIO):
-    """A stream that keeps what is written with that of others, in order."""
+    """A stream that records its text in order with other streams."""
 
     def __init__(self, name: str, written: list[tuple[str, str]]) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Stream(io.StringIO):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # nor can Dynamo trace into the stream of a kernel
     def write(self, text: str) -> int:
-        """Keep a text."""
+        """Record a text."""
         text.encode("utf-8", "backslashreplace" if self._name == "stderr" else "strict")
         if self._written and self._written[-1][0] == self._name:
             text = self._written.pop()[1] + text
@@ -127,7 +127,7 @@ def _state_of_numpy() -> int:
 
 
 def _settings() -> dict[str, str]:
-    """Return what of this process code can set and read."""
+    """Return the state of this process that code can set and read."""
     configurations = {
         f"{module.__name__}.{name}": repr(value)
         for module in (torch._dynamo.config, torch._inductor.config, torch._functorch.config)
@@ -185,7 +185,7 @@ def attributes() -> dict[str, int]:
 
 
 class Session:
-    """A shell that runs the cells of one program, in a process of its own.
+    """A shell that runs the cells of one program, in a separate process.
 
     Parameters
     ----------
@@ -202,13 +202,13 @@ class Session:
         self._plain = plain
         self._written: list[tuple[str, str]] = []
         self.reports: list[dict[str, Any]] = []
-        #: All that was displayed by the last cell, reports among it.
+        #: Everything displayed by the last cell, including reports.
         self.shown: list[str] = []
         self._unseen = set(shell.user_ns)
         shell.display_pub = Displays(self._written, self.reports, self.shown)
 
     def run(self, cell: Cell) -> Seen:
-        """Run a cell and look at everything."""
+        """Run a cell and record everything visible."""
         self._written.clear()
         self.reports.clear()
         self.shown.clear()
@@ -244,7 +244,7 @@ class Session:
 
     def _output(self, cell: Cell) -> list[str]:
         lines = [f"{name}: {line}" for name, text in self._written for line in normal(text).splitlines()]
-        if cell.has_magic:  # its line is the first one of a cell without ours, and the second one of a cell with it
+        if cell.has_magic:  # its line is the first without our magic, and the second with it
             lines = [line for line in lines if not _LINE_OF_CODE.match(line)]
         return list(_without_our_frames(lines))
 
@@ -278,7 +278,7 @@ class Session:
 
 
 def _without_our_frames(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of an output without our frames in stacks that Python prints: *Limits* names them."""
+    """Yield the lines of an output without our frames in printed stacks, which *Limits* names."""
     below = ""
     for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         is_ours = "/jupyter_graphbreak/ipython/" in line or following.endswith(" MAGIC")
@@ -292,7 +292,7 @@ def _without_our_frames(lines: list[str]) -> Iterator[str]:
 
 
 def in_a_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
-    """Return what a task sees in a copy of this process; a text where it did not end well."""
+    """Return the result of a task in a fork of this process, or a text if it failed."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -316,14 +316,14 @@ def in_a_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
 
 
 def seed() -> None:
-    """Have all generators of random numbers begin alike."""
+    """Seed all random number generators."""
     torch.manual_seed(1)
     random.seed(1)
     np.random.seed(1)  # noqa: NPY002 - the state that cells use
 
 
 def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *, plain: bool) -> list[Seen]:
-    """Run the cells of a program in this process; the last thing that is seen is what was put in place of what."""
+    """Run the cells of a program in this process, and finally record which functions were replaced."""
     seed()
     before = attributes()
     session = Session(shell, options, plain=plain)
@@ -334,7 +334,7 @@ def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *,
 
 
 def made_shell() -> InteractiveShell:
-    """Return a shell with the extension; what programs may need is loaded."""
+    """Return a shell with the extension and preloaded modules."""
     for module in LOADED:
         importlib.import_module(module)
     config = Config()

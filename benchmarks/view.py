@@ -1,4 +1,4 @@
-"""Measure how big a report gets on its way to the reader, and how fast it shows: 1,000 breaks and 10,000 operations.
+"""Measure the size and speed of showing a report with 1,000 breaks and 10,000 operations.
 
 Each is measured on a page of its own and, with ``--lab``, as the output of a cell in JupyterLab. Needs the browser that
 the browser tests need, and the front end built (``npm --prefix labextension run build``).
@@ -59,7 +59,7 @@ async button => {
   return performance.now() - start;
 }"""
 
-#: When the page gets the kernel's message with the output, when the cell has it, and the frame that shows it.
+#: Records when the page receives the kernel's output message, when the cell has it, and when it is painted.
 _WATCH = """
 window.times = {};
 const see = () => {
@@ -194,7 +194,7 @@ def _painted(page: Page, since: str) -> float:
 
 
 def _trust(lab: Lab, name: str) -> None:
-    """Let a notebook be one that its reader has saved, so that its outputs are trusted."""
+    """Mark a notebook as trusted."""
     path = f"api/contents/{name}.ipynb"
     notebook = lab.api(path)["content"]
     for cell in notebook["cells"]:
@@ -203,7 +203,7 @@ def _trust(lab: Lab, name: str) -> None:
 
 
 def _more(page: Page) -> list[float]:
-    """Press the button for more breaks twice: the first time, what the markup leaves out has to be fetched."""
+    """Press the button for more breaks twice, because the first press has to load the rest of the markup."""
     times = []
     for _ in range(2):
         button = page.query_selector("[data-more=breaks] button")
@@ -219,7 +219,7 @@ def _print_times(where: str, paints: list[float], keys: list[float], more: list[
 
 
 def _timed(act: Callable[[], Any]) -> tuple[Any, float]:
-    act()  # templates are compiled the first time
+    act()  # the first call compiles templates
     start = time.perf_counter()
     return act(), time.perf_counter() - start
 

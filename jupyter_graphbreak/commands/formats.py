@@ -120,7 +120,7 @@ def _html(result: CommandResult) -> str:
 
 def _markdown(result: CommandResult, verdict: GateVerdict | None, new: list[set[str]], *, redacted: bool) -> str:
     from jupyter_graphbreak.views.markdown import render_markdown, render_markdown_lines
-    from jupyter_graphbreak.views.words.jobs import job_headline, process_name, where_in_job, who_has
+    from jupyter_graphbreak.views.words.jobs import job_headline, job_place, process_name, processes_with_break
 
     parts = []
     if verdict is not None:
@@ -130,7 +130,7 @@ def _markdown(result: CommandResult, verdict: GateVerdict | None, new: list[set[
     if result.job is not None:
         job = result.job
         uneven = [
-            f"{where_in_job(break_.place)}: {break_.gb_type}, {who_has(job, break_)}"
+            f"{job_place(break_.place)}: {break_.gb_type}, {processes_with_break(job, break_)}"
             for break_ in itertools.islice((break_ for break_ in job.breaks if break_.missing_in), _MAX_UNEVEN)
         ]
         parts.append(render_markdown_lines(job_headline(job), uneven))

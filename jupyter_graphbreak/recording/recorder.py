@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak import faults
-from jupyter_graphbreak._torch_compat.compiled import counted_compilations, is_known_code
+from jupyter_graphbreak._torch_compat.compiled import counted_compilations, is_known_code, known_codes
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
 from jupyter_graphbreak._torch_compat.hooks.watch import watch

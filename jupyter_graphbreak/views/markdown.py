@@ -1,4 +1,4 @@
-"""Reports as Markdown, for the comment on a pull request."""
+"""Render reports as Markdown, for a comment on a pull request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_LINES, _LONGEST_LINE, _LONGEST_TEXT = 200, 1_000, 400
 _SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
-#: A comment on GitHub holds 65,536 characters.
+#: GitHub limits a comment to 65,536 characters.
 _MOST_REPORTS, _MOST_BREAKS, _MOST_REMEDIES, _MOST_TEXT, _MOST_DIFFERENCES = 50, 50, 5, 8_000, 20
 
 
@@ -33,9 +33,9 @@ def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: 
     ----------
     reports : sequence of Report
     titles : sequence of str
-        One for each report, where there are several.
+        One title per report, if there are several.
     new : sequence of set of str
-        The ids of the breaks of each report that a gate does not allow.
+        For each report, the ids of the breaks that a gate does not allow.
     """
     parts = []
     for index, report in enumerate(map(shown_part, reports[:_MOST_REPORTS])):
@@ -47,19 +47,21 @@ def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: 
 
 
 def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
-    """Return a sentence and the lines of text that belong to it."""
+    """Return a heading sentence followed by a block of text lines."""
     shown = [plain(line[:_LONGEST_LINE]) for line in lines[:_MOST_LINES]]
     if len(lines) > _MOST_LINES:
         shown.append(f"and {len(lines) - _MOST_LINES} more")
-    return "\n\n".join([f"**{_escaped(head)}**", *([_fenced("\n".join(shown))] if lines else [])])
+    return "\n\n".join([f"**{_escape(head)}**", *([_fence("\n".join(shown))] if lines else [])])
 
 
 def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
     summary = summary_line(report).removeprefix("compile_explain").lstrip(": ")
-    parts = [f"**{_escaped(title)}**: {_escaped(summary)}" if title else f"**compile_explain**: {_escaped(summary)}"]
+    parts = [f"**{_escape(title)}**: {_escape(summary)}" if title else f"**compile_explain**: {_escape(summary)}"]
     if report.breaks:
         rows = ["| | where | line | why | then |", "|---|---|---|---|---|"]
-        rows += [_row(report, number, found, new) for number, found in enumerate(report.breaks[:_MOST_BREAKS], start=1)]
+        rows += [
+            _row(report, number, break_, new) for number, break_ in enumerate(report.breaks[:_MOST_BREAKS], start=1)
+        ]
         if len(report.breaks) > _MOST_BREAKS:
             rows.append(f"| | and {len(report.breaks) - _MOST_BREAKS} more | | | |")
         parts.append("\n".join(rows))
@@ -67,42 +69,43 @@ def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
     text = render_text(report)
     if len(text) > _MOST_TEXT:
         text = text[:_MOST_TEXT].rpartition("\n")[0] + "\n..."
-    parts.append(f"<details><summary>the whole report</summary>\n\n{_fenced(text)}\n\n</details>")
+    parts.append(f"<details><summary>the whole report</summary>\n\n{_fence(text)}\n\n</details>")
     return "\n\n".join(parts)
 
 
 def _remedies(report: Report) -> list[str]:
-    """Return the remedies that work, each with its change folded away."""
+    """Return the remedies that work, with their changes collapsed."""
     parts = []
-    for remedy in [each for each in report.remedies or [] if each.verdict in WORKING][:_MOST_REMEDIES]:
+    working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    for remedy in working[:_MOST_REMEDIES]:
         head = f"{breaks_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
-        differs = "".join(f"\n- {_escaped(each)}" for each in remedy.differences[:_MOST_DIFFERENCES])
+        differs = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MOST_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
         text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MOST_TEXT]
-        block = _fenced(text, "diff" if lines else "python")
-        parts.append(f"<details><summary>{_escaped(head)}</summary>\n{differs}\n\n{block}\n\n</details>")
+        block = _fence(text, "diff" if lines else "python")
+        parts.append(f"<details><summary>{_escape(head)}</summary>\n{differs}\n\n{block}\n\n</details>")
     return parts
 
 
-def _row(report: Report, number: int, found: Break, new: AbstractSet[str]) -> str:
-    cause = _escaped(reason_of(found))
-    if is_known_page(found.url):
-        cause = f"[{cause}]({found.url})"
-    code = one_line(found.location.code) if found.location is not None and found.location.code else ""
-    shown = f"<code>{_escaped(code)}</code>" if code else ""
-    sign = f"**{number} new**" if found.id in new else str(number)
-    then = _escaped("; ".join(aftermath(report, found)))
-    return f"| {sign} | {_escaped(place(report, found.location))} | {shown} | {cause} | {then} |"
+def _row(report: Report, number: int, break_: Break, new: AbstractSet[str]) -> str:
+    cause = _escape(reason_of(break_))
+    if is_known_page(break_.url):
+        cause = f"[{cause}]({break_.url})"
+    code = one_line(break_.location.code) if break_.location is not None and break_.location.code else ""
+    shown = f"<code>{_escape(code)}</code>" if code else ""
+    sign = f"**{number} new**" if break_.id in new else str(number)
+    then = _escape("; ".join(aftermath(report, break_)))
+    return f"| {sign} | {_escape(place(report, break_.location))} | {shown} | {cause} | {then} |"
 
 
-def _escaped(text: str) -> str:
-    """Return text as it reads, on one line and cut: nothing in it is markup, a mention or the end of a cell."""
+def _escape(text: str) -> str:
+    """Escape and shorten text to one line that contains no markup, no mention and no end of a table cell."""
     text = one_line(text)
     text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
     return _SPECIAL.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", text)
 
 
-def _fenced(text: str, language: str = "text") -> str:
+def _fence(text: str, language: str = "text") -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""Reports as SARIF 2.1.0, which GitHub shows as annotations of the lines."""
+"""Render reports as SARIF 2.1.0, which GitHub shows as line annotations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _HOME = "https://pypi.org/project/jupyter-graphbreak/"
 
-#: Fixes of one break, and characters of one fix and of all; a longer one is none of ours, or cut off.
+#: Limits: fixes per break, characters per fix and of all fixes. A longer fix was not written by us, or is truncated.
 _MOST_FIXES, _LONGEST_FIX, _MOST_FIX_TEXT = 20, 200_000, 4_000_000
 
 
@@ -41,21 +41,21 @@ def render_sarif(
     ----------
     reports : sequence of Report
     version : str
-        Of this package.
+        The version of this package.
     new : sequence of set of str or None
-        The ids of the breaks of each report that a gate does not allow; ``None`` where there is no gate.
+        For each report, the ids of the breaks that a gate does not allow; ``None`` if there is no gate.
     notebook : str or None
-        The path of the notebook whose cells the reports are of.
+        The path of the notebook whose cells were reported.
     """
     rules: dict[str, dict[str, Any]] = {}
     results: dict[str, dict[str, Any]] = {}
-    room = [_MOST_FIX_TEXT]
+    budget = [_MOST_FIX_TEXT]
     for index, report in enumerate(map(shown_part, reports)):
-        for found in report.breaks:
-            rules.setdefault(_rule_id(found), _rule(found))
-            result = _result(report, found, notebook, room)
+        for break_ in report.breaks:
+            rules.setdefault(_rule_id(break_), _rule(break_))
+            result = _result(report, break_, notebook, budget)
             if new is not None:
-                is_new = found.id in new[index]
+                is_new = break_.id in new[index]
                 result["level"] = "error" if is_new else "note"
                 result["baselineState"] = "new" if is_new else "unchanged"
             known = results.setdefault(result["partialFingerprints"]["graphbreak/v1"] + _line(result), result)
@@ -69,67 +69,67 @@ def render_sarif(
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _rule_id(found: Break) -> str:
-    return found.gb_id or re.sub(r"\W+", "-", found.gb_type).strip("-").lower()[:80] or "break"
+def _rule_id(break_: Break) -> str:
+    return break_.gb_id or re.sub(r"\W+", "-", break_.gb_type).strip("-").lower()[:80] or "break"
 
 
-def _rule(found: Break) -> dict[str, Any]:
+def _rule(break_: Break) -> dict[str, Any]:
     rule: dict[str, Any] = {
-        "id": _rule_id(found),
+        "id": _rule_id(break_),
         "name": "GraphBreak",
-        "shortDescription": {"text": one_line(found.gb_type)},
+        "shortDescription": {"text": one_line(break_.gb_type)},
     }
-    if is_known_page(found.url):
-        rule["helpUri"] = found.url
+    if is_known_page(break_.url):
+        rule["helpUri"] = break_.url
     return rule
 
 
-def _result(report: Report, found: Break, notebook: str | None, room: list[int]) -> dict[str, Any]:
-    """Return a break as a result of SARIF.
+def _result(report: Report, break_: Break, notebook: str | None, budget: list[int]) -> dict[str, Any]:
+    """Return a break as a SARIF result.
 
     Parameters
     ----------
     report : Report
-    found : Break
+    break_ : Break
     notebook : str or None
-    room : list of int
-        How many characters of fixes there is room for; it is made smaller by those of this result.
+    budget : list of int
+        How many characters remain for fixes; the fixes of this result are subtracted from it.
     """
     sources = lookup.sources(report)
-    own = _own_place(found, sources)
+    own = _place_in_own_code(break_, sources)
     sentences = [
-        f"Graph break: {found.gb_type}",
-        *aftermath(report, found),
-        *(advice.text for advice in guidance(report, found)[:1]),
+        f"Graph break: {break_.gb_type}",
+        *aftermath(report, break_),
+        *(advice.text for advice in guidance(report, break_)[:1]),
     ]
-    if own is not found.location:
-        sentences.insert(1, f"at {place(report, found.location)}")
+    if own is not break_.location:
+        sentences.insert(1, f"at {place(report, break_.location)}")
     text = ". ".join(one_line(sentence).rstrip(".") for sentence in sentences) + "."
     path = sources[own.source].path if own is not None and own.source in sources else None
-    fingerprint = repr((own and (path, own.function, own.code), found.gb_type))
+    fingerprint = repr((own and (path, own.function, own.code), break_.gb_type))
     result: dict[str, Any] = {
-        "ruleId": _rule_id(found),
-        "level": "error" if found.outcome == "error" else "warning",
+        "ruleId": _rule_id(break_),
+        "level": "error" if break_.outcome == "error" else "warning",
         "message": {"text": text},
         "partialFingerprints": {"graphbreak/v1": hashlib.sha256(fingerprint.encode()).hexdigest()[:32]},
     }
     fixes = []
-    for remedy in lookup.remedies_by_break(report).get(found.id, ())[:_MOST_FIXES]:
+    for remedy in lookup.remedies_by_break(report).get(break_.id, ())[:_MOST_FIXES]:
         length = sum(len(edit.old) + len(edit.new) for edit in remedy.edits)
-        if length <= min(room[0], _LONGEST_FIX) and _is_fix(remedy, sources):
-            room[0] -= length
+        if length <= min(budget[0], _LONGEST_FIX) and _is_fix(remedy, sources):
+            budget[0] -= length
             fixes.append(_fix(remedy, sources))
     if fixes:
         result["fixes"] = fixes
     if own is not None:
         result["locations"] = [_location(own, sources, notebook)]
-    if found.location is not None and own is not found.location:
-        result["relatedLocations"] = [{"id": 1, **_location(found.location, sources, notebook)}]
+    if break_.location is not None and own is not break_.location:
+        result["relatedLocations"] = [{"id": 1, **_location(break_.location, sources, notebook)}]
     return result
 
 
 def _is_fix(remedy: Remedy, sources: dict[str, Source]) -> bool:
-    """Whether a remedy works and changes files only: lines of cells are not those of their notebook."""
+    """Whether a remedy works and changes files only: line numbers of cells are not those of the notebook file."""
     places = [sources.get(edit.source) for edit in remedy.edits]
     in_files = bool(places) and all(place is not None and place.kind != "cell" and place.path for place in places)
     return remedy.verdict in WORKING and in_files
@@ -150,17 +150,17 @@ def _fix(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
 
 def _replacement(edit: Edit) -> dict[str, Any]:
     region = {"startLine": edit.first_line, "startColumn": 1, "endLine": edit.last_line + 1, "endColumn": 1}
-    if edit.new and edit.last_line >= edit.first_line:  # the last line break stays, since a file may have none there
+    if edit.new and edit.last_line >= edit.first_line:  # keep the last line break: the file may have none there
         region |= {"endLine": edit.last_line, "endColumn": len(edit.old.rpartition("\n")[2]) + 1}
         return {"deletedRegion": region, "insertedContent": {"text": edit.new}}
     return {"deletedRegion": region, "insertedContent": {"text": f"{edit.new}\n" if edit.new else ""}}
 
 
-def _own_place(found: Break, sources: dict[str, Source]) -> Location | None:
-    """Return the innermost place of a break in the reader's own code: that is the line that can be annotated."""
-    stack = [*found.stack, *([found.location] if found.location is not None else [])]
-    own = [each for each in stack if each.source in sources and sources[each.source].kind != "library"]
-    return own[-1] if own else found.location
+def _place_in_own_code(break_: Break, sources: dict[str, Source]) -> Location | None:
+    """Return the innermost place of a break in the reader's own code, the line that can be annotated."""
+    stack = [*break_.stack, *([break_.location] if break_.location is not None else [])]
+    own = [place for place in stack if place.source in sources and sources[place.source].kind != "library"]
+    return own[-1] if own else break_.location
 
 
 def _location(at: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _location(at: Location, sources: dict[str, Source], notebook: str | None) ->
     location: dict[str, Any] = {"physicalLocation": physical}
     if path is not None:
         physical["region"] = region
-    else:  # the lines of a notebook's file are not those of its cells
+    else:  # line numbers in the notebook file are not those of its cells
         physical["region"] = {"startLine": 1}
         location["message"] = {"text": f"{source.name if source is not None else 'a cell'}, line {at.line}"}
     if at.function:

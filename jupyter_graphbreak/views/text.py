@@ -1,4 +1,4 @@
-"""The report as text, for a terminal 100 columns wide: what one reads in IPython, in logs and with a screen reader."""
+"""Render reports as text for a terminal 100 columns wide, for IPython, logs and screen readers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from jupyter_graphbreak.views.rows.sections import about, measurements
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import bounded, shown_part
-from jupyter_graphbreak.views.words.changes import described, figures, headline
-from jupyter_graphbreak.views.words.cost import time_of
+from jupyter_graphbreak.views.words.changes import describe_change, figures, headline
+from jupyter_graphbreak.views.words.cost import break_time
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_of, details, legend
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
-from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, process_name, where_in_job, who_has
+from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, job_place, process_name, processes_with_break
 from jupyter_graphbreak.views.words.lines import break_numbers, listing, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.recompilation import guard_lines, no_breaks_but, recompilations
+from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_headline, recompilations
 from jupyter_graphbreak.views.words.remedies import (
     breaks_of,
     change_lines,
     code_of,
+    compatible_remedies,
     outcome,
+    remedies_for_break,
+    remedies_for_frame,
     shown_elsewhere,
-    together,
-    tried_for,
-    tried_for_frame,
 )
 from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
     from jupyter_graphbreak.views.words.recompilation import FailedGuard, Recompilation
-    from jupyter_graphbreak.views.words.remedies import Tried
+    from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 WIDTH = 100
 INDENT = "    "
-#: Characters of one sentence.
+#: Maximum characters of one sentence.
 _LONGEST = 20_000
 
 
 def wrapped(head: str, text: str, indent: str = INDENT) -> list[str]:
-    """Return a sentence in lines of at most 100 columns, the further ones under the first word."""
+    """Wrap a sentence at 100 columns; further lines are indented to the first word."""
     words = one_line(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...").split(" ")
     lines, line = [], indent + head
     for word in words:
@@ -63,7 +63,7 @@ def wrapped(head: str, text: str, indent: str = INDENT) -> list[str]:
 
 
 def cut(line: str) -> str:
-    """Return a line of at most 100 columns, its end cut off where it is longer."""
+    """Truncate a line to 100 columns."""
     line = plain(line[: WIDTH + 1])
     return line if len(line) <= WIDTH else line[: WIDTH - 3].rstrip() + "..."
 
@@ -85,19 +85,19 @@ def render_frontends(frontends: Frontends) -> str:
     return "\n".join(map(plain, lines))
 
 
-#: More changed breaks than so many are counted instead of listed.
+#: If there are more breaks, notes or sources than this, the rest are counted.
 _MOST = 50
 
 
 def render_changes(changes: Changes) -> list[str]:
-    """Return the changes as lines for a terminal 100 columns wide: what it comes to, the figures, each break."""
+    """Return the changes as lines for a terminal 100 columns wide: summary, figures, breaks."""
     changes = bounded(changes)
     width = max((len(change.change) + 1 for change in changes.breaks), default=0)
     name = plain(changes.before.name or "the run before")
     lines = wrapped("", f"since {name}: {headline(changes)}", "")
     lines += wrapped("", ", ".join(figures(changes)))
     lines += [
-        cut(f"    {change.change:<{width}}{'   '.join(filter(None, described(change)))}")
+        cut(f"    {change.change:<{width}}{'   '.join(filter(None, describe_change(change)))}")
         for change in changes.breaks[:_MOST]
     ]
     if len(changes.breaks) > _MOST:
@@ -105,77 +105,79 @@ def render_changes(changes: Changes) -> list[str]:
     return lines
 
 
-#: Of more remedies than so many that work only the titles are shown; of more that fail, how many they are.
+#: How many working remedies are shown in full, and how many failed ones are listed; the rest are shortened or counted.
 _MOST_WORKING, _MOST_FAILED = 2, 5
 _MOST_NAMED = 20
-#: Lines of a change that are shown.
+#: How many lines of a change are shown.
 _MOST_REMEDY_LINES = 16
 _DEEPER = INDENT + "     "
 
 
-def remedies_of_break(report: Report, number: int, listed: Break) -> list[str]:
-    """Return what was tried for a break: what works with its change, what does not in a line each."""
-    tried = tried_for(report, listed)
-    if tried is None:
+def remedies_of_break(report: Report, number: int, break_: Break) -> list[str]:
+    """Return the remedies for a break: working ones with their changes, failed ones on a line each."""
+    remedies = remedies_for_break(report, break_)
+    if remedies is None:
         return []
-    return _tried(report, tried, number) or [f"{INDENT}tried: nothing, there is no remedy of a known kind"]
+    return _trials(report, remedies, number) or [f"{INDENT}tried: nothing, no known remedy applies"]
 
 
 def remedies_of_frame(report: Report, skipped: Skipped) -> list[str]:
-    """Return what was tried for a function that runs eagerly without a break."""
-    tried = tried_for_frame(report, skipped)
-    return _tried(report, tried, None) if tried is not None else []
+    """Return the remedies for a function that runs eagerly without a break."""
+    remedies = remedies_for_frame(report, skipped)
+    return _trials(report, remedies, None) if remedies is not None else []
 
 
-def all_that_work(report: Report) -> list[str]:
-    """Return the remedies that can be applied together, where that removes several breaks."""
-    chosen = together(report)
+def combined_remedies(report: Report) -> list[str]:
+    """Return the remedies that can be applied together, if that removes several breaks."""
+    chosen = compatible_remedies(report)
     if len({ident for remedy in chosen for ident in remedy.breaks}) < 2:  # noqa: PLR2004
         return []
     named = joined([f"{_plain(remedy.title)} ({breaks_of(report, remedy)})" for remedy in chosen], "; ")
-    alone = " (each was tried alone)" if len(chosen) > 1 else ""
-    return wrapped("", f"all that work together{alone}: {named}", indent="")
+    alone = " (each was tested alone)" if len(chosen) > 1 else ""
+    return wrapped("", f"compatible remedies{alone}: {named}", indent="")
 
 
-def _tried(report: Report, tried: Tried, number: int | None) -> list[str]:
+def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list[str]:
     lines: list[str] = []
     shown = 0
-    for remedy in tried.working[:_MOST_NAMED]:
+    for remedy in remedies.working[:_MOST_NAMED]:
         elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
         if elsewhere is not None:
-            if shown:  # the one for this break alone is there
+            if shown:  # a remedy for this break alone is already shown
                 continue
             lines += wrapped("remedy: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")
         elif shown < _MOST_WORKING:
             shown += 1
-            lines += _working(report, remedy)
+            lines += _working_remedy(report, remedy)
         else:
             lines += wrapped("remedy: ", f"{_plain(remedy.title)}: {_plain(outcome(remedy))}")
-    if len(tried.working) > _MOST_NAMED:
-        lines.append(f"{INDENT}and {len(tried.working) - _MOST_NAMED} more that work")
-    for remedy in tried.failed[:_MOST_FAILED]:
+    if len(remedies.working) > _MOST_NAMED:
+        lines.append(f"{INDENT}and {len(remedies.working) - _MOST_NAMED} more that work")
+    for remedy in remedies.failed[:_MOST_FAILED]:
         lines += wrapped("tried: ", f"{_plain(remedy.title)}: {_plain(outcome(remedy))}")[:2]
-    if len(tried.failed) > _MOST_FAILED:
-        lines.append(f"{INDENT}and {counted(len(tried.failed) - _MOST_FAILED, 'more attempt')} that did not work")
-    for person in tried.person[:_MOST_NAMED]:
-        lines += wrapped("decide: ", person)
+    if len(remedies.failed) > _MOST_FAILED:
+        lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MOST_FAILED, 'more trial')} that failed")
+    for decision in remedies.person[:_MOST_NAMED]:
+        lines += wrapped("decide: ", decision)
     return lines
 
 
-def _working(report: Report, remedy: Remedy) -> list[str]:
+def _working_remedy(report: Report, remedy: Remedy) -> list[str]:
     lines = wrapped("remedy: ", _plain(remedy.title))
     lines += wrapped("", _plain(outcome(remedy)), _DEEPER)
     lines += [
-        line for each in remedy.differences[:_MOST_REMEDY_LINES] for line in wrapped("differs: ", _plain(each), _DEEPER)
+        line
+        for difference in remedy.differences[:_MOST_REMEDY_LINES]
+        for line in wrapped("differs: ", _plain(difference), _DEEPER)
     ]
     changes = change_lines(report, remedy)
     shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
     if not remedy.edits or remedy.settings:
         shown += code_of(remedy).split("\n")
-    return lines + [cut(f"{_DEEPER}  {line.expandtabs(4)}") for line in _some(shown)]
+    return lines + [cut(f"{_DEEPER}  {line.expandtabs(4)}") for line in _first_lines(shown)]
 
 
-def _some(lines: Sequence[str]) -> list[str]:
+def _first_lines(lines: Sequence[str]) -> list[str]:
     if len(lines) <= _MOST_REMEDY_LINES:
         return list(lines)
     return [*lines[:_MOST_REMEDY_LINES], f"... and {len(lines) - _MOST_REMEDY_LINES} more lines"]
@@ -185,29 +187,29 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-#: More than so many breaks or eager functions are counted, not listed; so are lines of a source.
+#: How many lines of a source are shown; the rest are counted.
 _MOST_LINES = 400
-#: Calls of one stack that are named, and columns of a source line.
+#: How many calls of one stack are named, and maximum columns of a source line.
 _MOST_CALLS, _LONGEST_LINE = 40, 2_000
 
 
 def render_text(report: Report) -> str:
     """Return the report as text, without a line break at the end.
 
-    The summary comes first; then each break in a few lines, what to fix first; then what else runs eagerly, then the
-    source lines with the letters of their graphs. Text from the code under study cannot steer the terminal: control
-    characters are shown as escapes.
+    The order is: the summary, the breaks with the first to fix first, other functions that run eagerly, and the source
+    lines with the letters of their graphs. Control characters are escaped, so that text from the user's code cannot
+    control the terminal.
     """
     report = shown_part(report)
     lines = [summary_line(report), *_measured(report)]
     if report.changes is not None:
         lines += render_changes(report.changes)
-    for number, listed in enumerate(ordered_breaks(report)[:_MOST], start=1):
-        lines += _break(report, number, listed)
+    for number, break_ in enumerate(ordered_breaks(report)[:_MOST], start=1):
+        lines += _break(report, number, break_)
     if len(report.breaks) > _MOST:
         lines.append(f"{INDENT}and {len(report.breaks) - _MOST} more breaks")
-    lines += _alone(report)
-    lines += all_that_work(report)
+    lines += _eager_without_break(report)
+    lines += combined_remedies(report)
     lines += _recompiles(report)
     lines += _error(report)
     for note in report.diagnostics[:_MOST]:
@@ -223,11 +225,11 @@ def render_text(report: Report) -> str:
 
 
 def summary_line(report: Report) -> str:
-    """Return the one line that says how bad it is: breaks, graphs, eager frames, device, time."""
+    """Return the summary line: breaks, graphs, eager frames, device, time."""
     report = shown_part(report)
     summary, own = report.summary, lookup.main_cell(report)
     head = f"compile_explain  {plain(own.name)}: " if own is not None and own.name else "compile_explain: "
-    limited = no_breaks_but(report)
+    limited = limit_headline(report)
     counts = [f"{limited}; " if limited else f"{counted(summary.breaks, 'break')}, "]
     counts[0] += f"{counted(summary.graphs, 'graph')} ({counted(summary.ops, 'op')})"
     if summary.skipped:
@@ -246,52 +248,52 @@ def summary_line(report: Report) -> str:
 
 
 def _measured(report: Report) -> list[str]:
-    """Return how much of the run was compiled, whether that pays, and whether its result is right."""
-    said = [row.label for row in about(report)]
-    said += [row.label for section in measurements(report) for row in section.rows]
-    return [line for sentence in said[:_MOST] for line in wrapped("", sentence, indent="")]
+    """Return lines about how much of the run was compiled, whether that pays, and whether the result is right."""
+    sentences = [row.label for row in about(report)]
+    sentences += [row.label for section in measurements(report) for row in section.rows]
+    return [line for sentence in sentences[:_MOST] for line in wrapped("", sentence, indent="")]
 
 
-def _break(report: Report, number: int, listed: Break) -> list[str]:
-    code = one_line(brief_code(listed.location.code)) if listed.location is not None else ""
-    head = f"{number:>2}  {place(report, listed.location)}"
+def _break(report: Report, number: int, break_: Break) -> list[str]:
+    code = one_line(brief_code(break_.location.code)) if break_.location is not None else ""
+    head = f"{number:>2}  {place(report, break_.location)}"
     lines = [cut(f"{head}   {code}" if code else head)]
-    cause = reason_of(listed)
-    if listed.gb_id is None and listed.explanation:
-        cause += f": {listed.explanation.splitlines()[0]}"
-    if listed.consequence is not None:
-        cause += f"; then {reason_of(listed.consequence)}"
+    cause = reason_of(break_)
+    if break_.gb_id is None and break_.explanation:
+        cause += f": {break_.explanation.splitlines()[0]}"
+    if break_.consequence is not None:
+        cause += f"; then {reason_of(break_.consequence)}"
     lines.append(cut(INDENT + cause))
-    path = _path(report, listed)
+    path = _path(report, break_)
     if path:
         lines.append(cut(f"{INDENT}reached from {path}"))
-    lines.append(cut(INDENT + _occurrences(report, listed)))
-    lines += [cut(INDENT + words) for words in [*_ends(report, listed), time_of(report, listed)] if words]
-    for advice in guidance(report, listed)[:1]:
+    lines.append(cut(INDENT + _occurrences(report, break_)))
+    lines += [cut(INDENT + words) for words in [*_aftermath(report, break_), break_time(report, break_)] if words]
+    for advice in guidance(report, break_)[:1]:
         lines += wrapped("do: ", advice.text)
-    return [*lines, *remedies_of_break(report, number, listed)]
+    return [*lines, *remedies_of_break(report, number, break_)]
 
 
-def _ends(report: Report, listed: Break) -> list[str]:
-    """Return how a break ends, whether it was allowed, what it costs; of an error the first two are one sentence."""
-    allowed, cost = permission(report, listed), cost_of(listed)
-    lines = aftermath(report, listed)
-    if listed.outcome == "error" and lines[-1].endswith("an error") and allowed.startswith("an error"):
+def _aftermath(report: Report, break_: Break) -> list[str]:
+    """Return what happens after a break, whether it was allowed, and its cost; for an error, join the first two."""
+    allowed, cost = permission(report, break_), cost_of(break_)
+    lines = aftermath(report, break_)
+    if break_.outcome == "error" and lines[-1].endswith("an error") and allowed.startswith("an error"):
         return [*lines[:-1], lines[-1].removesuffix("an error") + allowed]
     return [*lines, f"{allowed} | {cost}" if cost else allowed]
 
 
-def _path(report: Report, listed: Break) -> str:
-    """Return the calls that lead to a break, those in the middle of a long path left out."""
-    stack = listed.stack[:-1]
+def _path(report: Report, break_: Break) -> str:
+    """Return the calls that lead to a break; the middle of a long path is left out."""
+    stack = break_.stack[:-1]
     named = stack if len(stack) <= _MOST_CALLS else [stack[0], *stack[1 - _MOST_CALLS :]]
-    calls = [place(report, replace(call, function=_called(call))) for call in named]
-    different = {tuple(occurrence.stack[:-1]) for occurrence in listed.occurrences}
+    calls = [place(report, replace(call, function=_function_name(call))) for call in named]
+    different = {tuple(occurrence.stack[:-1]) for occurrence in break_.occurrences}
     ways = len(different) - 1 if not _prefixes(different) else 0
     more = f" (and {counted(ways, 'other way')})" if ways else ""
     text = " > ".join(calls if named is stack else [calls[0], "...", *calls[1:]])
     room = WIDTH - len(INDENT) - len("reached from ") - len(more)
-    # The first call and the last ones say most; the libraries in between are only counted.
+    # The first call and the last ones are the most informative, so leave out those in between.
     keep = len(calls) - 2
     while len(text) > room and keep > 0:
         text = " > ".join([calls[0], "...", *calls[len(calls) - keep :]])
@@ -299,24 +301,24 @@ def _path(report: Report, listed: Break) -> str:
     return text + more if calls else ""
 
 
-def _called(location: Location) -> str | None:
+def _function_name(location: Location) -> str | None:
     return None if location.function == "<module>" else location.function
 
 
 def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
-    """Whether some stacks are one path seen from several depths."""
+    """Whether all stacks are parts of one path."""
     ordered = sorted(stacks, key=len)
     lines = [[(place.source, place.line) for place in stack] for stack in ordered]
     longest = set(lines[-1]) if lines else set()
     return all(longest.issuperset(short) for short in lines)
 
 
-def _occurrences(report: Report, listed: Break) -> str:
+def _occurrences(report: Report, break_: Break) -> str:
     frames = lookup.frames(report)
-    reporting = list(dict.fromkeys(event.frame for event in listed.occurrences if event.frame is not None))
-    times = {1: "once", 2: "twice"}.get(len(listed.occurrences), f"{len(listed.occurrences)} times")
+    reporting = list(dict.fromkeys(event.frame for event in break_.occurrences if event.frame is not None))
+    times = {1: "once", 2: "twice"}.get(len(break_.occurrences), f"{len(break_.occurrences)} times")
     if not reporting:
-        return f"reported {times}, before the frame was begun"
+        return f"reported {times}, before tracing of the frame began"
     known = [ident for ident in reporting if ident in frames]
     names = joined([f"{_name(report, frames[ident])} {ident}" for ident in known], ", ")
     return f"reported {times}, in {counted(len(reporting), 'frame')}: {names}"
@@ -327,8 +329,8 @@ def _name(report: Report, frame: Frame) -> str:
     return f"{name} (torch's wrapper)" if is_wrapper_of_torch(report, frame.location) else name
 
 
-def _alone(report: Report) -> list[str]:
-    """Functions that run eagerly for a reason that is no break of the list."""
+def _eager_without_break(report: Report) -> list[str]:
+    """Return the functions that run eagerly for a reason other than a break."""
     others = [skipped for skipped in report.skipped if skipped.break_ is None]
     lines = []
     for skipped in others[:_MOST]:
@@ -339,29 +341,30 @@ def _alone(report: Report) -> list[str]:
 
 
 def _recompiles(report: Report) -> list[str]:
-    """Name for each function that was compiled again everything that varied, its line, and what ends it."""
+    """Return for each recompiled function what varied, its lines, and advice."""
     lines = []
-    for again in recompilations(report)[:_MOST]:
-        where = place(report, again.location)
-        if is_wrapper_of_torch(report, again.location):
+    for recompilation in recompilations(report)[:_MOST]:
+        where = place(report, recompilation.location)
+        if is_wrapper_of_torch(report, recompilation.location):
             where = f"torch's wrapper ({where})"
-        alone = again.guards[0] if len(again.guards) == 1 else None
-        why = ": a guard did not hold" if not again.guards else ", because these varied:"
-        why = f": {_failed_guard(report, again, alone)}" if alone is not None else why
-        lines += wrapped(" -  ", f"{where} {again.times}{why}", "")
-        for guard in again.guards[:_MOST]:
+        alone = recompilation.guards[0] if len(recompilation.guards) == 1 else None
+        why = ": a guard failed" if not recompilation.guards else ", because these varied:"
+        why = f": {_failed_guard(report, recompilation, alone)}" if alone is not None else why
+        lines += wrapped(" -  ", f"{where} {recompilation.times}{why}", "")
+        for guard in recompilation.guards[:_MOST]:
             if alone is None:
-                lines += wrapped("-  ", _failed_guard(report, again, guard))
+                lines += wrapped("-  ", _failed_guard(report, recompilation, guard))
             if guard.advice:
                 lines += wrapped("do: ", guard.advice, INDENT if alone is not None else f"{INDENT}   ")
-        if len(again.guards) > _MOST:
-            lines.append(f"{INDENT}and {len(again.guards) - _MOST} more guards")
+        if len(recompilation.guards) > _MOST:
+            lines.append(f"{INDENT}and {len(recompilation.guards) - _MOST} more guards")
     return lines
 
 
-def _failed_guard(report: Report, again: Recompilation, guard: FailedGuard) -> str:
+def _failed_guard(report: Report, recompilation: Recompilation, guard: FailedGuard) -> str:
     """Return what varied, in how many recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
-    known = [guard.story, again.share(guard) if len(again.guards) > 1 else "", guard_lines(report, guard)]
+    share = recompilation.share(guard) if len(recompilation.guards) > 1 else ""
+    known = [guard.story, share, guard_lines(report, guard)]
     return ", ".join(filter(None, known))
 
 
@@ -369,7 +372,7 @@ def _error(report: Report) -> list[str]:
     error = report.error
     where = f" at {place(report, error.location)}" if error is not None and error.location is not None else ""
     if report.status == "interrupted":
-        return [cut(f" -  interrupted{where}: the report holds what happened until then")]
+        return [cut(f" -  interrupted{where}: the report covers what happened until then")]
     if error is None:
         return []
     number = break_numbers(report).get(error.break_ or "")
@@ -412,12 +415,12 @@ def _listing(report: Report, source: Source) -> list[str]:
 def render_job(job: Job) -> str:
     """Return a job as text, without a line break at the end."""
     lines = [plain(f"compile_explain: {job_headline(job)}")]
-    for number, listed in enumerate(map(bounded, job.breaks[:_MOST]), start=1):
-        code = one_line(listed.place.code) if listed.place is not None and listed.place.code else ""
-        head = f"{number:>2}  {where_in_job(listed.place)}"
+    for number, break_ in enumerate(map(bounded, job.breaks[:_MOST]), start=1):
+        code = one_line(break_.place.code) if break_.place is not None and break_.place.code else ""
+        head = f"{number:>2}  {job_place(break_.place)}"
         lines.append(cut(f"{head}   {code}" if code else head))
-        lines.append(cut(INDENT + reason_of(listed)))
-        lines.append(cut(INDENT + who_has(job, listed)))
+        lines.append(cut(INDENT + reason_of(break_)))
+        lines.append(cut(INDENT + processes_with_break(job, break_)))
     if len(job.breaks) > _MOST:
         lines.append(f"{INDENT}and {len(job.breaks) - _MOST} more breaks")
     for process in job.processes[:_MOST]:

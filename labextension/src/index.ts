@@ -45,15 +45,15 @@ import { INotebookReports, NotebookReports } from './notebook/notebookreports';
 import { RANK, rendererFactory } from './notebook/renderer';
 import { RemedyApplier } from './notebook/remedyapplier';
 import { ReportLinks } from './notebook/reportlinks';
-import { Guide } from './panel/guide';
+import { BreakNavigator } from './panel/guide';
 import { GraphBreakPanel } from './panel/panel';
 import { addPanelCommands, PanelCommandIDs } from './panel/panelcommands';
 import { followMarksSetting, followSortSetting } from './panel/settings';
 
-/** The name of our texts for translators. */
+/** The domain of our texts for translation. */
 const DOMAIN = 'jupyter_graphbreak';
 
-/** The plugin that has the settings; its name is that of their schema. */
+/** The plugin with the settings; its name is that of their schema. */
 const PLUGIN = 'jupyter-graphbreak:plugin';
 
 /** Widgets of other extensions have ranks between 501 and 899. */
@@ -62,7 +62,7 @@ const PANEL_RANK = 610;
 const output: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-graphbreak:output',
   description:
-    'Shows reports of compile_explain in outputs, also when their kernel is gone.',
+    'Shows reports of compile_explain in outputs, even without a kernel.',
   autoStart: true,
   requires: [INotebookTracker],
   activate: (_app: JupyterFrontEnd, notebooks: INotebookTracker): void => {
@@ -109,14 +109,19 @@ const panel: JupyterFrontEndPlugin<void> = {
     const { commands, shell } = app;
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const activate = (id: string): void => shell.activateById(id);
-    const guide = new Guide(reports, commands, activate);
-    const panel = new GraphBreakPanel({ reports, guide, commands, trans });
+    const breakNavigator = new BreakNavigator(reports, commands, activate);
+    const panel = new GraphBreakPanel({
+      reports,
+      breakNavigator,
+      commands,
+      trans
+    });
     shell.add(panel, 'right', { rank: PANEL_RANK, type: 'Graph Breaks' });
     restorer?.add(panel, panel.id);
     addPanelCommands({
       commands,
       reports,
-      guide,
+      breakNavigator,
       panel,
       show: () => activate(panel.id),
       contextNode: test => app.contextMenuHitTest(test),
@@ -134,7 +139,7 @@ const panel: JupyterFrontEndPlugin<void> = {
 const explain: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-graphbreak:explain',
   description:
-    'Runs cells under compile_explain with their source as it is, and applies remedies.',
+    'Runs cells under compile_explain without changing their source, and applies remedies.',
   autoStart: true,
   requires: [INotebookTracker, INotebookReports],
   optional: [ITranslator, ISessionContextDialogs, ICommandPalette],
@@ -223,7 +228,7 @@ const marks: JupyterFrontEndPlugin<void> = {
 
 const source: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-graphbreak:source',
-  description: 'Opens sources that are in no cell, as a report holds them.',
+  description: 'Opens sources outside cells as they are in a report.',
   autoStart: true,
   requires: [INotebookReports, IEditorServices],
   optional: [ITranslator, ILabShell],
@@ -239,7 +244,7 @@ const source: JupyterFrontEndPlugin<void> = {
       ...markOptions(reports, trans),
       reports,
       editors: editors.factoryService,
-      // Where a notebook is the whole page, only the area below has room.
+      // If the notebook is the whole page, only the area below has space.
       add: widget => app.shell.add(widget, labShell === null ? 'down' : 'main'),
       activate: id => app.shell.activateById(id),
       warn

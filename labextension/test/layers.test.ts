@@ -126,7 +126,7 @@ test('every module is in a room, and one wires them together', () => {
   assert.equal(rooms.filter(room => room === '.').length, 1);
 });
 
-test('every relative import leads to a module, or to the schema', () => {
+test('every relative import resolves to a module or to the schema', () => {
   const lost = allImports(SOURCES).filter(
     ({ to }) =>
       ROOMS.has(to.split('/')[0]!) &&
@@ -136,15 +136,15 @@ test('every relative import leads to a module, or to the schema', () => {
   assert.deepEqual(lost, []);
 });
 
-test('no import climbs', () => {
+test('no module imports from a higher layer', () => {
   assert.deepEqual(climbs(SOURCES), []);
 });
 
-test('imports form no circle, those of types included', () => {
+test('imports form no cycle, including type imports', () => {
   assert.equal(circleIn(SOURCES)?.join(' > ') ?? '', '');
 });
 
-test('what a page runs needs no package', () => {
+test('scripts of pages need no package', () => {
   const packages = allImports(SOURCES).filter(
     ({ from, to, isTypeOnly }) =>
       WITHOUT_PACKAGES.includes(posix.dirname(from)) &&
@@ -155,7 +155,7 @@ test('what a page runs needs no package', () => {
   assert.deepEqual(packages, []);
 });
 
-test('climbs and circles of every form are noticed', () => {
+test('wrong layers and cycles of every form are detected', () => {
   const forms = [
     `import type { A } from '../panel/a';`,
     `import { type A, b } from '../panel/a';`,

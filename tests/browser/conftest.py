@@ -1,4 +1,4 @@
-"""A browser, pages with reports in it, and a JupyterLab of its own."""
+"""Fixtures: a browser, pages with reports, and a JupyterLab server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def chromium() -> Iterator[BrowserType]:
 
 @pytest.fixture(scope="session")
 def profile(chromium: BrowserType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """Start a browser with a profile on disk: what it has loaded and compiled of JupyterLab once, it keeps."""
+    """Start a browser with a profile on disk, which caches the scripts of JupyterLab."""
     context = chromium.launch_persistent_context(
         tmp_path_factory.mktemp("profile"),
         executable_path=find_browser(),
@@ -69,21 +69,21 @@ def without_scripts(chromium: BrowserType) -> Iterator[BrowserContext]:
 
 
 @dataclass
-class Opened:
-    """A page, and what went wrong or out of it."""
+class PageUnderTest:
+    """A page with its errors and requests."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
-    #: Errors that somebody wrote on the console, and requests that failed.
+    #: Errors on the console, and failed requests.
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def hear_failure(self, request: Request) -> None:
-        # What a page no longer wants when it is left is aborted.
+    def record_failure(self, request: Request) -> None:
+        # Leaving a page aborts its pending requests.
         if request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"{request.failure}: {request.url}")
 
-    def hear(self, status: int, url: str) -> None:
+    def record(self, status: int, url: str) -> None:
         if status >= HTTPStatus.BAD_REQUEST:
             self.complaints.append(f"{status}: {url}")
 
@@ -92,12 +92,12 @@ class Opened:
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
     def serious(self, within: str = ".graphbreak") -> list[str]:
-        """Return what axe finds wrong, from serious on."""
-        # A report sets what the Tab key stops at a moment after a change; a later timer of the page comes after that.
+        """Return the violations that axe finds, of impact serious or higher."""
+        # A report updates its Tab stops with a delay after a change, so wait for a later timer.
         self.page.evaluate("() => new Promise(resolve => setTimeout(resolve, 300))")
         if self.page.evaluate("() => !('axe' in window)"):
             self.page.evaluate(AXE.read_text(encoding="utf-8"))
-        # Of rules that nothing violates, and of where a violation is, axe need not make a description.
+        # Skip descriptions of passed rules and of positions, which cost time.
         options = {"resultTypes": ["violations"], "selectors": False}
         found = self.page.evaluate(
             "([within, options]) => axe.run(within, options).then(found => found.violations)", [within, options]
@@ -110,20 +110,20 @@ class Opened:
 
 
 @pytest.fixture
-def open_page(request: pytest.FixtureRequest) -> Iterator[Callable[..., Opened]]:
+def open_page(request: pytest.FixtureRequest) -> Iterator[Callable[..., PageUnderTest]]:
     pages: list[Page] = []
 
-    def opened(url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280) -> Opened:
+    def opened(url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280) -> PageUnderTest:
         context: BrowserContext = request.getfixturevalue("profile" if scripts else "without_scripts")
         page = context.new_page()
         pages.append(page)
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
-        made = Opened(page)
+        made = PageUnderTest(page)
         page.on("pageerror", lambda error: made.errors.append(str(error)))
         page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
-        page.on("requestfailed", made.hear_failure)
-        page.on("response", lambda answer: made.hear(answer.status, answer.url))
+        page.on("requestfailed", made.record_failure)
+        page.on("response", lambda answer: made.record(answer.status, answer.url))
         page.on("request", lambda request: made.requests.append(request.url))
         page.goto(url.as_uri() if isinstance(url, Path) else url)
         return made
@@ -135,8 +135,8 @@ def open_page(request: pytest.FixtureRequest) -> Iterator[Callable[..., Opened]]
 
 
 @pytest.fixture
-def open_report(open_page: Callable[..., Opened], tmp_path: Path) -> Callable[..., Opened]:
-    def opened(report: Report, **options: Any) -> Opened:
+def open_report(open_page: Callable[..., PageUnderTest], tmp_path: Path) -> Callable[..., PageUnderTest]:
+    def opened(report: Report, **options: Any) -> PageUnderTest:
         path = tmp_path / "report.html"
         report.save(path)
         return open_page(path, **options)

@@ -1,4 +1,4 @@
-"""What a reader does in JupyterLab, for the tests that drive it."""
+"""Actions of a reader in JupyterLab, for browser tests."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
 
-#: The plugin whose settings say how notebooks draw their cells.
+#: The plugin whose settings control how notebooks render cells.
 NOTEBOOKS = "@jupyterlab/notebook-extension:tracker"
 
 
 def opened_in_lab(
-    open_page: Callable[..., Opened], lab: Lab, name: str, *, windowing: str | None = None, **options: Any
-) -> Opened:
-    """Open a notebook in a fresh JupyterLab page, in the light theme, whatever was set before."""
+    open_page: Callable[..., PageUnderTest], lab: Lab, name: str, *, windowing: str | None = None, **options: Any
+) -> PageUnderTest:
+    """Open a notebook in a fresh JupyterLab page with the light theme."""
     lab.set("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
     lab.set("jupyter-graphbreak:plugin", {})
     lab.set(NOTEBOOKS, {} if windowing is None else {"windowingMode": windowing})
@@ -48,13 +48,13 @@ _FIRST_PAINT = """() => new Promise(resolve => {
 
 
 def first_paint(page: Page) -> float:
-    """Return when a page showed something first, in milliseconds; its elements may be there before."""
+    """Return the time of the first paint of a page, in milliseconds."""
     time: float = page.evaluate(_FIRST_PAINT)
     return time
 
 
 def command(page: Page, name: str, **arguments: Any) -> None:
-    """Start a command and do not wait for it: it may open a dialog."""
+    """Start a command without waiting for it, because it may open a dialog."""
     page.evaluate("([name, args]) => void jupyterapp.commands.execute(name, args)", [name, arguments])
 
 

@@ -1,4 +1,4 @@
-"""The documentation, read from files."""
+"""The documentation, opened from files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from playwright.sync_api import expect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 SELECTED = re.compile(r"\bgb-selected\b")
 WITH = re.compile(r"\bgb-with\b")
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["quickstart", "error_on_graph_break"])
-def test_a_page_reads_well_and_nothing_leaves_it(open_page: Open, site: Path, name: str, scheme: str) -> None:
+def test_a_page_is_accessible_and_loads_nothing(open_page: Open, site: Path, name: str, scheme: str) -> None:
     opened = open_page(site / f"{name}.html", scheme=scheme)
     report = opened.page.locator(".graphbreak").first
     report.scroll_into_view_if_needed()
@@ -36,7 +36,7 @@ def test_a_page_reads_well_and_nothing_leaves_it(open_page: Open, site: Path, na
     assert opened.errors == []
 
 
-def test_each_report_of_a_page_is_alive_by_itself(open_page: Open, site: Path) -> None:
+def test_each_report_of_a_page_is_interactive_independently(open_page: Open, site: Path) -> None:
     opened = open_page(site / "quickstart.html")
     page = opened.page
     expect(page.locator(".graphbreak.gb-live")).to_have_count(2)
@@ -61,7 +61,7 @@ def test_each_report_of_a_page_is_alive_by_itself(open_page: Open, site: Path) -
     assert opened.errors == []
 
 
-def test_the_switch_of_the_theme_is_that_of_the_reports_too(open_page: Open, site: Path) -> None:
+def test_the_theme_switch_applies_to_reports(open_page: Open, site: Path) -> None:
     page = open_page(site / "quickstart.html", scheme="light").page
     colours = """() => ['background-color', 'color'].map(name => [
         getComputedStyle(document.querySelector('.graphbreak')).getPropertyValue(name),

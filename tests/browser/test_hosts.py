@@ -1,4 +1,4 @@
-"""Other hosts: VS Code's webview, pages that nbconvert makes."""
+"""Other hosts: VS Code's webview, and pages made by nbconvert."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
-#: What VS Code's notebooks give an output: a shadowless div in a page of their own, with the theme as variables, and
-#: an anywidget front end that imports the module from its text.
+#: The environment of outputs in VS Code: a div without shadow DOM in a separate page, the theme as variables, and an
+#: anywidget front end that imports the module from its text.
 _WEBVIEW = """<!doctype html><html><head><meta charset="utf-8"><style>
 html {{ --vscode-editor-background: {paper}; --vscode-editor-foreground: {ink}; --vscode-focusBorder: #0078d4;
   --vscode-font-family: sans-serif; --vscode-editor-font-family: monospace; background: {paper}; color: {ink}; }}
@@ -53,7 +53,7 @@ window.end = await widget.render({{ model: window.model, el: document.getElement
 
 
 def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False) -> Path:
-    def held(data: object) -> str:
+    def script_of(data: object) -> str:
         return json.dumps(data).replace("<", "\\u003c")
 
     page = folder / "webview.html"
@@ -62,9 +62,9 @@ def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False)
         _WEBVIEW.format(
             paper="#1f1f1f" if dark else "#ffffff",
             ink="#cccccc" if dark else "#3b3b3b",
-            state=held({"_html": html, "_progress": progress}),
-            rest=held(rest),
-            module=held((PACKAGE / "views/html/static/widget.js").read_text(encoding="utf-8")),
+            state=script_of({"_html": html, "_progress": progress}),
+            rest=script_of(rest),
+            module=script_of((PACKAGE / "views/html/static/widget.js").read_text(encoding="utf-8")),
         ),
         encoding="utf-8",
     )
@@ -73,7 +73,7 @@ def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False)
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_in_a_webview_of_vs_code(open_page: Open, tmp_path: Path, dark: bool) -> None:
-    # The theme is the editor's, whatever the system prefers.
+    # The theme of the editor applies, not the preference of the system.
     opened = open_page(webview(tmp_path, render_html(two_breaks()), dark=dark), scheme="light" if dark else "dark")
     page = opened.page
     expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
@@ -87,7 +87,7 @@ def test_in_a_webview_of_vs_code(open_page: Open, tmp_path: Path, dark: bool) ->
     assert opened.errors == []
 
 
-def test_the_widget_goes_from_progress_to_report(open_page: Open, tmp_path: Path) -> None:
+def test_the_widget_shows_progress_and_then_the_report(open_page: Open, tmp_path: Path) -> None:
     opened = open_page(webview(tmp_path, ""))
     page = opened.page
     expect(page.get_by_role("timer")).to_contain_text("compiling step | 2 frames, 1 graph, 1 break so far | 3.")
@@ -96,11 +96,11 @@ def test_the_widget_goes_from_progress_to_report(open_page: Open, tmp_path: Path
     expect(page.get_by_role("timer")).to_have_count(0)
     page.evaluate("window.end()")
     page.evaluate("window.model.set('_html', '')")
-    expect(page.locator(".graphbreak.gb-live")).to_have_count(1)  # nobody listens any more
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(1)  # the listeners were removed
     assert opened.errors == []
 
 
-def test_the_widget_asks_once_for_what_its_markup_leaves_out(open_page: Open, tmp_path: Path) -> None:
+def test_the_widget_requests_the_rest_of_its_markup_once(open_page: Open, tmp_path: Path) -> None:
     report = big(breaks=100, ops=200)
     page = open_page(webview(tmp_path, render_html(report), render_rest(report))).page
     assert page.evaluate("window.asked") == []
@@ -110,7 +110,7 @@ def test_the_widget_asks_once_for_what_its_markup_leaves_out(open_page: Open, tm
     assert page.evaluate("window.asked") == ["rest"]
 
 
-def test_hostile_text_in_the_widget_stays_text(open_page: Open, tmp_path: Path) -> None:
+def test_hostile_text_in_the_widget_is_never_markup(open_page: Open, tmp_path: Path) -> None:
     page = open_page(webview(tmp_path, render_html(hostile()), render_rest(hostile()))).page
     page.wait_for_timeout(300)
     assert page.evaluate("window.hacked") is None
@@ -129,7 +129,7 @@ def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Pa
     cell = nbformat.v4.new_code_cell("%%compile_explain\nstep()")
     cell.outputs = [nbformat.v4.new_output("display_data", mime_bundle(two_breaks(), widget))]
     body, _ = nbconvert.HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
-    # The exporter's own scripts come from elsewhere.
+    # The exporter's own scripts come from a CDN.
     path = tmp_path / "notebook.html"
     path.write_text(body, encoding="utf-8")
     opened = open_page(path, scheme=scheme, scripts=False)

@@ -1,4 +1,4 @@
-"""What else a Jupyter server opens: Jupyter Notebook, and a page of the documentation as a notebook."""
+"""Other Jupyter hosts: Jupyter Notebook, and a documentation page as a notebook."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.support.sample_reports import two_breaks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
 
 
-def test_jupyter_notebook_shows_the_same(open_page: Open, lab: Lab) -> None:
+def test_reports_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     pytest.importorskip("notebook")
     show = "%load_ext jupyter_graphbreak\nfrom jupyter_graphbreak import Report\nfrom pathlib import Path"
     (lab.folder / "two.json").write_bytes(two_breaks().to_json())
@@ -50,12 +50,12 @@ def test_jupyter_notebook_shows_the_same(open_page: Open, lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_a_page_is_a_notebook_in_jupyterlab(open_page: Open, lab: Lab) -> None:
+def test_a_documentation_page_opens_as_a_notebook_in_jupyterlab(open_page: Open, lab: Lab) -> None:
     shutil.copy(PAGE, lab.folder)
     page = open_page(f"{lab.url}/lab?reset").page
     page.wait_for_function("window.jupyterapp !== undefined")
     page.evaluate("window.jupyterapp.restored")
-    # As "Open With > Notebook" in the menu of the file.
+    # As with "Open With > Notebook" in the file menu.
     page.evaluate(
         "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'})", PAGE.name
     )

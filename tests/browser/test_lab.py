@@ -1,4 +1,4 @@
-"""A cell in JupyterLab: live, by keyboard, saved and opened again, without a kernel, not trusted."""
+"""A cell in JupyterLab: live, by keyboard, saved and reopened, without a kernel, untrusted."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.support.sample_reports import HOSTILE, big, hostile, two_breaks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 CELL = """\
 %%compile_explain
@@ -37,7 +37,7 @@ step(torch.ones(4))"""
 
 @pytest.mark.slow
 def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: Lab) -> None:
-    """Live, walked by keyboard, saved; then the kernel is shut down and the notebook opened again."""
+    """Use a live report by keyboard and save it; then shut the kernel down and reopen the notebook."""
     lab.save("live", "%load_ext jupyter_graphbreak", CELL)
     opened = opened_in_lab(open_page, lab, "live")
     page = opened.page
@@ -47,13 +47,13 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     expect(page.locator(".jp-RenderedHTML .graphbreak")).to_have_count(0)
     expect(report.locator(".gb-verdict")).to_have_text("2 breaks")
     expect(page.locator(".jp-OutputArea-output", has_text="tensor([1., 1., 1., 1.])")).to_have_count(1)
-    # JupyterLab renders an output anew when its last part has come. With the marks in the cell it is as it stays.
+    # JupyterLab renders an output again after its last part. Once the cell has marks, the output is final.
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     report.evaluate("report => report.scrollIntoView()")
     opened.shoot("lab-live-light")
     assert opened.serious() == []
 
-    # By keyboard: keys are the report's, not the notebook's ("c" copies a cell there, "b" makes one).
+    # The report gets the keys, not the notebook (where "c" copies a cell and "b" inserts one).
     cells = page.locator(".jp-Notebook .jp-Cell").count()
     report.get_by_role("tab", name="Breaks").focus()
     page.keyboard.press("n")
@@ -96,7 +96,7 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     assert opened.serious() == []
 
 
-def test_a_notebook_that_is_not_trusted_reads_well(open_page: Open, lab: Lab) -> None:
+def test_an_untrusted_notebook_is_readable(open_page: Open, lab: Lab) -> None:
     lab.save("untrusted", two_breaks())
     opened = opened_in_lab(open_page, lab, "untrusted")
     page = opened.page
@@ -106,14 +106,14 @@ def test_a_notebook_that_is_not_trusted_reads_well(open_page: Open, lab: Lab) ->
     assert page.locator(".graphbreak style").count() == 0
     expect(report.get_by_text("Data-dependent branching → resumes at 15 (B)")).to_be_visible()
     opened.shoot("lab-untrusted")
-    # The same without our style sheet, as a front end shows it that has not our extension.
+    # The same without our style sheet, as in a front end without our extension.
     page.evaluate(
         "document.querySelectorAll('.graphbreak, .graphbreak *').forEach(each => each.removeAttribute('class'))"
     )
     opened.shoot("lab-untrusted-plain")
 
 
-def test_hostile_text_runs_nothing_in_a_trusted_notebook(open_page: Open, lab: Lab) -> None:
+def test_hostile_text_is_never_executed_in_a_trusted_notebook(open_page: Open, lab: Lab) -> None:
     lab.save("hostile", hostile())
     opened = opened_in_lab(open_page, lab, "hostile")
     page = opened.page
@@ -125,8 +125,8 @@ def test_hostile_text_runs_nothing_in_a_trusted_notebook(open_page: Open, lab: L
     assert HOSTILE in page.locator(".graphbreak").first.inner_text()
 
 
-def test_a_run_says_how_far_it_is(open_page: Open, lab: Lab) -> None:
-    """The line of progress changes as the run goes on, and makes way for the report."""
+def test_a_run_shows_its_progress(open_page: Open, lab: Lab) -> None:
+    """The progress line changes during the run, and is replaced by the report."""
     slow = "import time\nfor _ in range(40):\n    time.sleep(0.1)"
     lab.save("progress", "%load_ext jupyter_graphbreak\nimport torch", f"%%compile_explain\n{slow}")
     opened = opened_in_lab(open_page, lab, "progress")
@@ -145,8 +145,8 @@ def test_a_run_says_how_far_it_is(open_page: Open, lab: Lab) -> None:
     expect(line).to_have_count(0)
 
 
-def test_a_report_shown_in_a_later_cell_is_live_and_can_be_had_whole(open_page: Open, lab: Lab) -> None:
-    """The widget fetches from the kernel what its markup leaves out."""
+def test_a_report_shown_in_a_later_cell_is_live_and_complete(open_page: Open, lab: Lab) -> None:
+    """The widget loads the rest of its markup from the kernel."""
     (lab.folder / "big.json").write_bytes(big(breaks=60, ops=120).to_json())
     show = (
         "from pathlib import Path\nfrom jupyter_graphbreak import Report\n"
@@ -182,8 +182,8 @@ loss.item()"""
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
-def test_a_real_models_two_breaks_are_understood_without_scrolling(open_page: Open, lab: Lab) -> None:
-    """Place, cause, permission, cost and advice, directly after Run All at 1280 x 800; and the saved cell is small."""
+def test_two_breaks_of_a_real_model_are_visible_without_scrolling(open_page: Open, lab: Lab) -> None:
+    """Show place, cause, permission, cost and advice directly after Run All at 1280 x 800, and save a small cell."""
     lab.save("bart", "%load_ext jupyter_graphbreak\n" + MODEL, STEP)
     opened = opened_in_lab(open_page, lab, "bart")
     page = opened.page
@@ -198,7 +198,7 @@ def test_a_real_models_two_breaks_are_understood_without_scrolling(open_page: Op
             expect(item.locator(part).first).to_be_in_viewport(ratio=1)
         expect(item.locator(".gb-brief")).to_contain_text("allowed by default | ")
     expect(report.locator(".gb-place").first).to_contain_text("BartDecoder.forward")
-    # With marks in the cells, the report is one column of conclusions.
+    # With marks in the cells, the report shows only the column of conclusions.
     expect(report.locator(".gb-sources")).to_be_visible()
     expect(report.locator(".gb-source[data-kind=cell]")).to_be_hidden()
     expect(report.locator(".gb-code").filter(visible=True)).to_have_count(0)

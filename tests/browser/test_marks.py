@@ -1,4 +1,4 @@
-"""Marks in the cells of a notebook, the commands that explain cells as they stand, and the sources they lead to."""
+"""Marks in cells, the commands that explain unchanged cells, and the sources that marks open."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 DEFINE = """\
 import torch
@@ -78,7 +78,7 @@ def sources(page: Page) -> list[str]:
     return texts
 
 
-#: CodeMirror takes an announcement back after a moment, when a screen reader has it.
+#: CodeMirror removes an announcement after a moment.
 RECORD_ANNOUNCEMENTS = """element => {
     window.announced = [];
     const note = () => window.announced.push(element.textContent);
@@ -86,8 +86,8 @@ RECORD_ANNOUNCEMENTS = """element => {
 }"""
 
 
-def test_cells_explained_as_they_stand(open_page: Open, lab: Lab) -> None:
-    """All of them, one again, one that fails; and what a plain run leaves of the marks."""
+def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
+    """Explain all cells, one again, and one that fails; then run a cell without explaining it."""
     lab.save("marks", DEFINE, STEP, "1 / 0\n", "later = True")
     opened = opened_in_lab(open_page, lab, "marks")
     page = opened.page
@@ -95,7 +95,7 @@ def test_cells_explained_as_they_stand(open_page: Open, lab: Lab) -> None:
     explain(page, "all")
     step = cell(page, 1)
     expect(broken(step)).to_have_count(1, timeout=60_000)
-    # A function of another cell is marked there; what only defines, or has nothing to do with torch, has no report.
+    # A function of another cell is marked there; cells that only define, or do not use torch, have no report.
     expect(broken(cell(page, 0))).to_have_count(1)
     expect(page.locator(".graphbreak")).to_have_count(1)
     assert sources(page) == [DEFINE, STEP, "1 / 0\n", "later = True"]
@@ -116,7 +116,7 @@ def test_cells_explained_as_they_stand(open_page: Open, lab: Lab) -> None:
     explain(page)
     expect(stale(page.locator(".jp-Notebook"))).to_have_count(0, timeout=30_000)
     expect(broken(step)).to_have_count(1)
-    # The marks come before the kernel's reply, which would give a cleared cell its number back.
+    # The marks appear before the kernel's reply, which would restore the number of a cleared cell.
     expect(step.locator(".jp-InputPrompt")).to_have_text(re.compile(r"\d"))
     command(page, "notebook:clear-cell-output")
     for index in (0, 1):
@@ -124,7 +124,7 @@ def test_cells_explained_as_they_stand(open_page: Open, lab: Lab) -> None:
     assert opened.errors == []
 
 
-def test_marks_follow_what_the_reader_writes(open_page: Open, lab: Lab) -> None:
+def test_marks_follow_edits(open_page: Open, lab: Lab) -> None:
     lab.save("edit", two_breaks(), "x = 1")
     opened = opened_in_lab(open_page, lab, "edit")
     page = opened.page
@@ -161,7 +161,7 @@ def test_marks_follow_what_the_reader_writes(open_page: Open, lab: Lab) -> None:
     assert [*opened.errors, *opened.complaints] == []
 
 
-def test_from_the_marks_to_the_panel_and_back(open_page: Open, lab: Lab) -> None:
+def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
     lab.save("both", *["x = 1\n" * 30] * 4, two_breaks())
     opened = opened_in_lab(open_page, lab, "both")
     page = opened.page
@@ -188,7 +188,7 @@ def test_from_the_marks_to_the_panel_and_back(open_page: Open, lab: Lab) -> None
 
 
 def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
-    """What the report holds of it, under the numbers that its lines have; hostile text stays text."""
+    """The source has the lines in the report with their original numbers; hostile text is never markup."""
     lab.save("library", hostile())
     opened = opened_in_lab(open_page, lab, "library")
     page = opened.page
@@ -214,7 +214,7 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
 
 @pytest.fixture
 def without_us(lab: Lab) -> str:
-    """Make a kernel in which the package is not there."""
+    """Make a kernel without the package."""
     folder = lab.folder.parent / "share" / "kernels" / "bare"
     folder.mkdir(parents=True)
     blocked = lab.folder.parent / "blocked"
@@ -232,7 +232,7 @@ def without_us(lab: Lab) -> str:
     return "bare"
 
 
-def test_what_cannot_be_explained_is_said_and_not_run(open_page: Open, lab: Lab, without_us: str) -> None:
+def test_a_cell_that_cannot_be_explained_is_not_run(open_page: Open, lab: Lab, without_us: str) -> None:
     lab.save("bare", "ran = 1", "%%bash\necho hi")
     notebook: dict[str, Any] = json.loads((lab.folder / "bare.ipynb").read_text())
     notebook["metadata"]["kernelspec"] = {"name": without_us, "display_name": "Bare", "language": "python"}

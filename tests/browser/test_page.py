@@ -1,4 +1,4 @@
-"""A report's own page, opened from a file: as it looks, by keyboard, with hostile text, with a thousand breaks."""
+"""The page of a report, opened from a file: appearance, keyboard, hostile text, a thousand breaks."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tests.support.sample_reports import HOSTILE, SAVED, big, failed, hostile, n
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 SELECTED = re.compile(r"\bgb-selected\b")
 WITH = re.compile(r"\bgb-with\b")
 
 
-def row(opened: Opened, number: int) -> Any:
+def row(opened: PageUnderTest, number: int) -> Any:
     """Return the line of the first source with this number."""
     return opened.page.locator(f".gb-line[id$='l0-{number}']")
 
 
-def open_all(opened: Opened) -> None:
-    """Unfold everything that is folded."""
+def open_all(opened: PageUnderTest) -> None:
+    """Expand all folded parts."""
     opened.page.evaluate("document.querySelectorAll('.gb-main details').forEach(each => { each.open = true; })")
 
 
@@ -62,15 +62,15 @@ def test_the_themes_differ(open_report: Open) -> None:
     assert not set(colours("light")) & set(colours("dark"))
 
 
-def test_nothing_is_loaded_from_anywhere(open_report: Open) -> None:
+def test_nothing_is_loaded(open_report: Open) -> None:
     opened = open_report(two_breaks())
     opened.page.wait_for_timeout(300)
     assert len(opened.requests) == 1
     assert opened.requests[0].startswith("file:")
 
 
-def test_two_breaks_are_understood_without_scrolling(open_report: Open) -> None:
-    """At 1280 px the summary, both cuts in the source, both cards and their advice are on the screen."""
+def test_two_breaks_are_visible_without_scrolling(open_report: Open) -> None:
+    """At 1280 px the summary, both breaks in the source, both cards and their advice are on the screen."""
     page = open_report(two_breaks()).page
     wanted = [
         page.locator(".gb-verdict"),
@@ -84,7 +84,7 @@ def test_two_breaks_are_understood_without_scrolling(open_report: Open) -> None:
         expect(each).to_be_in_viewport(ratio=1)
 
 
-def test_without_scripts_it_reads_and_links_work(open_report: Open) -> None:
+def test_without_scripts_the_page_is_readable_and_links_work(open_report: Open) -> None:
     opened = open_report(two_breaks(), scripts=False)
     opened.shoot("page-no-script")
     page = opened.page
@@ -99,13 +99,13 @@ def test_without_scripts_it_reads_and_links_work(open_report: Open) -> None:
 
 
 @pytest.mark.parametrize("width", [480, 800, 1280])
-def test_it_fits_its_width(open_report: Open, width: int) -> None:
+def test_the_page_fits_its_width(open_report: Open, width: int) -> None:
     opened = open_report(two_breaks(), width=width)
     opened.shoot(f"page-{width}")
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_hostile_text_is_shown_and_nothing_of_it_runs(open_report: Open) -> None:
+def test_hostile_text_is_shown_and_never_executed(open_report: Open) -> None:
     opened = open_report(hostile())
     page = opened.page
     for tab in page.get_by_role("tab").all():
@@ -131,7 +131,7 @@ def test_a_break_shows_its_line_its_resume_function_and_its_graph(open_report: O
     expect(page.locator(".gb-strip .gb-snip a", has_text="✂1")).to_have_class(SELECTED)
     expect(row(opened, 14)).to_have_class(WITH)
     expect(row(opened, 15)).to_have_class(WITH)  # where it resumes
-    expect(row(opened, 22)).to_have_class(WITH)  # the call that led there
+    expect(row(opened, 22)).to_have_class(WITH)  # the call that leads to it
     expect(row(opened, 5)).not_to_have_class(WITH)
     expect(page.locator(".gb-box", has_text="B step")).to_have_class(WITH)
     expect(page.get_by_role("status")).to_contain_text("Data-dependent branching GB0170 score > 3 line 14")
@@ -140,7 +140,7 @@ def test_a_break_shows_its_line_its_resume_function_and_its_graph(open_report: O
     expect(page.get_by_role("row", name="line 15 in step")).to_have_class(WITH)
 
 
-def test_a_card_closes_on_the_second_of_two_quick_clicks_and_stays_where_text_is_marked(open_report: Open) -> None:
+def test_a_double_click_closes_a_card_and_selecting_text_does_not(open_report: Open) -> None:
     page = open_report(two_breaks()).page
     card = page.locator(".gb-item", has_text="Data-dependent branching").locator("> details")
     head = card.locator("> summary")
@@ -149,7 +149,7 @@ def test_a_card_closes_on_the_second_of_two_quick_clicks_and_stays_where_text_is
         head.click(click_count=clicks, delay=10)
         was_open ^= clicks == 1
         assert card.evaluate("card => card.open") is was_open
-        page.wait_for_timeout(700)  # no longer one click in a row with the next
+        page.wait_for_timeout(700)  # so that the next click is not part of a double click
     box = head.locator("strong").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 1, box["y"] + box["height"] / 2)
@@ -192,7 +192,7 @@ def test_a_scope_shows_its_lines_and_breaks(open_report: Open) -> None:
     expect(row(opened, 12)).not_to_have_class(WITH)
 
 
-def test_it_is_walked_by_keyboard_alone(open_report: Open) -> None:
+def test_keyboard_navigation(open_report: Open) -> None:
     opened = open_report(two_breaks())
     page, press = opened.page, opened.page.keyboard.press
     press("n")
@@ -201,7 +201,7 @@ def test_it_is_walked_by_keyboard_alone(open_report: Open) -> None:
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     press("n")
     expect(row(opened, 5)).to_have_class(WITH)
-    press("n")  # around the end
+    press("n")  # wraps around
     expect(row(opened, 14)).to_have_class(WITH)
     press("p")
     expect(row(opened, 5)).to_have_class(WITH)
@@ -233,7 +233,7 @@ def test_it_is_walked_by_keyboard_alone(open_report: Open) -> None:
     expect(page.get_by_text("next, previous break")).not_to_be_visible()
 
 
-def test_lines_are_walked_by_keyboard(open_report: Open) -> None:
+def test_keyboard_navigation_of_lines(open_report: Open) -> None:
     opened = open_report(two_breaks())
     opened.page.get_by_role("region", name="Lines of Cell In[7]").focus()
     opened.page.keyboard.press("ArrowDown")
@@ -242,7 +242,7 @@ def test_lines_are_walked_by_keyboard(open_report: Open) -> None:
     expect(opened.page.get_by_role("region", name="Lines of Cell In[7]")).to_be_focused()
 
 
-def test_it_is_copied_as_text_and_as_json(open_report: Open) -> None:
+def test_a_report_is_copied_as_text_and_as_json(open_report: Open) -> None:
     report = hostile()
     page = open_report(report).page
     page.keyboard.press("c")
@@ -253,7 +253,7 @@ def test_it_is_copied_as_text_and_as_json(open_report: Open) -> None:
     assert Report.from_json(page.evaluate("navigator.clipboard.readText()")) == report
 
 
-def test_a_run_without_breaks_and_a_failed_one_can_be_walked(open_report: Open) -> None:
+def test_keyboard_navigation_without_breaks_and_of_a_failed_run(open_report: Open) -> None:
     page = open_report(no_breaks()).page
     page.keyboard.press("n")
     expect(page.get_by_role("status")).to_have_text("No breaks")
@@ -262,8 +262,8 @@ def test_a_run_without_breaks_and_a_failed_one_can_be_walked(open_report: Open) 
     expect(row(opened, 5)).to_have_class(WITH)
 
 
-def test_a_thousand_breaks_stay_usable(open_report: Open) -> None:
-    """First paint within a second, a key pressed in the filter within 100 ms, the last break as near as the first."""
+def test_a_thousand_breaks_are_usable(open_report: Open) -> None:
+    """Paint within a second, filter within 100 ms, and reach the last break as easily as the first."""
     opened = open_report(big())
     page = opened.page
     paint = first_paint(page)
@@ -291,7 +291,7 @@ def test_a_thousand_breaks_stay_usable(open_report: Open) -> None:
         }""",
         filter_box.element_handle(),
     )
-    # What else runs on the machine only adds to a time.
+    # Other processes on the machine can only increase a time.
     assert max(map(min, took)) < 100, took
     filter_box.fill("layer_999")
     expect(page.locator(".gb-item").filter(visible=True)).to_have_count(1)
@@ -305,7 +305,7 @@ def test_a_thousand_breaks_stay_usable(open_report: Open) -> None:
     assert opened.errors == []
 
 
-def test_all_operations_of_a_big_graph_can_be_had(open_report: Open) -> None:
+def test_all_operations_of_a_large_graph_can_be_shown(open_report: Open) -> None:
     opened = open_report(big(breaks=1, ops=10_000))
     page = opened.page
     page.locator(".gb-strip a").first.click()
@@ -316,7 +316,7 @@ def test_all_operations_of_a_big_graph_can_be_had(open_report: Open) -> None:
     assert opened.errors == []
 
 
-def test_the_page_holds_the_report_for_other_programs(open_report: Open) -> None:
+def test_the_page_contains_the_report_for_other_programs(open_report: Open) -> None:
     report = two_breaks()
     held = open_report(report).page.locator("script[data-graphbreak=report]").text_content()
     assert Report.from_dict(json.loads(held or "")) == report

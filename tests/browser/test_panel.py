@@ -1,4 +1,4 @@
-"""The panel at the side, as a reader uses it in JupyterLab and in Notebook 7."""
+"""The side panel in JupyterLab and Notebook 7."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 CELL = """\
 %%compile_explain
@@ -44,14 +44,14 @@ def step(x):
 step(torch.ones(4))"""
 
 
-#: What Notebook 7.6 says without us too: its notebook page has no file browser.
+#: Messages of Notebook 7.6 itself, whose notebook page has no file browser.
 NOTEBOOKS_OWN = {
     "Cannot read properties of undefined (reading 'schema')",
     "Command 'filebrowser:open-path' not registered.",
 }
 
 
-#: What JupyterLab 4.4 says without us too when a cell is deleted: its table of contents asks for the cell's outputs.
+#: Messages of JupyterLab 4.4 itself after a cell was deleted: its table of contents asks for the cell's outputs.
 LABS_OWN = {"Cannot read properties of null (reading 'widgets')"}
 
 
@@ -87,7 +87,7 @@ def show_notebook(page: Page, name: str) -> None:
 
 
 def wait_for_line(page: Page, cell: int, line: int) -> None:
-    """Wait until a cell is the active one and its cursor is in a line."""
+    """Wait until a cell is active and its cursor is on a line."""
     page.wait_for_function(
         "([cell, line]) => { const { activeCell, activeCellIndex } = jupyterapp.shell.currentWidget.content;"
         " return activeCellIndex === cell && activeCell.editor?.getCursorPosition().line === line - 1; }",
@@ -100,7 +100,7 @@ def edit(page: Page, script: str) -> None:
     page.evaluate(f"() => {{ const notebook = jupyterapp.shell.currentWidget.model.sharedModel; {script} }}")
 
 
-def test_it_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -> None:
+def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -> None:
     lab.save("first", "%load_ext jupyter_graphbreak", two_breaks(), failed(), "x = 1")
     lab.save("second", no_breaks())
     lab.save("third", "x = 1")
@@ -129,7 +129,7 @@ def test_it_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -
     show_notebook(page, "first")
     expect(runs).to_have_count(2)
 
-    # Cells are moved, edited, cleared, deleted; what is shown goes with them.
+    # The panel follows when cells are moved, edited, cleared and deleted.
     edit(page, "notebook.moveCell(2, 1);")
     expect(runs.nth(0)).to_contain_text("failed")
     edit(page, "notebook.cells[2].updateSource(0, 0, '# new\\n');")
@@ -140,7 +140,7 @@ def test_it_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -
     expect(runs).to_have_count(1)
     expect(tab(page)).to_contain_text("2")
 
-    # A second view of the same notebook shows the same, and is the one that scrolls.
+    # A second view of the same notebook has the same reports, and is the one that scrolls.
     command(page, "docmanager:clone")
     page.wait_for_function("document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden)').length === 2")
     expect(runs).to_have_count(1)
@@ -151,7 +151,7 @@ def test_it_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -
     assert {*opened.errors, *opened.complaints} <= LABS_OWN
 
 
-def test_it_is_there_again_after_a_reload_and_reads_well_in_the_dark(open_page: Open, lab: Lab) -> None:
+def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(open_page: Open, lab: Lab) -> None:
     lab.save("reload", two_breaks(), failed())
     opened = opened_in_lab(open_page, lab, "reload")
     page = opened.page
@@ -160,7 +160,7 @@ def test_it_is_there_again_after_a_reload_and_reads_well_in_the_dark(open_page: 
     before = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
     theme(page, "JupyterLab Dark")
     page.evaluate("jupyterapp.restored")
-    # The layout is saved a moment after it has changed.
+    # The layout is saved with a delay.
     with page.expect_response(re.compile("/lab/api/workspaces/")):
         page.evaluate("jupyterapp.shell.collapseLeft()")
     page.goto(f"{lab.url}/lab")
@@ -177,7 +177,7 @@ def test_it_is_there_again_after_a_reload_and_reads_well_in_the_dark(open_page: 
     assert [*opened.errors, *opened.complaints] == []
 
 
-def test_by_keyboard(open_page: Open, lab: Lab) -> None:
+def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
     lab.save("keys", "x = 1", two_breaks(), failed())
     opened = opened_in_lab(open_page, lab, "keys")
     page = opened.page
@@ -199,7 +199,7 @@ def test_by_keyboard(open_page: Open, lab: Lab) -> None:
     keys.press("ArrowDown")
     expect(row(page, "^Data-dependent")).to_be_focused()
 
-    # Typing filters, Escape takes the filter away and then leads back.
+    # Typing filters; Escape first clears the filter and then leaves it.
     keys.type("score")
     box = panel(page).get_by_role("searchbox", name="Filter by text")
     expect(box).to_be_focused()
@@ -212,7 +212,7 @@ def test_by_keyboard(open_page: Open, lab: Lab) -> None:
     keys.press("ArrowDown")
     expect(row(page, "^Data-dependent")).to_be_focused()
 
-    # Space shows the line, Enter goes there.
+    # Space shows the line, Enter moves the focus there.
     keys.press("ArrowDown")
     keys.press("Space")
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
@@ -230,7 +230,7 @@ def test_by_keyboard(open_page: Open, lab: Lab) -> None:
     assert opened.errors == []
 
 
-def test_kinds_are_left_out_and_sorted(open_page: Open, lab: Lab) -> None:
+def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
     lab.save("kinds", two_breaks())
     opened = opened_in_lab(open_page, lab, "kinds")
     page = opened.page
@@ -256,7 +256,7 @@ def test_kinds_are_left_out_and_sorted(open_page: Open, lab: Lab) -> None:
     expect(breaks).to_have_count(0)
     expect(panel(page).get_by_role("button", name="Breaks 2")).to_have_attribute("aria-pressed", "false")
     expect(graphs).to_have_count(4)
-    # The next break is shown all the same.
+    # The next break is shown despite the filter.
     command(page, "jupyter-graphbreak:next-break")
     expect(breaks).to_have_count(2)
     command(page, "settingeditor:open", query="Graph Breaks")
@@ -267,10 +267,10 @@ def test_kinds_are_left_out_and_sorted(open_page: Open, lab: Lab) -> None:
     assert [*opened.errors, *opened.complaints] == []
 
 
-def test_a_line_far_down_is_scrolled_to_however_cells_are_drawn(open_page: Open, lab: Lab) -> None:
+def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, lab: Lab) -> None:
     lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed())
     setting = lab.api(f"lab/api/settings/{NOTEBOOKS}")["schema"]["properties"]["windowingMode"]
-    for mode in setting.get("enum") or [each["const"] for each in setting["oneOf"]]:
+    for mode in setting.get("enum") or [option["const"] for option in setting["oneOf"]]:
         opened = opened_in_lab(open_page, lab, "long", windowing=mode)
         page = opened.page
         show_panel(page)
@@ -281,8 +281,8 @@ def test_a_line_far_down_is_scrolled_to_however_cells_are_drawn(open_page: Open,
         assert opened.errors == []
 
 
-def test_what_cannot_be_read_is_said_and_breaks_nothing(open_page: Open, lab: Lab) -> None:
-    """A notebook made elsewhere, not trusted: broken data, other versions, hostile text."""
+def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) -> None:
+    """Open an untrusted notebook with invalid data, other versions and hostile text."""
 
     def cell(data: Any, mime: str = MIME_TYPE) -> Any:
         made = report_cell(two_breaks())
@@ -312,10 +312,10 @@ def test_what_cannot_be_read_is_said_and_breaks_nothing(open_page: Open, lab: La
     expect(runs).to_have_count(8)
     expect(runs.nth(0)).to_contain_text("This report cannot be read: it is not a JSON object.")
     expect(runs.nth(1)).to_contain_text("it is not a JSON object")
-    expect(runs.nth(2)).to_contain_text('its field "breaks" is missing or is not what the format says')
-    expect(runs.nth(3)).to_contain_text("version 2.0 of the format")
-    expect(runs.nth(4)).to_contain_text("version 2 of the format")
-    # Reports of an older version come without rows: their parts are listed as they are.
+    expect(runs.nth(2)).to_contain_text('its field "breaks" is missing or invalid')
+    expect(runs.nth(3)).to_contain_text("format version 2.0")
+    expect(runs.nth(4)).to_contain_text("format version 2")
+    # Reports of an older version have no rows, so their parts are extension.
     expect(runs.nth(5)).to_contain_text("ok")
     expect(runs.nth(6)).to_contain_text("Breaks 2 · Graphs 4")
     for part in ("^1, score > 3", "^2, log_stats"):
@@ -349,7 +349,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     expect(panel(page).get_by_role("status")).to_have_text(
         "There is no earlier run of this cell in this kernel to compare with."
     )
-    # Copying takes the report of the cell that is meant.
+    # Copying uses the report of the right cell.
     row(page, r"^Cell \[1\]").click(button="right")
     page.get_by_role("menuitem", name="Copy Graph Break Report").click()
     page.wait_for_function(
@@ -359,7 +359,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_live_from_run_to_run_and_through_restart_and_shutdown(open_page: Open, lab: Lab) -> None:
+def test_the_panel_is_live_through_runs_restart_and_shutdown(open_page: Open, lab: Lab) -> None:
     lab.save("kernel", "%load_ext jupyter_graphbreak", CELL)
     opened = opened_in_lab(open_page, lab, "kernel")
     page = opened.page
@@ -403,6 +403,7 @@ def test_in_notebook_7(open_page: Open, lab: Lab) -> None:
 
 
 def test_the_extension_is_enabled_and_compatible(lab: Lab) -> None:
-    (listed,) = [each for each in lab.api("lab/api/extensions") if each["name"] == "jupyter-graphbreak"]
-    assert listed["enabled"]
-    assert listed["status"] == "ok"
+    extensions = lab.api("lab/api/extensions")
+    (extension,) = [extension for extension in extensions if extension["name"] == "jupyter-graphbreak"]
+    assert extension["enabled"]
+    assert extension["status"] == "ok"

@@ -1,4 +1,4 @@
-"""Reading a report with mouse and keyboard: cards, one selection, and nothing that surprises the hand."""
+"""Reading a report with mouse and keyboard: cards, selection, focus and scrolling."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 SELECTED = re.compile(r"\bgb-selected\b")
 #: The keys of JupyterLab's command mode that change cells, and one that runs them.
@@ -54,13 +54,13 @@ def test_a_card_opens_and_closes(open_report: Open, kind: str, way: str) -> None
     expect(card).not_to_have_attribute("open", "")
     toggles(page, card, way)
     expect(card).to_have_attribute("open", "")
-    page.wait_for_timeout(100)  # whatever opens or closes it later
+    page.wait_for_timeout(100)  # time for a delayed toggle
     expect(card).to_have_attribute("open", "")
     toggles(page, card, way)
     expect(card).not_to_have_attribute("open", "")
 
 
-def test_a_part_of_a_report_is_one_tab_stop_and_the_arrows_move_in_it(open_report: Open) -> None:
+def test_each_part_is_one_tab_stop_with_arrow_keys(open_report: Open) -> None:
     page = open_report(two_breaks()).page
     page.wait_for_timeout(300)
     stops = page.evaluate(
@@ -75,7 +75,7 @@ def test_a_part_of_a_report_is_one_tab_stop_and_the_arrows_move_in_it(open_repor
     expect(boxes.first).to_be_focused()
 
 
-def test_the_arrows_pass_over_what_is_folded(open_report: Open) -> None:
+def test_arrow_keys_skip_folded_parts(open_report: Open) -> None:
     page = open_report(everything()).page
     card = page.locator(".gb-item[id$='-b1'] > details")
     card.locator("summary").first.focus()
@@ -98,7 +98,7 @@ def test_a_break_and_its_line_are_in_view_together(open_report: Open) -> None:
         expect(page.locator(".gb-line[id].gb-broken.gb-with")).to_be_in_viewport(ratio=1)
 
 
-def test_a_page_has_no_landmarks_of_its_own(open_report: Open) -> None:
+def test_a_report_adds_no_landmarks_to_the_page(open_report: Open) -> None:
     page = open_report(failed()).page
     assert page.locator("header, footer").count() == 0
     assert page.locator("pre.gb-text:not([tabindex])").count() == 0
@@ -116,7 +116,7 @@ def test_the_pointer_selects_on_demand(open_report: Open) -> None:
     expect(page.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED)
 
 
-def test_the_text_grows_with_jupyterlabs(open_report: Open) -> None:
+def test_the_text_size_follows_jupyterlab(open_report: Open) -> None:
     page = open_report(two_breaks()).page
     size = "getComputedStyle(document.querySelector('{}')).fontSize"
     assert page.evaluate(size.format(".graphbreak")) == "13px"
@@ -136,7 +136,7 @@ def test_with_forced_colours_one_tab_looks_selected(open_report: Open) -> None:
     opened.shoot("page-forced-colours")
 
 
-def test_minor_breaks_of_libraries_come_last_and_folded(open_report: Open) -> None:
+def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> None:
     report = model()
     helpers = [msgspec.structs.replace(report.breaks[1], id=f"b{number}") for number in range(10, 14)]
     order = [*report.order, *(helper.id for helper in helpers)]
@@ -158,7 +158,7 @@ def cells(page: Page) -> list[str]:
     return found
 
 
-#: One visible element of each kind that takes the focus: kinds differ in element, class and where they stand.
+#: One visible focusable element of each kind; kinds differ in element, class and position.
 _KINDS = """report => {
     const kinds = new Set();
     for (const element of report.querySelectorAll('a[href], button, summary, input, [tabindex]')) {
@@ -180,9 +180,9 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
     trust(page)
     before = cells(page)
     report = page.locator(".graphbreak.gb-live")
-    expect(report.get_by_role("button", name="Apply all that work")).to_be_visible()
+    expect(report.get_by_role("button", name="Apply compatible remedies")).to_be_visible()
     wait_for_kernel(page)
-    page.wait_for_timeout(1000)  # outputs are shown anew when they are trusted, and when there is a kernel
+    page.wait_for_timeout(1000)  # outputs are rendered again after they are trusted and a kernel is connected
     report.locator(".gb-break > details > summary").first.click()
     kinds = report.evaluate(_KINDS)
     assert kinds > 12
@@ -190,17 +190,17 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
         for key in DANGEROUS:
             report.evaluate("(report, kind) => report.querySelector(`[data-probe='${kind}']`).focus()", kind)
             page.keyboard.press(key)
-        report.get_by_label("Filter the pane").fill("")  # what was typed there hides the rest
+        report.get_by_label("Filter the pane").fill("")  # the typed text hides other items
         assert cells(page) == before, report.locator(f"[data-probe='{kind}']").evaluate("found => found.outerHTML")
         expect(page.locator(".jp-Dialog")).to_have_count(0)
         expect(page.locator(".jp-Cell .jp-InputPrompt").first).to_have_text("[ ]:")
-    # What is for the application as a whole still is.
+    # Shortcuts of the whole application still work.
     report.locator(".gb-tab").first.focus()
     page.keyboard.press("Control+Shift+C")
     expect(page.locator(".jp-ModalCommandPalette")).to_be_visible()
 
 
-def test_nor_does_one_pressed_in_a_report_that_is_not_trusted(open_page: Open, lab: Lab) -> None:
+def test_no_key_pressed_in_an_untrusted_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
     lab.save("plain", "x = 1", two_breaks(), "y = 2")
     page = opened_in_lab(open_page, lab, "plain").page
     before = cells(page)
@@ -215,7 +215,7 @@ def test_nor_does_one_pressed_in_a_report_that_is_not_trusted(open_page: Open, l
     expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
 
-def test_all_of_a_report_is_in_its_output_when_the_kernel_is_gone(open_page: Open, lab: Lab) -> None:
+def test_an_output_contains_the_complete_report_without_a_kernel(open_page: Open, lab: Lab) -> None:
     lab.save("gone", big(breaks=120, ops=240))
     opened = opened_in_lab(open_page, lab, "gone")
     page = opened.page
@@ -223,7 +223,7 @@ def test_all_of_a_report_is_in_its_output_when_the_kernel_is_gone(open_page: Ope
     report = page.locator(".graphbreak.gb-live")
     items = report.locator("[data-list=breaks] > .gb-item")
     expect(items).to_have_count(20)
-    # What is there already stays as it is.
+    # Items on the page do not change.
     page.evaluate("document.querySelector('[data-list=breaks] > .gb-item').dataset.kept = 'yes'")
     page.evaluate("document.querySelector('[data-more=breaks] button').click()")
     expect(items).to_have_count(70)
@@ -231,7 +231,7 @@ def test_all_of_a_report_is_in_its_output_when_the_kernel_is_gone(open_page: Ope
     assert opened.errors == []
 
 
-def test_report_panel_and_cell_have_one_selection(open_page: Open, lab: Lab) -> None:
+def test_report_panel_and_cell_share_one_selection(open_page: Open, lab: Lab) -> None:
     lab.save("one", two_breaks())
     opened = opened_in_lab(open_page, lab, "one")
     page = opened.page
@@ -253,23 +253,23 @@ def test_report_panel_and_cell_have_one_selection(open_page: Open, lab: Lab) -> 
     row(page, "^Break 2, log_stats").click()
     expect(report.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED)
     expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
-    # By the pointer, once asked for.
+    # By the pointer, once enabled.
     command(page, "jupyter-graphbreak:follow-pointer")
     expect(report.get_by_role("button", name="Follow pointer")).to_have_attribute("aria-pressed", "true")
     line(own, "if score > 3").hover()
     expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
-    # Without marks, and on demand, the source stands in the report.
+    # Without marks, and on demand, the report shows the source.
     report.get_by_role("button", name="Source").click()
     expect(report.locator(".gb-line[id$='l0-14']")).to_be_visible()
     command(page, "jupyter-graphbreak:toggle-marks")
     expect(report).not_to_have_class(re.compile(r"\bgb-column\b"))
-    command(page, "jupyter-graphbreak:toggle-marks")  # it is a setting, which other tests have too
+    command(page, "jupyter-graphbreak:toggle-marks")  # restore the setting for other tests
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     assert [*opened.errors, *opened.complaints] == []
 
 
 def in_view(page: Page, name: str) -> bool:
-    """Return whether one of the visible elements of a selector is all in the notebook's window."""
+    """Return whether a visible element with a selector is completely in the notebook's window."""
     seen: bool = page.evaluate(
         """name => {
             const { top, bottom } = document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect();
@@ -282,8 +282,8 @@ def in_view(page: Page, name: str) -> bool:
     return seen
 
 
-def test_the_breaks_of_a_run_come_into_view(open_page: Open, lab: Lab) -> None:
-    """As far as the code that ran is in view, and its report's top stays there; elsewhere nothing moves."""
+def test_the_breaks_of_a_run_are_scrolled_into_view(open_page: Open, lab: Lab) -> None:
+    """Scroll only if the end of the cell is in view, and keep the top of the report in view."""
     program = (
         "import torch\n@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
     )
@@ -294,7 +294,7 @@ def test_the_breaks_of_a_run_come_into_view(open_page: Open, lab: Lab) -> None:
     expect(report).to_have_count(1, timeout=60_000)
     expect(report.locator(".gb-item summary .gb-do").first).to_be_in_viewport(ratio=1)
     expect(report.locator(".gb-head")).to_be_in_viewport(ratio=1)
-    # A report that was in the file leaves the notebook where it is.
+    # A report from the file does not scroll the notebook.
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     page = opened_in_lab(open_page, lab, "shown").page
     expect(page.locator(".graphbreak")).to_have_count(1, timeout=30_000)
@@ -303,7 +303,7 @@ def test_the_breaks_of_a_run_come_into_view(open_page: Open, lab: Lab) -> None:
 
 
 def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
-    """The cell is longer than the window, so its lines are quoted where the editor is out of sight."""
+    """In a cell longer than the window, cards quote lines whose editor is out of sight."""
     lab.save("eleven", big(breaks=11, ops=22))
     page = opened_in_lab(open_page, lab, "eleven").page
     trust(page)
@@ -313,7 +313,7 @@ def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
     for number in range(1, 12):
         page.keyboard.press("n")
         expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
-        page.wait_for_timeout(100)  # marks and quotes follow
+        page.wait_for_timeout(100)  # time for marks and quotes to update
         assert in_view(page, f".gb-item[id$='-b{number}'] > details > summary"), number
         assert in_view(
             page, f".jp-GraphBreakMark.jp-mod-selected, .gb-item[id$='-b{number}'] .gb-excerpt .gb-selected"
@@ -322,11 +322,11 @@ def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
     expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
 
 
-def test_enter_before_the_first_word_takes_the_mark_along(open_page: Open, lab: Lab) -> None:
+def test_enter_before_the_first_word_moves_the_mark(open_page: Open, lab: Lab) -> None:
     lab.save("enter", two_breaks())
     page = opened_in_lab(open_page, lab, "enter").page
     own = cell(page, 0)
-    # When the editor knows Python, Enter takes the indentation along.
+    # Once the editor knows Python, Enter keeps the indentation.
     expect(line(own, "if score > 3").get_by_text("if", exact=True)).to_have_count(1)
     line(own, "if score > 3").click()
     page.keyboard.press("Home")

@@ -1,4 +1,4 @@
-"""Remedies: applied to a notebook and taken back, copied, offered where nobody has asked for them; on pages."""
+"""Remedies: applied to a notebook and undone, copied, offered without trials, and on pages."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 TEXT = two_breaks().sources[0].segments[0].text
 WHERE = "        y = torch.where(score > 3, y / score, y)"
@@ -40,7 +40,7 @@ def clipboard(page: Page) -> str:
     return text
 
 
-def opened_report(open_page: Open, lab: Lab, name: str, report: Any) -> tuple[Opened, Locator]:
+def opened_report(open_page: Open, lab: Lab, name: str, report: Any) -> tuple[PageUnderTest, Locator]:
     lab.save(name, report)
     opened = opened_in_lab(open_page, lab, name)
     trust(opened.page)
@@ -57,7 +57,7 @@ def open_card(report: Locator, number: int) -> Locator:
 
 
 def shown_changes(page: Page) -> list[str]:
-    """Return what the dialog shows, as headings and lines with their signs."""
+    """Return the content of the dialog, as headings and lines with their signs."""
     expect(page.locator(".jp-GraphBreakChanges")).to_be_visible()
     read = """[...document.querySelectorAll('.jp-GraphBreakChanges > h3, .jp-GraphBreakChanges pre > span')].map(
         line => line.matches('h3') ? line.textContent
@@ -74,7 +74,7 @@ def confirm(page: Page) -> None:
     page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
 
 
-def test_applied_and_taken_back(open_page: Open, lab: Lab) -> None:
+def test_a_remedy_is_applied_and_undone(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "applied", remedies())
     page = opened.page
     card = open_card(report, 1)
@@ -97,14 +97,14 @@ def test_applied_and_taken_back(open_page: Open, lab: Lab) -> None:
     page.keyboard.press("Enter")
     expect(report.get_by_role("status")).to_contain_text("Applied")
     assert sources(page) == ["\n".join([*lines[:13], WHERE, *lines[15:]])]
-    # The cursor is where the change is, so the next key takes it back.
+    # The cursor is on the change, so undo works with the next key.
     page.keyboard.press("Control+z")
     assert sources(page) == [TEXT]
     page.keyboard.press("Control+Shift+z")
     assert WHERE in sources(page)[0]
 
 
-def test_the_statement_that_compiles_is_inserted_and_taken_back(open_page: Open, lab: Lab) -> None:
+def test_the_statement_that_compiles_is_inserted_and_undone(open_page: Open, lab: Lab) -> None:
     statement = "step = torch.compile(step)"
     compiled = [CompiledCall("step", None, statement, Edit("s1", 22, 21, "", statement)), CompiledCall("Net", "Net")]
     opened, report = opened_report(open_page, lab, "compiles", replace(two_breaks(), compiled=compiled))
@@ -145,7 +145,7 @@ def test_several_edits_are_one_step(open_page: Open, lab: Lab) -> None:
     assert sources(page) == [TEXT]
 
 
-def test_another_text_is_left_alone(open_page: Open, lab: Lab) -> None:
+def test_a_changed_text_is_not_edited(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "changed", remedies())
     page = opened.page
     changed = TEXT.replace("score > 3", "score > 4")
@@ -153,12 +153,12 @@ def test_another_text_is_left_alone(open_page: Open, lab: Lab) -> None:
         "text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", changed
     )
     open_card(report, 1).get_by_role("button", name="Apply: Take both sides with torch.where").click()
-    expect(report.get_by_role("status")).to_contain_text("Not applied: line 14 of Cell In[7] is another one")
+    expect(report.get_by_role("status")).to_contain_text("Not applied: line 14 of Cell In[7] has changed")
     assert sources(page) == [changed]
     expect(page.locator(".jp-Dialog")).to_have_count(0)
 
 
-def test_nothing_is_applied_unless_it_was_shown_and_confirmed(open_page: Open, lab: Lab) -> None:
+def test_only_shown_and_confirmed_changes_are_applied(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "confirmed", remedies())
     page = opened.page
     button = open_card(report, 1).get_by_role("button", name="Apply: Take both sides with torch.where")
@@ -166,7 +166,7 @@ def test_nothing_is_applied_unless_it_was_shown_and_confirmed(open_page: Open, l
     page.locator(".jp-Dialog").get_by_role("button", name="Cancel").click()
     expect(report.get_by_role("status")).to_have_text("Not applied")
     assert sources(page) == [TEXT]
-    # Somebody else changes the cell while the dialog is open.
+    # A collaborator changes the cell while the dialog is open.
     button.click()
     shown_changes(page)
     changed = TEXT.replace("def step", "def other")
@@ -174,7 +174,7 @@ def test_nothing_is_applied_unless_it_was_shown_and_confirmed(open_page: Open, l
         "text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", changed
     )
     confirm(page)
-    expect(report.get_by_role("status")).to_contain_text("Not applied: the notebook was changed meanwhile")
+    expect(report.get_by_role("status")).to_contain_text("Not applied: the notebook has changed in the meantime")
     assert sources(page) == [changed]
 
 
@@ -205,7 +205,7 @@ def test_a_change_in_two_cells_names_both(open_page: Open, lab: Lab) -> None:
     ]  # fmt: skip
 
 
-def test_characters_that_hide_are_named(open_page: Open, lab: Lab) -> None:
+def test_hidden_characters_are_named(open_page: Open, lab: Lab) -> None:
     hidden = "        y = y  #\u202e )(metsys.so ;x\u2066\u200b"
     report = remedies()
     remedy = report.remedies[0]  # type: ignore[index]
@@ -214,14 +214,14 @@ def test_characters_that_hide_are_named(open_page: Open, lab: Lab) -> None:
     page = opened.page
     open_card(shown, 1).get_by_role("button", name="Apply: Take both sides").click()
     assert "+        y = y  #U+202E )(metsys.so ;xU+2066U+200B" in shown_changes(page)
-    expect(page.locator(".jp-Dialog").get_by_role("alert")).to_contain_text("cannot be seen")
+    expect(page.locator(".jp-Dialog").get_by_role("alert")).to_contain_text("invisible")
     assert opened.serious(".jp-Dialog") == []
     page.keyboard.press("Enter")
     expect(shown.get_by_role("status")).to_have_text("Not applied")
     assert sources(page) == [TEXT]
 
 
-def test_code_goes_into_a_cell_above(open_page: Open, lab: Lab) -> None:
+def test_code_is_inserted_in_a_cell_above(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "code", remedies())
     page = opened.page
     open_card(report, 1).get_by_role("button", name="Insert as cell: Switch statistics off").click()
@@ -232,11 +232,11 @@ def test_code_goes_into_a_cell_above(open_page: Open, lab: Lab) -> None:
     assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 0
 
 
-def test_all_that_work(open_page: Open, lab: Lab) -> None:
-    """Those that exclude what is chosen before them, and what is for breaks that are gone then, are left out."""
+def test_compatible_remedies_are_applied_together(open_page: Open, lab: Lab) -> None:
+    """Leave out remedies that are incompatible with chosen ones, or whose breaks these already remove."""
     opened, report = opened_report(open_page, lab, "all", remedies())
     page = opened.page
-    report.get_by_role("button", name="Apply all that work").click()
+    report.get_by_role("button", name="Apply compatible remedies").click()
     assert changed_lines(page) == [
         "New cell above Cell In[1]", "+model.config.log_stats = False",
         "Cell In[1] (Cell In[7] in the report): line 18", "-def log_stats(x):", "+def log_stats(x: Tensor):",
@@ -264,13 +264,13 @@ def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> 
         "\n>   14          if score > 3:\n",
         "allowed by `error_on_graph_break(False)`, line 13",
         "```diff\nlines 14 to 15\n-        if score > 3:\n",
-        "Branch with `torch.cond` ✗ another result",
+        "Branch with `torch.cond` ✗ different result",
         "the gradient of `w` is 12, not 18",
     ):
         assert wanted in text, wanted
 
 
-def test_remedies_are_offered_where_nobody_asked(open_page: Open, lab: Lab) -> None:
+def test_remedies_are_offered_without_trials(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "offered", two_breaks())
     page = opened.page
     wait_for_kernel(page)
@@ -289,7 +289,7 @@ def test_remedies_are_offered_where_nobody_asked(open_page: Open, lab: Lab) -> N
     page.wait_for_function("window.asked.some(asked => asked?.explain === '--try')")
 
 
-def test_what_was_edited_is_tried_and_not_run(open_page: Open, lab: Lab) -> None:
+def test_an_edit_is_tried_without_running_it(open_page: Open, lab: Lab) -> None:
     opened, _ = opened_report(open_page, lab, "edited", two_breaks())
     page = opened.page
     wait_for_kernel(page)
@@ -319,12 +319,12 @@ def test_what_was_edited_is_tried_and_not_run(open_page: Open, lab: Lab) -> None
     assert sources(page) == [edited]
 
 
-def test_a_page_has_copies_only(open_report: Open) -> None:
+def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
     opened = open_report(cost())
     page = opened.page
     card = page.locator(".gb-break").first
     expect(card.get_by_role("button", name=re.compile("^Apply|^Insert"))).to_have_count(0)
-    expect(page.get_by_role("button", name="Apply all that work")).to_have_count(0)
+    expect(page.get_by_role("button", name="Apply compatible remedies")).to_have_count(0)
     card.get_by_role("button", name="Copy code: Switch statistics off").click()
     expect(page.get_by_role("status")).to_have_text("Code copied")
     assert clipboard(page) == "model.config.log_stats = False\n"
@@ -344,14 +344,14 @@ def test_a_page_has_copies_only(open_report: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_reads_well(open_report: Open, scheme: str) -> None:
+def test_a_page_is_accessible(open_report: Open, scheme: str) -> None:
     opened = open_report(cost(), scheme=scheme)
     opened.shoot(f"remedies-page-{scheme}")
     assert opened.serious() == []
     assert opened.errors == []
 
 
-def test_the_colours_are_those_of_the_theme(open_page: Open, lab: Lab) -> None:
+def test_colours_follow_the_theme(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "dark", replace(cost(), check=None))
     theme(opened.page, "JupyterLab Dark")
     open_card(report, 2)

@@ -1,4 +1,4 @@
-"""What axe and the eye find in every theme: folded and unfolded, with remedies, cost, results and jobs."""
+"""Accessibility in every theme: folded and expanded, with remedies, cost, results and jobs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
-#: The themes that JupyterLab brings, and the colours that a reader of any of them may force on pages.
+#: The built-in themes of JupyterLab, with and without forced colours.
 THEMES = ["JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast", "forced"]
 
 
 def unfold(within: Locator) -> None:
-    """Show every pane at once, and every part of it: what is hidden is not looked at."""
+    """Show all parts of all panes at once, because axe ignores hidden parts."""
     within.evaluate(
         """root => {
             root.querySelectorAll('.gb-pane').forEach(pane => { pane.hidden = false; });
@@ -40,7 +40,7 @@ def unfold(within: Locator) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_serious_in_any_theme_of_jupyterlab(open_page: Open, lab: Lab) -> None:
+def test_no_serious_violation_in_any_theme_of_jupyterlab(open_page: Open, lab: Lab) -> None:
     lab.save("themes", everything(), failed(), job_cell(job(), 3))
     opened = opened_in_lab(open_page, lab, "themes")
     page = opened.page
@@ -66,14 +66,14 @@ def test_nothing_serious_in_any_theme_of_jupyterlab(open_page: Open, lab: Lab) -
     card = process.locator(".gb-item").first
     expect(card).to_have_class(re.compile(r"\bgb-selected\b"))
     expect(card).to_be_in_viewport()
-    # It is the report of another process: the cell and the panel have nothing selected.
+    # The report of another process selects nothing in the cell and the panel.
     expect(page.locator(".jp-GraphBreakMark.jp-mod-selected")).to_have_count(0)
     expect(process.get_by_role("status")).not_to_be_empty()
     assert opened.errors == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark", "forced"])
-def test_nothing_serious_on_a_saved_page(open_report: Open, scheme: str) -> None:
+def test_no_serious_violation_on_a_saved_page(open_report: Open, scheme: str) -> None:
     opened = open_report(everything(), scheme="light" if scheme == "forced" else scheme)
     if scheme == "forced":
         opened.page.emulate_media(forced_colors="active")
@@ -84,7 +84,7 @@ def test_nothing_serious_on_a_saved_page(open_report: Open, scheme: str) -> None
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_of_a_job_is_live_in_all_its_parts(open_page: Open, tmp_path: Path, scheme: str) -> None:
+def test_all_reports_of_a_job_page_are_interactive(open_page: Open, tmp_path: Path, scheme: str) -> None:
     path = tmp_path / "job.html"
     path.write_text(render_job_page(job()), encoding="utf-8")
     opened = open_page(path, scheme=scheme)

@@ -1,4 +1,4 @@
-"""Notebooks that somebody else made: reports of any size and shape, and JupyterLab goes on as it does without us."""
+"""Untrusted notebooks: reports of any size and shape do not slow or break JupyterLab."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from tests.browser.conftest import Opened
+    from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
 
-    Open = Callable[..., Opened]
+    Open = Callable[..., PageUnderTest]
 
 _SETTLED = """
 () => new Promise(resolve => {
@@ -53,7 +53,7 @@ def many_breaks(number: int = 10_000) -> dict[str, Any]:
 
 
 def carrying(report: dict[str, Any], mime: str = MIME_TYPE) -> Any:
-    """Return a cell whose output is that of two breaks, apart from the report itself."""
+    """Return a cell with the output of the sample `two_breaks`, but with a different report."""
     cell = report_cell(two_breaks())
     data = cell.outputs[0].data
     del data[MIME_TYPE]
@@ -62,20 +62,20 @@ def carrying(report: dict[str, Any], mime: str = MIME_TYPE) -> Any:
 
 
 class Clock:
-    """How long the thread of a page has computed, however busy the machine is."""
+    """The processor time of a page's thread, independent of other load."""
 
     def __init__(self, page: Page) -> None:
         self._session = page.context.new_cdp_session(page)
         self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def seconds(self) -> float:
-        """Return the seconds since the clock was made."""
+        """Return the processor seconds since the clock was created."""
         metrics = self._session.send("Performance.getMetrics")["metrics"]
         return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
 
 
-def opened_after(open_page: Open, lab: Lab, name: str) -> tuple[Opened, float]:
-    """Open a notebook in a JupyterLab with the panel open; return the seconds that the page computed for it."""
+def opened_after(open_page: Open, lab: Lab, name: str) -> tuple[PageUnderTest, float]:
+    """Open a notebook in JupyterLab with the panel open, and return the processor seconds."""
     lab.save("empty", "x = 1")
     opened = opened_in_lab(open_page, lab, "empty")
     page = opened.page
@@ -94,14 +94,14 @@ def opened_after(open_page: Open, lab: Lab, name: str) -> tuple[Opened, float]:
 def test_a_notebook_of_five_megabytes_with_20_000_sources(open_page: Open, lab: Lab) -> None:
     lab.save("sources", carrying(many_sources()), *["x = 1"] * 200)
     assert (lab.folder / "sources.ipynb").stat().st_size > 5_000_000
-    # The same data, of which we know nothing.
+    # The same data with an unknown MIME type.
     lab.save("other", carrying(many_sources(), "application/x-other+json"), *["x = 1"] * 200)
     _, without = opened_after(open_page, lab, "other")
     opened, seconds = opened_after(open_page, lab, "sources")
     page = opened.page
     expect(page.get_by_role("treeitem").first).to_contain_text("only 5000 of 20001 read: sources")
     assert seconds < 3 * without + 3, without
-    # Each key that is pressed in a cell has the reports looked at again.
+    # Each key press in a cell makes us check the reports.
     clock = Clock(page)
     for _ in range(5):
         page.evaluate("jupyterapp.shell.currentWidget.model.sharedModel.cells[1].updateSource(0, 0, '# more\\n')")
@@ -138,25 +138,25 @@ def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, tr
 
 
 def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> None:
-    def spoilt(number: Any, reference: str) -> dict[str, Any]:
-        def spoil(value: Any, name: str = "") -> Any:
+    def corrupted(number: Any, reference: str) -> dict[str, Any]:
+        def corrupt(value: Any, name: str = "") -> Any:
             if isinstance(value, dict):
-                return {key: spoil(inner, key) for key, inner in value.items()}
+                return {key: corrupt(inner, key) for key, inner in value.items()}
             if isinstance(value, list):
-                return [spoil(inner, name) for inner in value]
+                return [corrupt(inner, name) for inner in value]
             if name in {"line", "end_line", "column", "end_column", "first_line"}:
                 return number
             if name in {"frame", "caller", "parent", "break", "resume", "scope", "id"} and isinstance(value, str):
                 return reference
             return value
 
-        made: dict[str, Any] = spoil(two_breaks().to_dict())
+        made: dict[str, Any] = corrupt(two_breaks().to_dict())
         made["config"]["__proto__"] = {"polluted": True}
         return made
 
     cells = []
     for number, reference in ((-5, "__proto__"), (0, "b1"), (10**9, "constructor"), (2**60, ""), (1, "0/0")):
-        cells.append(carrying(spoilt(number, reference)))
+        cells.append(carrying(corrupted(number, reference)))
     bare = report_cell(two_breaks())
     bare.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
     odd = report_cell(two_breaks())
@@ -175,7 +175,7 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
     assert opened.errors == []
 
 
-def test_links_of_a_report_lead_to_pytorch_only(open_page: Open, lab: Lab) -> None:
+def test_links_of_a_report_lead_only_to_pytorch(open_page: Open, lab: Lab) -> None:
     report = two_breaks()
     first, second = report.breaks
     breaks = [first, replace(second, url="https://example.com/phishing")]

@@ -1,4 +1,4 @@
-"""The demo that README begins with, as a user runs it."""
+"""The demo of the README, as a user runs it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def notebook(folder: Path) -> NotebookNode:
 
 
 def outputs(notebook: NotebookNode) -> list[dict[str, Any]]:
-    """Return the data of each output that carries a report."""
+    """Return the data of each output with a report."""
     bundles = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
     return [data for data in bundles if MIME_TYPE in data]
 
 
 def words(html: str) -> str:
-    """Return what stands between the tags; nbconvert writes the tags themselves anew."""
+    """Return the text between tags, because nbconvert rewrites the tags."""
     return unescape(re.sub(r"<[^>]*>", "", html))
 
 
@@ -79,7 +79,7 @@ def test_the_page_shows_each_report_and_loads_nothing(folder: Path, notebook: No
         assert words(data["text/html"]) in words(page)
 
 
-def test_addresses_that_a_page_would_load_are_found() -> None:
+def test_the_check_finds_addresses_that_a_page_would_load() -> None:
     page = """
     <link href="https://a.test/a.css"><script src="//b.test/b.js"></script><img src="data:image/png;base64,AA">
     <style>@import "https://c.test/c.css"; p { background: url(https://d.test/d.png) }</style>

@@ -1,4 +1,4 @@
-"""The documentation: its pages say what their reports say, and nothing of this machine is in them."""
+"""The documentation: its text agrees with its reports, and contains nothing specific to this machine."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = {path.stem: path for path in (ROOT / "notebooks").glob("*.md") if path.stem != "demo"}
 NOTEBOOKS = [name for name, path in sorted(PAGES.items()) if path.read_text(encoding="utf-8").startswith("---\n")]
 
-#: What the text around each report says of it: the breaks by line and code (in a library by file and code), how often
-#: they were met in all, graphs, functions that run eagerly, recompiles.
+#: The claims of the text about each report: breaks by line and code (in a library by file and code), the total number
+#: of their events, graphs, functions that run eagerly, recompiles.
 EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "quickstart": [(["8 length > 1"], 1, 2, 0, 0), ([], 0, 1, 0, 0)],
     "cost": [(["5 y.sum() > 0"], 1, 2, 0, 0), ([], 0, 1, 0, 0)],
@@ -148,9 +148,9 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "models": [],
 }
 
-#: What a page must not show: folders of this machine, and code that only runs the notebook.
+#: Text that a page must not contain: folders of this machine, and code that only runs the notebook.
 PRIVATE = [str(ROOT), sys.prefix, sys.base_prefix, str(Path.home()) + "/", tempfile.gettempdir() + "/"]
-#: torch's wrapper around functions under error_on_graph_break is what two of the pages are about.
+#: Two pages explain torch's wrapper around functions under error_on_graph_break.
 MACHINERY = re.compile(
     r"ipykernel|interactiveshell\.py|runpy|asyncio|tornado|traitlets|_dynamo/(?!external_utils)\w+\.py"
 )
@@ -173,7 +173,7 @@ def reports(notebook: NotebookNode) -> list[Report]:
 
 
 def shown(notebook: NotebookNode) -> list[str]:
-    """Return every text of the outputs: streams, errors, and each form of what was displayed."""
+    """Return all texts of the outputs: streams, errors, and each format of displayed data."""
     texts = []
     for output in outputs(notebook):
         texts += [output.get("text", ""), *output.get("traceback", [])]
@@ -188,7 +188,7 @@ def _place(report: Report, place: location.Location) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_reports_say_what_the_page_says(site: Path, name: str) -> None:
+def test_reports_agree_with_the_page(site: Path, name: str) -> None:
     actual = []
     for report in reports(executed(site, name)):
         places = [_place(report, b.location) for b in report.breaks if b.location]
@@ -198,7 +198,7 @@ def test_reports_say_what_the_page_says(site: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_no_output_holds_machinery_or_a_path_of_this_machine(site: Path, name: str) -> None:
+def test_no_output_contains_machinery_or_a_path_of_this_machine(site: Path, name: str) -> None:
     notebook = executed(site, name)
     assert outputs(notebook)
     for text in shown(notebook):
@@ -214,7 +214,7 @@ def test_a_page_opens_as_a_notebook_with_the_same_cells(site: Path, name: str) -
     assert cells == [cell.source for cell in executed(site, name).cells if cell.cell_type == "code"]
 
 
-def test_who_decided_is_what_the_page_on_error_on_graph_break_says(site: Path) -> None:
+def test_permissions_agree_with_the_page_on_error_on_graph_break(site: Path) -> None:
     last_breaks = [report.breaks[-1] for report in reports(executed(site, "error_on_graph_break"))]
     assert [graph_break.outcome for graph_break in last_breaks] == ["resumed"] * 3 + ["error"] + ["resumed"] * 2 + [
         "error"
@@ -236,14 +236,14 @@ def test_the_table_of_both_settings(site: Path) -> None:
     ]
 
 
-def test_what_runs_eagerly_is_what_the_page_on_skipped_functions_says(site: Path) -> None:
+def test_eager_functions_agree_with_the_page_on_skipped_functions(site: Path) -> None:
     functions = [[skipped.function for skipped in report.skipped] for report in reports(executed(site, "skipped"))]
     expected = [["accumulate"], [], ["accumulate"], ["step"], [], [], ["step"], [], ["announce"]]
     assert functions == expected
 
 
-def test_each_common_break_is_met_and_mended(site: Path) -> None:
-    """Every section names what PyTorch says of the first function, and no break is left in the second."""
+def test_each_common_break_occurs_and_is_fixed(site: Path) -> None:
+    """Every section names PyTorch's message for the first function, and the second one has no break."""
     ids: set[str] = set()
     met = set()
     for cell in executed(site, "common_breaks").cells:
@@ -258,7 +258,7 @@ def test_each_common_break_is_met_and_mended(site: Path) -> None:
     assert len(met) >= 20
 
 
-def test_what_the_pages_on_fixes_claim(site: Path) -> None:
+def test_claims_of_the_pages_on_fixes(site: Path) -> None:
     counts = [
         (report.summary.breaks, report.summary.graphs, report.summary.skipped)
         for report in reports(executed(site, "fullgraph"))
@@ -275,7 +275,7 @@ def test_the_gate_of_the_page_on_ci_fails_on_the_new_break(site: Path) -> None:
     assert "1 failed, 2 passed" in printed
 
 
-def test_the_limit_is_reported_and_what_spent_it(site: Path) -> None:
+def test_the_recompile_limit_is_reported_with_its_cause(site: Path) -> None:
     of_page = reports(executed(site, "recompiles"))
     assert [skipped.kind for report in of_page for skipped in report.skipped] == ["recompile limit", "shared wrapper"]
     assert [skipped.function for skipped in of_page[10].skipped] == ["tanhshrink"]  # the ninth
@@ -292,20 +292,20 @@ def test_every_option_and_every_field_is_on_its_page(site: Path) -> None:
             assert f">{name}</span>" in fields
 
 
-def test_options_in_the_meaning_of_others_are_code(site: Path) -> None:
+def test_options_in_descriptions_are_code(site: Path) -> None:
     options = (site / "options.html").read_text(encoding="utf-8")
     assert "%compile_explain --frontends f(x), f(-x)" in re.sub(r"<[^>]+>", "", options)
-    assert "–" not in options  # what a double hyphen becomes in a text
+    assert "–" not in options  # a double hyphen in text becomes a dash
 
 
-def test_the_parameters_of_what_a_user_holds_are_on_the_page_of_the_api(site: Path) -> None:
+def test_parameters_of_public_classes_are_on_the_api_page(site: Path) -> None:
     page = (site / "api.html").read_text(encoding="utf-8")
     for name in ("results.Changes", "Frontends", "report.frontends.Verdict", "_torch_compat.version.TorchUnavailable"):
         assert f'id="jupyter_graphbreak.{name}"' in page
     assert 'id="jupyter_graphbreak.Report.diff"' in page
 
 
-def test_the_page_on_models_says_what_was_recorded(site: Path) -> None:
+def test_the_page_on_models_agrees_with_the_recording(site: Path) -> None:
     recording = (ROOT / "benchmarks" / "architectures.jsonl").read_text(encoding="utf-8")
     versions, *lines = map(json.loads, recording.splitlines())
     assert [private for private in PRIVATE if private in recording] == []
@@ -329,7 +329,7 @@ def test_without_a_recording_the_page_on_gpus_says_so(site: Path) -> None:
 
 
 class _Page(HTMLParser):
-    """Collects the ids of a page and where its links lead."""
+    """Collects the ids and link targets of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -345,7 +345,7 @@ class _Page(HTMLParser):
                 self.links.append(value)
 
 
-def test_links_lead_somewhere_and_no_page_loads_from_elsewhere(site: Path) -> None:
+def test_links_have_targets_and_pages_load_nothing_external(site: Path) -> None:
     files = sorted(site.glob("*.html"))
     pages = {path.name: _Page(path.read_text(encoding="utf-8")) for path in files}
     assert set(pages) > {f"{name}.html" for name in PAGES}

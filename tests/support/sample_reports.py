@@ -433,10 +433,10 @@ SAVED: dict[str, Callable[[], Report]] = {
 if __name__ == "__main__":
     import msgspec
 
-    from jupyter_graphbreak.views.rows.sections import rows
+    from jupyter_graphbreak.views.rows.sections import build_rows
 
     (FOLDER / "rows").mkdir(parents=True, exist_ok=True)
     for name, make in SAVED.items():
-        written = msgspec.json.format(msgspec.json.encode(rows(make())), indent=1)
+        written = msgspec.json.format(msgspec.json.encode(build_rows(make())), indent=1)
         (FOLDER / "rows" / f"{name}.json").write_bytes(written + b"\n")
         (FOLDER / f"{name}.json").write_bytes(msgspec.json.format(make().to_json(), indent=1) + b"\n")

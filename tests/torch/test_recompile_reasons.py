@@ -115,5 +115,5 @@ def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:
             for name in "abcd":
                 compiled(torch.ones(3, 3), True, name)
     (again,) = recompilations(run.report)
-    assert again.times == "compiled again (0/1), then limit reached: runs eagerly"
+    assert again.times == "recompiled (0/1), then limit reached: runs eagerly"
     assert [guard.story for guard in again.guards] == ["name: 'a' -> 'b'"]

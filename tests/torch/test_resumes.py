@@ -45,9 +45,9 @@ class Wording(NamedTuple):
 
 def wording(report: Report) -> Wording:
     (text,) = [line for line in report.to_text().split("\n") if "resumes at" in line]
-    html = Markup(report.to_html()).striptags()  # noqa: S704 - not displayed
-    card, _, table = html.partition("aftergoes on atframesgraphs")
-    return Wording(text, re.findall(rf"goes on at line \d+ in \w+ \(({WORDS})\)", card), re.findall(WORDS, table))
+    html = Markup(report.to_html()).striptags()  # noqa: S704 - read, not shown
+    card, _, table = html.partition("afterresumes atframesgraphs")
+    return Wording(text, re.findall(rf"resumes at line \d+ in \w+ \(({WORDS})\)", card), re.findall(WORDS, table))
 
 
 @torch.compile(backend="eager")

@@ -1,4 +1,4 @@
-"""The mime bundle under which a cell's output carries a report, and beside it, in one JSON object, its rows."""
+"""The MIME bundle of a cell's output, which contains a report and its rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic
 from jupyter_graphbreak.views.html.render import packed_rest, render_html
-from jupyter_graphbreak.views.rows.sections import rows
+from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.rows.schema import Rows
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-#: What the HTML leaves out, for a notebook whose kernel is gone: {"gzip": base64 of JSON}.
+#: What the HTML leaves out, for a notebook without a kernel: {"gzip": base64 of JSON}.
 REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
-#: An output whose report is larger as JSON leaves out what can be spared.
+#: If a report is larger as JSON, the output leaves out parts of it.
 _MOST_BYTES = 3_000_000
-#: Rows that it has of each section.
+#: How many rows of each section such an output contains.
 _MOST_ROWS = 500
 
 
@@ -30,29 +30,29 @@ class LiveView(Protocol):
 
     @property
     def model_id(self) -> str | None:
-        """The id under which the front end knows it."""
+        """The id of the widget in the front end."""
 
     def markup_of(self, report: Report) -> str | None:
         """Return the markup of a report if it is what the widget shows."""
 
 
 def running_bundle(view: LiveView) -> dict[str, Any]:
-    """Return what an output holds while the run goes on."""
-    # A front end that shows text only may never replace it, so it says nothing.
+    """Return the output during the run."""
+    # A text-only front end may never replace the text, so leave it empty.
     return {"text/plain": ""} | _view(view)
 
 
 def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
-    """Return what an output holds when the run has ended: the report for every kind of reader.
+    """Return the output after the run: the report in all formats.
 
     Parameters
     ----------
     report : Report
     view : LiveView or None
-        The widget that shows it in a live front end, where there is one.
+        The widget that shows the report in a live front end, if there is one.
     """
     markup = view.markup_of(report) if view is not None else None
-    copy = carried(report)
+    copy = notebook_copy(report)
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
@@ -64,10 +64,10 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     return bundle | (_view(view) if view is not None else {})
 
 
-def carried(report: Report) -> Report:
-    """Return a report as a notebook carries it: a very large one without the operations and the code of its graphs.
+def notebook_copy(report: Report) -> Report:
+    """Return the notebook's copy of a report: if it is very large, without the operations and code of its graphs.
 
-    Nothing else is left out, and the report says so. The live widget and the variable of ``-o`` have everything.
+    A note in the report says so. The live widget and the variable of ``-o`` have the complete report.
     """
     if len(report.to_json()) <= _MOST_BYTES:
         return report
@@ -84,12 +84,12 @@ def carried(report: Report) -> Report:
 
 
 def _rows(report: Report, *, is_whole: bool) -> Rows:
-    """Return what is said about a report; of one of which the notebook leaves something out, the first rows."""
-    made = rows(report)
+    """Return the rows of a report; if the notebook's copy is incomplete, only the first rows of each section."""
+    rows = build_rows(report)
     if is_whole:
-        return made
-    sections = [msgspec.structs.replace(section, rows=section.rows[:_MOST_ROWS]) for section in made.sections]
-    return msgspec.structs.replace(made, sections=sections)
+        return rows
+    sections = [msgspec.structs.replace(section, rows=section.rows[:_MOST_ROWS]) for section in rows.sections]
+    return msgspec.structs.replace(rows, sections=sections)
 
 
 def _view(view: LiveView) -> dict[str, Any]:

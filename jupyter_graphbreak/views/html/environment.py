@@ -1,4 +1,4 @@
-"""What the templates are made with: the style sheet, the filters, the environment that escapes text."""
+"""The Jinja environment of the templates: style sheet, filters, escaping."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 
 
-#: Markup of which an output may have none, and whose rules it then does without.
+#: Optional parts of the markup; the style sheet contains only the rules of those that are used.
 Part = Literal["cost", "frontends", "job", "remedies"]
 
 
 @cache
 def style_sheet(*parts: Part) -> Markup:
-    """Return the style sheet of what we show, without its comments.
+    """Return the style sheet without comments.
 
     Parameters
     ----------
     *parts : {"cost", "frontends", "job", "remedies"}
-        What there is besides the parts that every report has.
+        The optional parts that the markup contains.
     """
     text = (_HERE / "templates" / "report.css").read_text(encoding="utf-8")
     text = re.sub(
@@ -39,14 +39,14 @@ def style_sheet(*parts: Part) -> Markup:
         flags=re.DOTALL,
     )
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
-    # Strings stay as they are, and so do the blanks before a colon, which may mean a descendant.
+    # Keep strings, and blanks before a colon, which may be descendant combinators.
     text = re.sub(r'("[^"]*")|\s*([{};,>])\s*|(:)\s+', lambda part: part[1] or part[2] or part[3], text)
-    return Markup(text.replace(";}", "}").strip())  # noqa: S704 - a file of ours
+    return Markup(text.replace(";}", "}").strip())  # noqa: S704 - our own file
 
 
-@lru_cache(maxsize=512)  # many breaks have the same reason and the same advice
+@lru_cache(maxsize=512)  # many breaks have the same reason and advice
 def _ticks(text: str) -> Markup:
-    """Return text in which what stands in backticks is code."""
+    """Return markup in which text between backticks is code."""
     parts = [escaped(part) for part in text.split("`")]
     if len(parts) % 2 == 0:
         return Markup("`".join(parts))  # noqa: S704 - every part was escaped
@@ -82,18 +82,18 @@ def _times(number: int) -> str:
 
 
 def _shown(value: Any) -> Any:
-    # Markup has been through this already, in the filters that make it.
+    # The filters that produce markup have already escaped it.
     return visible(value) if type(value) is str else value
 
 
 @cache
 def environment() -> jinja2.Environment:
-    """Return what loads our templates, with our filters; it escapes text."""
+    """Return the environment that loads the templates, with filters and automatic escaping."""
     import jinja2
     from jinja2.runtime import Context
 
     class PlainContext(Context):
-        """Calls what a template calls without looking first whether it takes the context, as none of ours does."""
+        """Calls functions directly, without checking whether they take the context: none of ours does."""
 
         def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
             kwargs.pop("_loop_vars", None)

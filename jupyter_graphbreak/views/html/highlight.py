@@ -14,11 +14,10 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: Columns of a line that belong together: start, end, class of the style sheet.
+#: A range of columns with one style: start, end, CSS class.
 Run: TypeAlias = tuple[int, int, str]
 
-#: What may stand in a Python text, the first that fits. Unlike a lexer of all of Python it is fast, and a cut text or
-#: one that is no Python gets colours all the same.
+#: Python tokens; the first alternative that matches wins. This is faster than a full lexer, and colours invalid code.
 _TOKENS = re.compile(
     r"""(?P<c>\#[^\n]*)
     |(?P<s>(?:[rRbBfFuU]{1,2})?(?:\"{3}(?:[^\\]|\\.)*?(?:\"{3}|\Z)|'{3}(?:[^\\]|\\.)*?(?:'{3}|\Z)
@@ -32,30 +31,30 @@ _TOKENS = re.compile(
 _KEYWORDS = frozenset(keyword.kwlist)
 _BUILTINS = frozenset(name for name in dir(builtins) if name.islower() and not name.startswith("_"))
 
-# Controls, but for tab and line feed, and what changes the order or the visibility of the text around it.
+# Control characters except tab and line feed, and characters that reorder or hide the text around them.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 _MARKUP = re.compile(f"[&<>'\"]|{_UNSEEN.pattern}")
 
 
 def visible(text: str) -> str:
-    """Return a text in which no character hides or reorders others: those that would are shown as escapes."""
+    """Escape characters that hide or reorder text."""
     if text.isascii() and text.isprintable():
-        return text  # nearly all are, and there are many
+        return text  # the common case
     return _UNSEEN.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def token_runs(text: str) -> list[list[Run]]:
     r"""Return the coloured parts of each line of a Python text; a line break is ``"\n"`` only."""
     lines: list[list[Run]] = [[] for _ in range(text.count("\n") + 1)]
-    number = start = 0  # of the line, and where in the text it begins
+    number = start = 0  # the current line and its start in the text
     for token in _TOKENS.finditer(text):
         name = _class_of(token)
         if not name:
             continue
-        passed = text.count("\n", start, token.start())
-        if passed:
-            number, start = number + passed, text.rindex("\n", start, token.start()) + 1
+        skipped_lines = text.count("\n", start, token.start())
+        if skipped_lines:
+            number, start = number + skipped_lines, text.rindex("\n", start, token.start()) + 1
         column = token.start() - start
         first, *further = token[0].split("\n")
         lines[number].append((column, column + len(first), name))
@@ -68,13 +67,13 @@ def token_runs(text: str) -> list[list[Run]]:
 
 
 def coloured(text: str) -> Markup:
-    """Return a Python text as HTML, nothing in it marked."""
+    """Return a Python text as HTML without marks."""
     if '"""' in text or "'''" in text:
         return Markup(_coloured(text))  # noqa: S704 - every piece of the text was escaped
     return Markup("\n".join(map(_coloured, text.split("\n"))))  # noqa: S704 - likewise
 
 
-@lru_cache(maxsize=512)  # the codes of graphs have most of their lines in common
+@lru_cache(maxsize=512)  # the code of different graphs has many lines in common
 def _coloured(text: str) -> str:
     pieces: list[str] = []
     end = 0
@@ -93,7 +92,7 @@ def _class_of(token: re.Match[str]) -> str:
 
 
 def marked_code(text: str, runs: Iterable[Run], marks: Sequence[tuple[int, int]] = ()) -> Markup:
-    """Return one line as HTML, its runs as ``<span>`` and the marked columns within ``<mark>``."""
+    """Return one line as HTML, with its runs as ``<span>`` and the marked columns as ``<mark>``."""
     edges = {0, len(text)}
     names: dict[int, str] = {}
     for start, end, name in runs:
@@ -118,7 +117,7 @@ def marked_code(text: str, runs: Iterable[Run], marks: Sequence[tuple[int, int]]
 
 
 def escaped(text: str) -> str:
-    """Return a text as markup, with nothing in it that hides; as ``escape`` does it, faster for many short texts."""
+    """Escape a text, including invisible characters; faster than ``markupsafe.escape`` for many short texts."""
     if _MARKUP.search(text) is None:
         return text
     text = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

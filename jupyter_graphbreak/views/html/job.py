@@ -10,7 +10,7 @@ from jupyter_graphbreak.views.html.environment import environment, style_sheet
 from jupyter_graphbreak.views.html.render import packed_data, page_of, render_html, render_with_data
 from jupyter_graphbreak.views.text import summary_line
 from jupyter_graphbreak.views.words.bounds import bounded
-from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, process_name, where_in_job, who_has
+from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, job_place, process_name, processes_with_break
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
     from jupyter_graphbreak.report.schema import Report
 
-#: Of more processes than so many only the summary is shown.
+#: How many processes are shown with their report; the rest only with a summary.
 _MOST_REPORTS = 8
-#: More breaks are counted.
+#: How many breaks are listed; the rest are counted.
 _MOST_BREAKS = 200
 
 
@@ -31,7 +31,7 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
     ----------
     job : Job
     with_data : bool
-        Whether each report has the data beside it that :func:`~jupyter_graphbreak.views.html.render.page_script` needs.
+        Whether to add to each report the data that :func:`~jupyter_graphbreak.views.html.render.page_script` needs.
     """
     render = render_with_data if with_data else render_html
     reports = [
@@ -43,22 +43,22 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
     template = environment().get_template("job.html.j2")
     return template.render(
         job=job, breaks=breaks, css=style_sheet("job"), headline=job_headline(job), notes=job_notes(job),
-        where=where_in_job, who=who_has,
+        where=job_place, who=processes_with_break,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip
 
 
 def packed_processes(job: Job) -> list[dict[str, Any]]:
-    """Return what each report in :func:`render_job_html` leaves out, for a front end with no kernel."""
+    """Return what each report in :func:`render_job_html` leaves out, for a front end without a kernel."""
     return [{"gzip": packed_data(process.report)} for process in job.processes[:_MOST_REPORTS]]
 
 
 def render_job_page(job: Job) -> str:
-    """Return a job as one page that needs no other file."""
+    """Return a job as a standalone page."""
     return page_of(render_job_html(job, with_data=True), f"compile_explain: {job_headline(job)}")
 
 
 def render_reports_page(reports: Sequence[Report]) -> str:
-    """Return the reports of a notebook's cells as one page that needs no other file."""
+    """Return the reports of a notebook's cells as one standalone page."""
     sections = [f"<section>{render_with_data(report)}</section>" for report in reports]
     return page_of("".join(sections) or "<p>no reports</p>", "compile_explain")

@@ -1,8 +1,8 @@
-"""Short names of the things in a report, for the ids and links of its markup.
+"""References: short names of the parts of a report, for the ids and links of its markup.
 
-An element's id is the report's prefix and a *reference*: ``b1`` is the break with the number 1, ``g0`` the first graph,
-``f``, ``r``, ``k``, ``y`` and ``c`` stand for frames, resume functions, skipped functions, recompiles and scopes,
-``l0-14`` is line 14 of the first source. ``data-in`` of an element lists the references of what lights up with it. The
+An element's id is the report's prefix and a *reference*: ``b1`` is break 1, ``g0`` the first graph, ``f``, ``r``,
+``k``, ``y`` and ``c`` stand for frames, resume functions, skipped functions, recompiles and scopes, and ``l0-14`` is
+line 14 of the first source. ``data-in`` lists the references of related elements, which are highlighted together. The
 front end (``labextension/src/view/selection.ts``) reads both.
 """
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.lines import Line
     from jupyter_graphbreak.views.words.recompilation import Recompilation
 
-#: Things of one kind that light up with another one.
+#: How many related elements of one kind are highlighted with an element.
 _MOST_TOGETHER = 100
 
 
 class References:
-    """The references of one report; the empty string for what is not in it."""
+    """The references of one report; empty for parts that it lacks."""
 
     def __init__(self, report: Report) -> None:
         self._sources = {source.id: index for index, source in enumerate(report.sources)}
@@ -64,15 +64,15 @@ class References:
         return f"b{self._breaks[ident]}" if ident in self._breaks else ""
 
     def line(self, place: Location | None) -> str:
-        """Return the reference of a line, whether or not the report holds the line."""
+        """Return the reference of a line, whether or not the report contains the line."""
         if place is None or place.source not in self._sources:
             return ""
         return f"l{self._sources[place.source]}-{place.line}"
 
-    # What lights up with them.
+    # References of related elements.
 
     def around_line(self, line: Line) -> str:
-        """Return the references of what happened on a line and of what is around it."""
+        """Return the references of the annotations of a line."""
         return _join(
             (f"b{mark.number}" for mark in line.breaks),
             (f"b{number}" for number in line.leads_to),
@@ -81,17 +81,17 @@ class References:
             [self.skipped(line.eager.id) if line.eager else ""],
         )
 
-    def around_break(self, listed: Break) -> str:
-        """Return the references of its line, of where it goes on after it, and of what runs eagerly because of it."""
-        first = itertools.islice(listed.resumes, _MOST_TOGETHER)
+    def around_break(self, break_: Break) -> str:
+        """Return the references of the line of a break, its resume functions, and its eager functions."""
+        first = itertools.islice(break_.resumes, _MOST_TOGETHER)
         resumes = [self._resumes_by_id[ident] for ident in first if ident in self._resumes_by_id]
         return _join(
-            [self.line(listed.location)],
+            [self.line(break_.location)],
             (self._resumes[resume.id] for resume in resumes),
             (self.line(resume.location) for resume in resumes),
             (self.graph(ident) for resume in resumes for ident in resume.graphs),
-            map(self.skipped, listed.skipped),
-            [self.scope(listed.scope)],
+            map(self.skipped, break_.skipped),
+            [self.scope(break_.scope)],
         )
 
     def around_graph(self, graph: Graph) -> str:
@@ -100,11 +100,11 @@ class References:
         return _join(map(self.line, first), [self.frame(graph.frame)])
 
     def around_frame(self, frame: Frame) -> str:
-        """Return the references of what a frame holds."""
+        """Return the references of the line, graphs and breaks of a frame."""
         return _join([self.line(frame.location)], map(self.graph, frame.graphs), map(self.break_, frame.breaks))
 
     def around_resume(self, resume: Resume) -> str:
-        """Return the references of the break that made it, and of what it became."""
+        """Return the references of the break, frames and graphs of a resume function."""
         return _join(
             [self.line(resume.location), self.break_(resume.break_)],
             map(self.frame, resume.frames),
@@ -115,27 +115,27 @@ class References:
         """Return the references of the function, its frame and the break because of which it runs eagerly."""
         return _join([self.line(skipped.location), self.frame(skipped.frame), self.break_(skipped.break_)])
 
-    def around_recompilation(self, again: Recompilation) -> str:
-        """Return the references of the function, its frames and the lines of the guards that did not hold."""
-        guards = (self.line(place) for guard in again.guards for place in guard.locations)
-        return _join([self.line(again.location)], map(self.frame, again.frames), guards)
+    def around_recompilation(self, recompilation: Recompilation) -> str:
+        """Return the references of the function, its frames and the lines of the failed guards."""
+        guards = (self.line(place) for guard in recompilation.guards for place in guard.locations)
+        return _join([self.line(recompilation.location)], map(self.frame, recompilation.frames), guards)
 
     def around_scope(self, scope: Scope) -> str:
-        """Return the references of its first line and of the breaks that it governs."""
+        """Return the references of the first line of a scope and of its breaks."""
         return _join([self.line(scope.location)], map(self.break_, scope.breaks))
 
 
 class Links:
-    """Markup of links to the things in a report. Of these a report has the most, so no template makes them.
+    """Markup of links to the parts of a report. These are so numerous that templates would be too slow.
 
     Parameters
     ----------
     report : Report
     prefix : str
-        What the ids of the report's markup start with.
+        The prefix of all ids in the report's markup.
     references : References
     is_known : callable
-        Whether the report holds the line of a place.
+        Returns whether the report contains the line of a place.
     """
 
     def __init__(
@@ -147,17 +147,17 @@ class Links:
         self._is_known = is_known
         self._colours = graph_colours(report)
         self._sources = {source.id: "" if index == 0 else source.name for index, source in enumerate(report.sources)}
-        # Most places are named several times.
+        # Most places occur several times.
         self.line = cache(self._line)
         self.function = cache(self._function)
         self.words = cache(self._words)
 
     def source_name(self, place: Location) -> str:
-        """Return the name of the source of a place, or the empty string for the cell itself."""
+        """Return the name of the source of a place; empty for the cell itself."""
         return self._sources.get(place.source, place.source)
 
     def line_reference(self, place: Location) -> str:
-        """Return the reference of a line where the report holds the line, else the empty string."""
+        """Return the reference of a line; empty if the report lacks the line."""
         return self._references.line(place) if self._is_known(place) else ""
 
     def spot(self, place: Location) -> Markup:
@@ -190,7 +190,7 @@ class Links:
         return self._link(reference, text) if reference else Markup(text)  # noqa: S704 - a number
 
     def _function(self, place: Location) -> str:
-        """Return the function around a place, with its class; the empty string for the code of a cell."""
+        """Return the function around a place, with its class; empty for top-level code."""
         name = function_of(self._report, place)
         return "" if name == "<module>" else name
 
@@ -210,11 +210,11 @@ class Links:
         )
 
 
-def _numbered(letter: str, things: Iterable[Graph | Frame | Resume | Skipped | Scope]) -> dict[str, str]:
-    return {thing.id: f"{letter}{index}" for index, thing in enumerate(things)}
+def _numbered(letter: str, parts: Iterable[Graph | Frame | Resume | Skipped | Scope]) -> dict[str, str]:
+    return {part.id: f"{letter}{index}" for index, part in enumerate(parts)}
 
 
 def _join(*groups: Iterable[str]) -> str:
-    # Each group is read only as far as it goes into the markup.
+    # Read each group only up to the limit.
     first = (reference for group in groups for reference in itertools.islice(group, _MOST_TOGETHER))
     return " ".join(dict.fromkeys(reference for reference in first if reference))

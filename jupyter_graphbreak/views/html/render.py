@@ -1,7 +1,7 @@
-"""The report as HTML: a snippet for the output of a cell, and a page of its own.
+"""Render reports as HTML: a snippet for the output of a cell, or a standalone page.
 
-This is the only place where the report becomes markup. Front ends that run scripts get the same markup and add
-behaviour to it, by the ids and attributes that :mod:`~jupyter_graphbreak.views.html.references` explains.
+All markup of reports is made here. Front ends that run scripts get the same markup and add behaviour to it by means of
+the ids and attributes described in :mod:`~jupyter_graphbreak.views.html.references`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import Changes
     from jupyter_graphbreak.report.frontends import Frontends
     from jupyter_graphbreak.report.schema import Graph, Report
-    from jupyter_graphbreak.views.html.source_lines import Listed
+    from jupyter_graphbreak.views.html.source_lines import SourceListing
 
-#: Makes the markup of the further items of one list.
+#: A function that renders the remaining items of one list.
 MakeItems: TypeAlias = "Callable[[], Iterator[Any]]"
 
 
-def further_items(view: View, macros: Any) -> dict[str, MakeItems]:
-    """Return what makes the further items of a list, by its name, for all lists that have more than the markup shows.
+def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
+    """Return functions that render the remaining items, by list name, for lists that the markup does not show in full.
 
     Parameters
     ----------
@@ -64,20 +64,20 @@ def further_items(view: View, macros: Any) -> dict[str, MakeItems]:
     for index, graph in enumerate(report.graphs):
         add(f"ops-{index}", lambda _, op: view.op_rows([op]), graph.ops, limits.ops)
         if view.code_length(graph) > limits.code:
-            makers[f"code-{index}"] = _code(view, graph)
-    for listed in view.listed:
-        if listed.left_out:
-            makers[f"l{listed.index}"] = _lines(macros, listed)
+            makers[f"code-{index}"] = _code_maker(view, graph)
+    for listing in view.listings:
+        if listing.left_out:
+            makers[f"l{listing.index}"] = _lines_maker(macros, listing)
     return makers
 
 
-def _code(view: View, graph: Graph) -> MakeItems:
+def _code_maker(view: View, graph: Graph) -> MakeItems:
     return lambda: iter([Markup("<pre>") + view.python(graph.code, view.limits.code, None) + Markup("</pre>")])
 
 
-def _lines(macros: Any, listed: Listed) -> MakeItems:
-    starts = range(0, listed.left_out, LINES_AT_ONCE)
-    return lambda: (macros.source_lines(listed.more(start, start + LINES_AT_ONCE), lazy=True) for start in starts)
+def _lines_maker(macros: Any, listing: SourceListing) -> MakeItems:
+    starts = range(0, listing.left_out, LINES_AT_ONCE)
+    return lambda: (macros.source_lines(listing.more(start, start + LINES_AT_ONCE), lazy=True) for start in starts)
 
 
 def render_frontends_html(frontends: Frontends) -> str:
@@ -90,14 +90,14 @@ def render_frontends_html(frontends: Frontends) -> str:
 
 
 _HERE = Path(__file__).parent
-#: A longer report is in its page compressed, and not as JSON that other programs read.
+#: In a page, a report longer than this is compressed instead of readable JSON.
 _MOST_PLAIN = 1_000_000
-#: More takes thrice as long, for a page smaller by a sixth.
+#: A higher level takes three times as long and saves only a sixth of the size.
 _COMPRESSION = 3
 
 
 def render_html(report: Report) -> str:
-    """Return the report as a snippet with its own style sheet: the top of each list, and how much more there is."""
+    """Return the report as a snippet with its own style sheet, showing the beginning of each list."""
     view = View(report)
     return str(_macros(view).report())
 
@@ -109,88 +109,88 @@ def render_changes_html(changes: Changes) -> str:
 
 
 def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]:
-    """Return what :func:`render_html` leaves out, as markup, by the name of the list that it continues.
+    """Return what :func:`render_html` leaves out, as markup, by list name.
 
     Parameters
     ----------
     report : Report
     name : str or None
-        The one list that a reader wants to see more of; without it all.
+        The only list to return; ``None`` for all lists.
     """
     view = View(report)
-    return _rest(view, _macros(view), name)
+    return _render_rest(view, _macros(view), name)
 
 
 def packed_rest(report: Report) -> str:
-    """Return all that :func:`render_html` leaves out, for a front end with no kernel; empty if that is nothing."""
+    """Return all that :func:`render_html` leaves out, for use without a kernel; empty if nothing is left out."""
     rest = render_rest(report)
-    return _packed({"rest": rest}) if rest else ""
+    return _compress({"rest": rest}) if rest else ""
 
 
 def packed_data(report: Report) -> str:
-    """Return what :func:`render_html` leaves out and the report as text, for one of several reports of an output."""
+    """Return what :func:`render_html` leaves out and the report as text, for an output with several reports."""
     view = View(report)
-    return _packed({"text": render_text(report), "rest": _rest(view, _macros(view))})
+    return _compress({"text": render_text(report), "rest": _render_rest(view, _macros(view))})
 
 
 def render_with_data(report: Report) -> str:
     """Return the snippet of :func:`render_html` and, beside it, the data that :func:`page_script` needs."""
     view = View(report)
-    return _with_data(view, _macros(view))
+    return _render_with_data(view, _macros(view))
 
 
 def render_page(report: Report) -> str:
-    """Return the report as one page that needs no other file: everything, with search and keyboard."""
+    """Return the complete report as a standalone page with search and keyboard navigation."""
     view = View(report)
-    return page_of(_with_data(view, _macros(view)), f"compile_explain: {view.main_source}")
+    return page_of(_render_with_data(view, _macros(view)), f"compile_explain: {view.main_source}")
 
 
 def page_of(markup: str, title: str) -> str:
-    """Return a page that shows markup of ours and needs no other file.
+    """Return a standalone page that shows rendered reports.
 
     Parameters
     ----------
     markup : str
-        As :func:`render_with_data` returns it; of several, each in an element of its own.
+        The result of :func:`render_with_data`, or several of these, each in its own element.
     title : str
     """
-    script = Markup(page_script())  # noqa: S704 - made of the project's own sources, it holds no text of a report
+    script = Markup(page_script())  # noqa: S704 - built from the project's own sources, without text of a report
     template = environment().get_template("page.html.j2")
     return template.render(body=Markup(markup), title=title, script=script)  # noqa: S704 - our own
 
 
-def _rest(view: View, macros: Any, name: str | None = None) -> dict[str, list[str]]:
-    makers = further_items(view, macros)
+def _render_rest(view: View, macros: Any, name: str | None = None) -> dict[str, list[str]]:
+    makers = remaining_items(view, macros)
     return {key: [str(item) for item in make()] for key, make in makers.items() if name in {None, key}}
 
 
-def _with_data(view: View, macros: Any) -> str:
+def _render_with_data(view: View, macros: Any) -> str:
     report = view.report
-    data = {"text": render_text(report), "rest": _rest(view, macros)}
+    data = {"text": render_text(report), "rest": _render_rest(view, macros)}
     json_text = report.to_json().decode()
     if len(json_text) > _MOST_PLAIN:
         data["report"], json_text = json_text, ""
-    # No "<" is left that could end the script element around it.
+    # Escape "<", which could end the surrounding script element.
     plain = Markup(json_text.replace("<", "\\u003c"))  # noqa: S704
-    return str(macros.with_data(macros.report(), plain, _packed(data)))
+    return str(macros.with_data(macros.report(), plain, _compress(data)))
 
 
-def _packed(data: dict[str, Any]) -> str:
+def _compress(data: dict[str, Any]) -> str:
     return base64.b64encode(gzip.compress(msgspec.json.encode(data), _COMPRESSION, mtime=0)).decode()
 
 
 @cache
 def page_script() -> str:
-    """Return the module that adds behaviour to every report of a page that has its data beside it.
+    """Return the script that adds behaviour to the reports of a page that contain data.
 
-    A source tree in which the front end has not been built has none.
+    The script is empty in a source tree in which the front end has not been built.
     """
     path = _HERE / "static" / "page.js"
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def _macros(view: View) -> Any:
-    # The macros of a template are attributes of its module, of which there is no type.
+    # The macros of a template are attributes of its module, which has no static type.
     return (
         environment()
         .get_template("report.html.j2")

@@ -1,4 +1,4 @@
-"""The lines of the sources as the markup has them: gutter, coloured code, notes below, and what is folded away."""
+"""Source lines for the markup: gutters, coloured code, notes below lines, and folded lines."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report, Scope
     from jupyter_graphbreak.views.words.lines import BreakMark, Line
 
-#: A source of the reader's own of at most so many lines is shown whole.
+#: The reader's own sources up to this length are shown without folding.
 _WHOLE = 40
-#: Fewer lines than this are not worth folding, in the reader's own sources and in libraries.
+#: The minimum number of lines to fold, in the reader's own sources and in libraries.
 _WORTH_FOLDING, _WORTH_FOLDING_LIBRARY = 6, 3
-#: Lines before and after a break, in own sources and in libraries, and around a call that leads to one, not folded.
+#: How many lines around a break, in own sources and in libraries, and around a call that leads to one, are not folded.
 _NEAR_BREAK, _NEAR_BREAK_LIBRARY, _NEAR_CALL = 3, 1, 1
-#: Letters of graphs in the gutter of one line; of more, the first two and how many more.
+#: How many graph letters fit in the gutter of one line.
 _LETTERS = 3
 _TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
-#: Columns up to which a note moves to the right with its expression.
+#: Maximum indentation of a note.
 _NOTE_COLUMNS = 60
-#: Breaks of one line that its gutter names, and that a note below it explains.
+#: How many breaks of one line are named in its gutter, and explained in notes below it.
 _MOST_SIGNS, _MOST_NOTES = 20, 20
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A note below a line: the break that stands on it."""
+    """A note below a line about a break."""
 
     number: int
     text: str
@@ -51,17 +51,17 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A line of a source. Gutters are padded with spaces, so that columns hold where there is no style sheet.
+class SourceRow:
+    """A line of a source. Gutters are padded with spaces to keep columns aligned without a style sheet.
 
     Parameters
     ----------
     letters : list of (str, int)
-        Graphs of the line and their colours; ``more_letters`` counts those that have no room.
+        Graphs of the line and their colours; ``more_letters`` counts those that do not fit.
     blank : tuple of str
-        The gutters of the notes below it.
+        The empty gutters of the notes below the line.
     label : str
-        What its scope says, where that begins.
+        The label of a scope or function that begins on the line.
     """
 
     line: Line
@@ -82,25 +82,25 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive rows, folded away under a title where nothing broke on them."""
+    """Consecutive rows, folded under a title if they are far from any break."""
 
-    rows: list[Row]
+    rows: list[SourceRow]
     folded: bool = False
     title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A source, and its lines beyond the limit, of which rows are made when somebody asks for them.
+class SourceListing:
+    """A source with its shown lines; rows of the remaining lines are made on demand.
 
     Parameters
     ----------
     index : int
     source : Source
     numbers : set of int
-        All its lines that the report holds.
+        All lines of the source that the report contains.
     left_out : int
-        How many lines are beyond the limit; ``more`` returns a range of them as rows.
+        How many lines are not shown; ``more`` returns a range of them as rows.
     """
 
     index: int
@@ -108,12 +108,12 @@ class Listed:
     numbers: set[int]
     chunks: list[Chunk]
     left_out: int
-    more: Callable[[int, int], list[Row]]
+    more: Callable[[int, int], list[SourceRow]]
     open: bool
 
 
-def list_sources(report: Report, limit: int) -> list[Listed]:
-    """Return the sources that have lines, with that many lines in all; libraries in which nothing broke come last."""
+def list_sources(report: Report, limit: int) -> list[SourceListing]:
+    """Return the sources with at most ``limit`` lines in total; libraries without breaks come last."""
     sources = []
     rows_of = _Rows(report)
     for index, source in enumerate(report.sources):
@@ -122,31 +122,31 @@ def list_sources(report: Report, limit: int) -> list[Listed]:
             continue
         shown = rows.part(0, limit)
         sources.append(
-            Listed(
+            SourceListing(
                 index=index,
                 source=source,
                 numbers={line.number for line in rows.lines},
                 chunks=list(_chunks(shown, source)),
                 left_out=len(rows.lines) - len(shown),
-                more=partial(_further, rows, len(shown)),
+                more=partial(_remaining_rows, rows, len(shown)),
                 open=source.kind != "library" or any(line.breaks for line in rows.lines),
             )
         )
         limit -= len(shown)
-    return sorted(sources, key=lambda listed: not listed.open)
+    return sorted(sources, key=lambda listing: not listing.open)
 
 
-def _further(rows: _SourceRows, shown: int, start: int, stop: int) -> list[Row]:
+def _remaining_rows(rows: _SourceRows, shown: int, start: int, stop: int) -> list[SourceRow]:
     return rows.part(shown + start, shown + stop)
 
 
 def scope_class(scope: Scope | None) -> str:
-    """Return the class of the style sheet for a scope."""
+    """Return the CSS class of a scope."""
     return "" if scope is None else "gb-forbid" if scope.value else "gb-allow"
 
 
 class _Widths:
-    """Columns of the gutters of a listing."""
+    """Widths of the gutters of a listing."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.number = max((len(str(line.number)) for line in lines), default=1) + 1
@@ -156,13 +156,13 @@ class _Widths:
 
 @dataclass(frozen=True, slots=True)
 class _SourceRows:
-    """The lines of a source, and how one of them becomes a row."""
+    """The lines of a source, and the function that makes rows of them."""
 
     lines: list[Line]
-    row: Callable[[Line, Scope | None], Row]
+    row: Callable[[Line, Scope | None], SourceRow]
 
-    def part(self, start: int, stop: int) -> list[Row]:
-        """Return some lines as rows."""
+    def part(self, start: int, stop: int) -> list[SourceRow]:
+        """Return a range of lines as rows."""
         some = self.lines[start:stop]
         before = [self.lines[start - 1].scope if start > 0 else None, *(line.scope for line in some)]
         return list(map(self.row, some, before))
@@ -173,7 +173,7 @@ class _Rows:
         self._report = report
         self._references = References(report)
         self._colours = graph_colours(report)
-        self._breaks = {listed.id: listed for listed in report.breaks}
+        self._breaks = {break_.id: break_ for break_ in report.breaks}
         self._resumes = lookup.resumes(report)
         self._skipped = lookup.skipped(report)
 
@@ -182,7 +182,7 @@ class _Rows:
         width = _Widths(lines)
         runs = _Runs(source)
 
-        def row(line: Line, scope_before: Scope | None) -> Row:
+        def row(line: Line, scope_before: Scope | None) -> SourceRow:
             label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope_before else []
             if line.eager and line.eager.location and line.eager.location.line == line.number:
                 label.append("runs eagerly")
@@ -190,14 +190,14 @@ class _Rows:
 
         return _SourceRows(lines, row)
 
-    def _row(self, line: Line, reference: str, runs: list[Run], width: _Widths, label: str) -> Row:
+    def _row(self, line: Line, reference: str, runs: list[Run], width: _Widths, label: str) -> SourceRow:
         shown, more = _letters(line.graphs)
         classes = " gb-broken" if line.breaks else ""
         if line.eager:
             classes += " gb-hatch"
         elif line.graphs and not line.breaks:
             classes += f" gb-c{self._colours[line.graphs[0]]}"
-        return Row(
+        return SourceRow(
             line=line,
             reference=reference,
             within=self._references.around_line(line),
@@ -215,14 +215,14 @@ class _Rows:
         )
 
     def _note(self, line: Line, mark: BreakMark) -> Note:
-        listed = self._breaks[mark.id]
-        resumes = [self._resumes[ident] for ident in listed.resumes if ident in self._resumes]
-        eager = [self._skipped[ident] for ident in listed.skipped if ident in self._skipped]
-        then = aftermath_here(self._report, listed, resumes, eager)
-        text = listed.gb_type.replace("`", "")
+        break_ = self._breaks[mark.id]
+        resumes = [self._resumes[ident] for ident in break_.resumes if ident in self._resumes]
+        eager = [self._skipped[ident] for ident in break_.skipped if ident in self._skipped]
+        then = aftermath_here(self._report, break_, resumes, eager)
+        text = break_.gb_type.replace("`", "")
         if then:
-            text += f": {then}" if listed.outcome == "error" else f" → {then}"
-        # Tabs stay tabs, so that the note stands below its expression however wide the reader has them.
+            text += f": {then}" if break_.outcome == "error" else f" → {then}"
+        # Keep tabs, so that the note is aligned with its expression at any tab width.
         before = line.text[: min(mark.start, _NOTE_COLUMNS)]
         indent = "".join("\t" if char == "\t" else " " for char in before)
         return Note(mark.number, text, indent, "^" * min(mark.end - mark.start, _NOTE_COLUMNS))
@@ -235,7 +235,7 @@ def _signs(line: Line) -> str:
 
 
 def _letters(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-    """Return the letters that have room in a gutter, and how many more there are."""
+    """Return the letters that fit in a gutter, and how many do not."""
     shown = graphs if len(graphs) <= _LETTERS else graphs[: _LETTERS - 1]
     return shown, len(graphs) - len(shown)
 
@@ -246,7 +246,7 @@ def _letters_width(graphs: tuple[str, ...]) -> int:
 
 
 class _Runs:
-    """The coloured parts of the lines of a source; of those which somebody asks: most are never shown."""
+    """The coloured runs of source lines, computed on demand because most lines are never shown."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -268,18 +268,18 @@ class _Runs:
         return lines
 
 
-def _chunks(rows: Sequence[Row], source: Source) -> Iterator[Chunk]:
-    """Yield the rows in order, those far from any break folded."""
+def _chunks(rows: Sequence[SourceRow], source: Source) -> Iterator[Chunk]:
+    """Split rows into chunks; rows far from any break are folded."""
     is_library = source.kind == "library"
     is_whole = len(rows) <= _WHOLE and not is_library
-    near = _NEAR_BREAK_LIBRARY if is_library else _NEAR_BREAK
+    distance = _NEAR_BREAK_LIBRARY if is_library else _NEAR_BREAK
     worth = _WORTH_FOLDING_LIBRARY if is_library else _WORTH_FOLDING
-    kept = set(range(len(rows))) if is_whole else set(_near_breaks(rows, near))
+    visible = set(range(len(rows))) if is_whole else set(_indexes_near_breaks(rows, distance))
     start = 0
     while start < len(rows):
-        folded = start not in kept
+        folded = start not in visible
         end = start + 1
-        while end < len(rows) and (end not in kept) == folded and (folded or _follows(rows[end], rows[end - 1])):
+        while end < len(rows) and (end not in visible) == folded and (folded or _follows(rows[end], rows[end - 1])):
             end += 1
         part = list(rows[start:end])
         if folded and len(part) >= worth:
@@ -289,22 +289,22 @@ def _chunks(rows: Sequence[Row], source: Source) -> Iterator[Chunk]:
         start = end
 
 
-def _follows(row: Row, before: Row) -> bool:
+def _follows(row: SourceRow, before: SourceRow) -> bool:
     return row.line.number == before.line.number + 1
 
 
-def _near_breaks(rows: Sequence[Row], near: int) -> Iterator[int]:
+def _indexes_near_breaks(rows: Sequence[SourceRow], distance: int) -> Iterator[int]:
     for index, row in enumerate(rows):
         if index == 0 or (_DEFINITION.match(row.line.text) and not _follows(row, rows[index - 1])):
-            # The first line of a function says where one is.
+            # Keep the first line of a function for orientation.
             yield index
         if row.line.breaks:
-            yield from range(index - near, index + near + 1)
+            yield from range(index - distance, index + distance + 1)
         elif row.line.leads_to:
             yield from range(index - _NEAR_CALL, index + _NEAR_CALL + 1)
 
 
-def _fold_title(rows: Sequence[Row]) -> str:
+def _fold_title(rows: Sequence[SourceRow]) -> str:
     graphs = list(dict.fromkeys(graph for row in rows for graph in row.line.graphs))
     title = f"lines {rows[0].line.number} to {rows[-1].line.number}"
     if graphs:

@@ -1,4 +1,4 @@
-"""What the template asks about a report."""
+"""The data of the report template."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from markupsafe import Markup
 from jupyter_graphbreak.views.html.environment import Part, style_sheet
 from jupyter_graphbreak.views.html.highlight import coloured, escaped
 from jupyter_graphbreak.views.html.references import Links, References
-from jupyter_graphbreak.views.html.source_lines import Listed, list_sources, scope_class
+from jupyter_graphbreak.views.html.source_lines import SourceListing, list_sources, scope_class
 from jupyter_graphbreak.views.rows.sections import about, measurements
 from jupyter_graphbreak.views.words import lookup, remedies
-from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
+from jupyter_graphbreak.views.words.aftermath import frame_absence, has_run, nearest_first
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
-from jupyter_graphbreak.views.words.recompilation import at_limit, limit_was_spent, no_breaks_but, recompilations
+from jupyter_graphbreak.views.words.recompilation import (
+    limit_headline,
+    limit_was_reached,
+    limited_functions,
+    recompilations,
+)
 from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
 if TYPE_CHECKING:
@@ -48,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class OpRows:
-    """Makes the rows."""
+    """Renders operations as table rows."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
@@ -73,28 +78,28 @@ class OpRows:
 
 
 def tensor_text(meta: Tensor | TensorMeta) -> str:
-    """Return what is known of a tensor, in a line: "float32 [64, 64] cuda:0"."""
+    """Describe a tensor in one line: "float32 [64, 64] cuda:0"."""
     parts = [meta.dtype.replace("torch.", "")]
     if meta.shape is not None:
         parts.append(f"[{', '.join(map(str, meta.shape))}]")
     return " ".join([*parts, *([meta.device] if meta.device else [])])
 
 
-#: Names of functions or of resumed places that one break lists.
+#: How many functions or resumed places one break lists.
 _MOST_NAMES = 6
-#: Of what was compiled for a report so many have the statement that compiles them.
+#: How many calls that were compiled for a report are shown with the statement that compiles them.
 _MOST_COMPILABLE = 4
-#: Lines of source that one item of what is left out holds.
+#: How many source lines are loaded at once.
 LINES_AT_ONCE = 100
 #: Fewer minor breaks are not worth folding.
 _WORTH_FOLDING = 3
-#: Scopes around a scope that indent it.
+#: Maximum indentation of a scope.
 _DEEPEST = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of each list the static markup shows; the rest is counted there. ``open`` breaks are unfolded."""
+    """How much of each list the static markup shows. Up to ``open`` breaks are expanded."""
 
     breaks: int = 20
     open: int = 3
@@ -110,13 +115,13 @@ class Limits:
 
 
 class View:
-    """What the template asks about a report."""
+    """The data that the template reads from a report."""
 
     limits = Limits()
     scope_label = staticmethod(scope_label)
     scope_name = staticmethod(scope_name)
     scope_class = staticmethod(scope_class)
-    without_frame = staticmethod(without_frame)
+    frame_absence = staticmethod(frame_absence)
     brief_code = staticmethod(brief_code)
     cost_of = staticmethod(cost_of)
     tensor_text = staticmethod(tensor_text)
@@ -128,7 +133,7 @@ class View:
         self.colours = graph_colours(report)
         self.refs = References(report)
         self.recompilations = recompilations(report)
-        self.breaks, self.minor = _parted(ordered_breaks(report))
+        self.breaks, self.minor = _split_minor(ordered_breaks(report))
         self.course, self.further_steps = first_steps(course(report), self.limits.steps)
         self._sources = lookup.sources(report)
         self._resumes = lookup.resumes(report)
@@ -136,7 +141,7 @@ class View:
 
     @cached_property
     def prefix(self) -> str:
-        """What ids start with, so that several reports can stand on one page."""
+        """The prefix of ids, so that one page can contain several reports."""
         digest = hashlib.sha256(self.report.to_json()).digest()
         return f"g{base64.b32encode(digest)[:5].decode().lower()}-"
 
@@ -154,66 +159,66 @@ class View:
 
     @property
     def main_source(self) -> str:
-        """The name of the cell, or of the file where there is no cell."""
+        """The name of the cell, or of the file if there is no cell."""
         return self.report.sources[0].name if self.report.sources else "this run"
 
     @property
     def device(self) -> str:
-        """The device as people call it."""
+        """The display name of the device."""
         device = self.report.device
         return f"{device.used} {device.name}" if device.name else device.used
 
     @property
     def device_note(self) -> str:
-        """Why the device is the one it is, where that needs saying."""
+        """Why this device was used; empty if that is obvious."""
         device = self.report.device
         if not device.note:
             return ""
-        asked = "" if device.requested in {"auto", device.used} else f"{device.requested} was asked for; "
+        asked = "" if device.requested in {"auto", device.used} else f"{device.requested} was requested; "
         return f"{asked}ran on {device.used}: {device.note}"
 
     @property
     def verdict_class(self) -> str:
-        """The class of the style sheet for how bad it is: good only where everything was compiled."""
+        """The CSS class of the headline; good only if everything was compiled."""
         report = self.report
-        if report.breaks or report.error or limit_was_spent(report):
+        if report.breaks or report.error or limit_was_reached(report):
             return "gb-bad"
         return "gb-good" if report.graphs and not report.skipped else ""
 
     @property
-    def no_breaks_but(self) -> str:
-        """What to say in place of "no breaks" if that is not the whole truth."""
-        return no_breaks_but(self.report)
+    def limit_headline(self) -> str:
+        """The headline that replaces "no breaks" if the recompile limit was reached."""
+        return limit_headline(self.report)
 
     @property
     def about(self) -> list[Row]:
-        """Sentences about the run as a whole."""
+        """Rows about the run as a whole."""
         return about(self.report)[: self.limits.rows]
 
     @property
     def measurements(self) -> list[Section]:
-        """What further questions to the program found, in sentences."""
+        """The results of experiments, as sentences."""
         return measurements(self.report)
 
     @property
     def compilable(self) -> list[tuple[int, CompiledCall]]:
-        """The first of these that the code could compile itself, each with its place in the report's list."""
-        listed = list(enumerate(self.report.compiled or []))
-        return [(place, call) for place, call in listed if call.code is not None][:_MOST_COMPILABLE]
+        """The first calls that have a statement to compile them, each with its index in the report."""
+        calls = enumerate(self.report.compiled or [])
+        return [(index, call) for index, call in calls if call.code is not None][:_MOST_COMPILABLE]
 
     @property
-    def praise(self) -> str:
-        """What to say where there is no break."""
+    def no_break_sentence(self) -> str:
+        """The sentence for a report without breaks."""
         if not self.report.graphs:
             return "Nothing was captured."
-        if limit_was_spent(self.report):
-            return f"No graph break, but {at_limit(self.report)}: see Recompiles."
+        if limit_was_reached(self.report):
+            return f"No graph break, but {limited_functions(self.report)}: see Recompiles."
         graphs = "one graph" if len(self.report.graphs) == 1 else "each function in one graph"
         return f"No graph break: {graphs}."
 
     @property
     def alerts(self) -> list[Diagnostic]:
-        """The diagnostics that may not be passed over."""
+        """The warnings and errors that are shown at the top."""
         return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
 
     @staticmethod
@@ -224,17 +229,17 @@ class View:
     # Places.
 
     @cached_property
-    def listed(self) -> list[Listed]:
+    def listings(self) -> list[SourceListing]:
         """The sources, up to the limit of lines."""
         return list_sources(self.report, self.limits.lines)
 
     @cached_property
     def _known_lines(self) -> set[tuple[str, int]]:
-        return {(listed.source.id, number) for listed in self.listed for number in listed.numbers}
+        return {(listing.source.id, number) for listing in self.listings for number in listing.numbers}
 
     @cached_property
     def links(self) -> Links:
-        """What makes links to the things in the report, and names places."""
+        """The links to parts of the report."""
         lines = self._known_lines
         return Links(self.report, self.prefix, self.refs, lambda place: (place.source, place.line) in lines)
 
@@ -244,80 +249,80 @@ class View:
         return source is not None and source.kind == "library"
 
     @staticmethod
-    def chunks_left(listed: Listed) -> int:
+    def chunks_left(listing: SourceListing) -> int:
         """Return how many chunks of lines of a source are beyond the limit."""
-        return -(-listed.left_out // LINES_AT_ONCE)
+        return -(-listing.left_out // LINES_AT_ONCE)
 
     # Breaks.
 
     @staticmethod
-    def why(listed: Break) -> str:
-        """Return the first paragraph of what PyTorch says; the rest is :meth:`why_in_detail`."""
-        return (listed.explanation or "").partition("\n")[0]
+    def why(break_: Break) -> str:
+        """Return the first paragraph of PyTorch's explanation."""
+        return (break_.explanation or "").partition("\n")[0]
 
     @staticmethod
-    def why_in_detail(listed: Break) -> str:
-        """Return what PyTorch says after the first paragraph."""
-        return (listed.explanation or "").partition("\n")[2].strip("\n")
+    def why_in_detail(break_: Break) -> str:
+        """Return PyTorch's explanation after the first paragraph."""
+        return (break_.explanation or "").partition("\n")[2].strip("\n")
 
-    def resumes_of(self, listed: Break) -> list[Resume]:
-        """Return the resume functions that a break made: those that ran first, of its own function before others."""
-        resumes = [self._resumes[ident] for ident in listed.resumes if ident in self._resumes]
-        return sorted(nearest_first(listed, resumes), key=lambda resume: not surely_ran(resume))[:_MOST_NAMES]
+    def resumes_of(self, break_: Break) -> list[Resume]:
+        """Return the resume functions of a break, sorted: those that ran, and those of its own function, come first."""
+        resumes = [self._resumes[ident] for ident in break_.resumes if ident in self._resumes]
+        return sorted(nearest_first(break_, resumes), key=lambda resume: not has_run(resume))[:_MOST_NAMES]
 
-    def eager_functions(self, listed: Break) -> str:
-        """Return the names of the functions that run eagerly because of a break, each with how often."""
-        names = Counter(self._skipped[ident].function for ident in listed.skipped if ident in self._skipped)
+    def eager_functions(self, break_: Break) -> str:
+        """Return the names of the functions that run eagerly because of a break, with their counts."""
+        names = Counter(self._skipped[ident].function for ident in break_.skipped if ident in self._skipped)
         shown = [f"{name} ({number} times)" if number > 1 else name for name, number in names.items()]
         more = len(shown) - _MOST_NAMES
         return ", ".join(shown[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
-    def way_out(self, listed: Break) -> str:
-        """Return what would have the functions compiled that run eagerly because of a break."""
-        skipped = (self._skipped[ident] for ident in listed.skipped if ident in self._skipped)
+    def way_out(self, break_: Break) -> str:
+        """Return how to compile the functions that run eagerly because of a break."""
+        skipped = (self._skipped[ident] for ident in break_.skipped if ident in self._skipped)
         return next((function.way_out for function in skipped if function.way_out), "")
 
-    def permission(self, listed: Break) -> str:
-        """Return whether the break was allowed and who said so, in words."""
-        return permission(self.report, listed)
+    def permission(self, break_: Break) -> str:
+        """Return whether the break was allowed, and by which setting."""
+        return permission(self.report, break_)
 
     @staticmethod
-    def frames_of(listed: Break) -> list[str]:
+    def frames_of(break_: Break) -> list[str]:
         """Return the ids of the frames that report a break."""
-        return list(dict.fromkeys(event.frame for event in listed.occurrences if event.frame is not None))
+        return list(dict.fromkeys(event.frame for event in break_.occurrences if event.frame is not None))
 
-    def advice_of(self, listed: Break) -> list[Advice]:
-        """Return what to do, the best first; PyTorch's hints where there is nothing else."""
-        return guidance(self.report, listed)
+    def advice_of(self, break_: Break) -> list[Advice]:
+        """Return the advice about a break, the best first."""
+        return guidance(self.report, break_)
 
-    def best_remedy(self, listed: Break) -> Remedy | None:
-        """Return the first thing to do where that was tried and works."""
-        tried = remedies.tried_for(self.report, listed)
-        working = tried.working if tried is not None else []
-        return next((remedy for remedy in working if listed.id in remedy.breaks), None)
+    def best_remedy(self, break_: Break) -> Remedy | None:
+        """Return the best remedy that works."""
+        trials = remedies.remedies_for_break(self.report, break_)
+        working = trials.working if trials is not None else []
+        return next((remedy for remedy in working if break_.id in remedy.breaks), None)
 
     @cached_property
-    def _places_of_remedies(self) -> dict[str, int]:
+    def _remedy_indexes(self) -> dict[str, int]:
         return {remedy.id: index for index, remedy in enumerate(self.report.remedies or [])}
 
-    def place_of(self, remedy: Remedy) -> int:
-        """Return the place of a remedy in the report's list, by which the front end knows it."""
-        return self._places_of_remedies[remedy.id]
+    def remedy_index(self, remedy: Remedy) -> int:
+        """Return the index of a remedy in the report, by which the front end identifies it."""
+        return self._remedy_indexes[remedy.id]
 
     @property
-    def untried(self) -> bool:
-        """Whether there is something to remedy and nobody asked for it."""
+    def has_no_trials(self) -> bool:
+        """Whether the report has breaks, but no trials of remedies."""
         return self.report.remedies is None and bool(self.report.breaks)
 
     @staticmethod
-    def stacks_of(listed: Break) -> list[StackNode]:
-        """Return the stacks that lead to a break, as a tree from the outermost frames in."""
-        return stack_tree(_stacks(listed))
+    def stacks_of(break_: Break) -> list[StackNode]:
+        """Return the stacks that lead to a break, as a tree with the outermost frames first."""
+        return stack_tree(_stacks(break_))
 
     @staticmethod
-    def more_about(listed: Break, others: list[Advice], detail: str) -> str:
-        """Return what the folded part of a break holds, in words."""
-        lines = len({(place.source, place.line) for stack in _stacks(listed) for place in stack})
+    def more_about(break_: Break, others: list[Advice], detail: str) -> str:
+        """Return the title of the collapsed part of a break."""
+        lines = len({(place.source, place.line) for stack in _stacks(break_) for place in stack})
         parts = [
             f"{len(others)} other way{'s' if len(others) > 1 else ''}" if others else "",
             f"stack of {lines} line{'s' if lines > 1 else ''}" if lines else "",
@@ -328,7 +333,7 @@ class View:
     # Graphs, frames, scopes.
 
     def span(self, graph: Graph) -> str:
-        """Return the lines of the cell, or of the first other source, that a graph covers; else where its code is."""
+        """Return the lines of its first source that a graph covers, or the place of its frame."""
         own = [line.line for line in graph.lines if line.source == graph.lines[0].source]
         if not own:
             frame = lookup.frames(self.report).get(graph.frame)
@@ -346,35 +351,35 @@ class View:
 
     def op_rows(self, ops: list[Op]) -> Markup:
         """Return operations as rows of a table."""
-        return Markup("".join(map(self._op_rows.row, ops)))  # noqa: S704 - markup of ours
+        return Markup("".join(map(self._op_rows.row, ops)))  # noqa: S704 - our own markup
 
     def code_length(self, graph: Graph) -> int:
-        """Return how many lines the code of a graph has."""
+        """Return the number of lines of a graph's code."""
         return graph.code.rstrip("\n").count("\n") + 1
 
     def python(self, code: str, first: int, last: int | None) -> Markup:
-        """Return some lines of the code of a graph, coloured."""
+        """Return a range of lines of a graph's code as coloured markup."""
         return coloured("\n".join(code.rstrip("\n").split("\n")[first:last]))
 
     def role(self, frame: Frame) -> str:
-        """Return what a frame is, in words."""
+        """Return the role of a frame in words."""
         resume = self._resumes.get(frame.resume or "")
         if resume is not None and resume.location is not None:
             return f"resume at {resume.location.line}"
         return frame.role
 
     def short_reason(self, skipped: Skipped) -> str:
-        """Return why a function runs eagerly in a word or two, or else where it stands."""
+        """Return in a few words why a function runs eagerly, or its place."""
         if skipped.kind != "other" or skipped.location is None:
             return skipped.kind
         return self._spot(skipped.location)
 
     def callees(self, skipped: Skipped) -> list[str]:
-        """Return the ids of frames of functions that a skipped function calls and that are compiled all the same."""
+        """Return the ids of compiled frames that a skipped function calls."""
         return [ident for ident in skipped.callees if self.refs.frame(ident)]
 
     def depth(self, scope: Scope) -> int:
-        """Return how many scopes are around a scope."""
+        """Return the nesting depth of a scope."""
         scopes, depth = lookup.scopes(self.report), 0
         while depth < _DEEPEST and (around := scopes.get(scope.parent or "")) is not None:
             scope, depth = around, depth + 1
@@ -382,16 +387,16 @@ class View:
 
     @property
     def stricter(self) -> list[list[str | int]]:
-        """What stricter settings would have made of the run: sentences in parts, some of them numbers of breaks."""
+        """Sentences about stricter settings, in parts: text, and numbers of breaks."""
         return stricter(self.report)
 
 
-def _parted(breaks: list[Break]) -> tuple[list[Break], list[Break]]:
-    """Part the minor breaks, which come last, from the others; a few stay with them."""
-    minor = sum(listed.minor for listed in breaks)
+def _split_minor(breaks: list[Break]) -> tuple[list[Break], list[Break]]:
+    """Separate the minor breaks, which come last, unless there are too few to fold."""
+    minor = sum(break_.minor for break_ in breaks)
     at = len(breaks) - (minor if minor >= _WORTH_FOLDING and minor < len(breaks) else 0)
     return breaks[:at], breaks[at:]
 
 
-def _stacks(listed: Break) -> list[list[Location]]:
-    return [stack for stack in (listed.stack, *(event.stack for event in listed.occurrences)) if stack]
+def _stacks(break_: Break) -> list[list[Location]]:
+    return [stack for stack in (break_.stack, *(event.stack for event in break_.occurrences)) if stack]

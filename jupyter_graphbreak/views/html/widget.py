@@ -1,4 +1,4 @@
-"""The report as a Jupyter widget: the progress of a run while it goes on, then its report."""
+"""A Jupyter widget that shows the progress of a run, and then its report."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 _SCRIPT = Path(__file__).parent / "static" / "widget.js"
-#: In a source tree where the front end has not been built.
+#: The script for a source tree in which the front end has not been built.
 _MARKUP_ONLY = """export default { render({ model, el }) {
   const show = () => { el.innerHTML = model.get("_html"); };
   model.on("change:_html", show);
   show();
 } };"""
 
-#: Seconds between two messages about progress; more would only keep the front end busy.
+#: Minimum seconds between two progress messages.
 _INTERVAL_S = 0.2
 
 
 class ReportWidget(anywidget.AnyWidget):
-    """A run in a notebook: how far it is while it goes on, then its report.
+    """A run in a notebook: its progress, and then its report.
 
-    The front end gets the markup of :func:`~jupyter_graphbreak.views.html.render_html` and adds behaviour to it. What
-    the markup leaves out, and the report as text and as JSON, it asks for when its reader wants them, so that none of
-    it lies in a saved notebook once more.
+    The front end receives the markup of :func:`~jupyter_graphbreak.views.html.render_html` and adds behaviour to it. It
+    requests the rest of the markup, and the report as text or JSON, only when needed, so that a saved notebook does not
+    contain them twice.
     """
 
     _esm = _SCRIPT.read_text(encoding="utf-8") if _SCRIPT.is_file() else _MARKUP_ONLY
 
-    # Both go from here to the front end only.
+    # Both are sent only from here to the front end.
     _html = traitlets.Unicode("").tag(sync=True)
     _progress = traitlets.Dict().tag(sync=True)
 
@@ -52,12 +52,12 @@ class ReportWidget(anywidget.AnyWidget):
         self.on_msg(self._answer)
 
     def show_progress(self, progress: msgspec.Struct) -> None:
-        """Show how far the run is; most calls in quick succession do nothing.
+        """Show the progress of the run; calls in quick succession are ignored.
 
         Parameters
         ----------
         progress
-            With the fields ``phase``, ``function``, ``frames``, ``graphs``, ``breaks`` and ``elapsed_s``.
+            A struct with the fields ``phase``, ``function``, ``frames``, ``graphs``, ``breaks`` and ``elapsed_s``.
         """
         now = time.monotonic()
         if self._report is None and now - self._last_progress_at >= _INTERVAL_S:
@@ -70,18 +70,18 @@ class ReportWidget(anywidget.AnyWidget):
         self._html = render_html(report)
 
     def markup_of(self, report: Report) -> str | None:
-        """Return the markup of a report if it is what the widget shows, so that it need not be rendered again."""
+        """Return the markup of a report if the widget shows it, so that it need not be rendered again."""
         return str(self._html) if self._report is report else None
 
-    def _answer(self, _: ReportWidget, question: dict[str, Any], __: list[bytes]) -> None:
-        asked, name = question.get("ask"), question.get("list")
+    def _answer(self, _: ReportWidget, message: dict[str, Any], __: list[bytes]) -> None:
+        request, name = message.get("ask"), message.get("list")
         answers: dict[str, Callable[[Report], Any]] = {
             "rest": lambda report: render_rest(report, name),
             "text": render_text,
             "json": lambda report: report.to_json().decode(),
         }
-        if self._report is not None and asked in answers:
-            self.send({"asked": asked, "list": name, "answer": answers[asked](self._report)})
+        if self._report is not None and request in answers:
+            self.send({"asked": request, "list": name, "answer": answers[request](self._report)})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         shown = super()._repr_mimebundle_(**kwargs)

@@ -1,6 +1,6 @@
-"""What a view draws of a report: sections of rows, each row with its words and its spot in the source.
+"""Rows of a report, as views draw them: sections of rows with their words and their position in the source.
 
-A field that has its default is left out of the JSON, which every saved output carries.
+Fields with default values are left out of the JSON, because every saved output carries it.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ class Spot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing to say.
+    """One entry of a section.
 
     Parameters
     ----------
     id : str
-        The id that it has in the report; in a list without ids its index.
+        The id in the report, or the index if entries of this kind have no ids.
     label : str
-        What the row says, in a few words or in a sentence.
+        The main text, a few words or a sentence.
     look : str
-        How it looks.
+        The style of the row.
     name : str
-        What people call it: "Break 1", "Graph A".
+        The display name: "Break 1", "Graph A".
     sign : str
-        Its number or letter, as the gutter of an editor shows it.
+        The number or letter in the gutter of an editor.
     is_code : bool
         Whether the label is text of the program.
     details : list of str
-        What else is said beside it.
+        Short facts beside the label.
     more : list of str
-        Paragraphs for whoever looks closer.
+        Paragraphs of further detail.
     group : str
-        The reason: rows can be put together and sorted by it.
+        The reason, by which rows can be grouped and sorted.
     beside : str
-        What is written beside its line in an editor.
+        The note beside the line in an editor.
     spot : Spot or None
-        Where a click leads.
+        The target of a click.
     cost : float or None
-        Seconds by which rows can be sorted.
+        Seconds, by which rows can be sorted.
     colour : int or None
-        The colour of a graph.
+        The colour index of a graph.
     """
 
     id: str
@@ -80,17 +80,17 @@ class Section(msgspec.Struct, frozen=True, omit_defaults=True):
     Parameters
     ----------
     id : str
-        What selections, links and settings call it.
+        The identifier in selections, links and settings.
     title : str
-        What people call it.
+        The display name.
     rows : list of Row
-        The first of them if there are very many.
+        The rows, or the first of them if there are very many.
     total : int
-        How many there are.
+        The number of rows in the report.
     details : list of str
-        What is said beside the title.
+        Short facts beside the title.
     form : {"list", "groups", "plain"}
-        Rows below the title; rows below the headings of their groups; or rows alone.
+        Rows below the title; rows below group headings; or rows without a title.
     """
 
     id: str
@@ -107,13 +107,13 @@ class Rows(msgspec.Struct, frozen=True, omit_defaults=True):
     Parameters
     ----------
     look : {"good", "bad", "error", "plain"}
-        How it went.
+        The overall outcome of the run.
     status : list of str
-        The line that says how it went, in parts.
+        The status line, in parts.
     about : list of Row
         Sentences about the run as a whole.
     sections : list of Section
-        In the order in which people read them.
+        The sections in reading order.
     """
 
     version: str

@@ -1,4 +1,4 @@
-"""Turn a report into rows. A new section of the report is one more function here, and its place in ``_SECTIONS``."""
+"""Turn a report into rows. To add a section, write a function here and list it in ``_SECTIONS``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from jupyter_graphbreak.views.rows.schema import ROWS_VERSION, Look, Row, Rows, 
 from jupyter_graphbreak.views.words import changes as change_words
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.cost import checked, coverage_of, startup, verdicts_of_cost
+from jupyter_graphbreak.views.words.cost import check_sentence, cost_verdicts, coverage_sentences, startup
 from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_was_spent, no_breaks_but, recompilations
-from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, sign_of
+from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_headline, limit_was_reached, recompilations
+from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, sign_of, verdict_label
 from jupyter_graphbreak.views.words.where import brief_code, function_of, is_wrapper_of_torch, place, without_function
 
 if TYPE_CHECKING:
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Skipped
 
-#: The kinds of functions that were compiled until a limit was reached.
-_OF_LIMIT = {"recompile limit", "shared wrapper"}
-#: So many functions are named; more are counted.
+#: Kinds of functions that were compiled until a limit was reached.
+_LIMIT_KINDS = {"recompile limit", "shared wrapper"}
+#: If there are more functions than this, they are counted instead of named.
 _MOST_NAMES = 2
 _MOST_COMPILED = 4
-#: Graphs without a CUDA graph of which a sentence says why.
+#: How many graphs without a CUDA graph get a sentence.
 _MOST_SENTENCES = 50
 
 
 def extent(report: Report) -> str:
-    """Return what was compiled and what ran eagerly; the empty string where nothing ran eagerly that could be compiled.
+    """Describe what was compiled and what ran eagerly; empty if nothing that could be compiled ran eagerly.
 
     "nothing was compiled: norm ran eagerly", "compiled in part: step; norm and log ran eagerly".
     """
-    eager = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind not in _OF_LIMIT)
-    limited = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind in _OF_LIMIT)
+    eager = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind not in _LIMIT_KINDS)
+    limited = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind in _LIMIT_KINDS)
     if not report.graphs:
-        # The name of a wrapper of torch's tells the reader nothing; the name of what was called through it does.
+        # The name of a torch wrapper is useless to the reader; the name of the function called through it is not.
         through = _names(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
         eager = " and ".join(filter(None, [eager, limited])) or through
         if eager:
@@ -56,14 +56,14 @@ def extent(report: Report) -> str:
         return f"compiled in part: {limited} ran eagerly from the recompile limit on" if limited else ""
     eager += f", from the recompile limit on {limited}," if limited else ""
     whole = [frame for frame in report.frames if frame.graphs and frame.outcome == "compiled"]
-    if not whole:  # graphs were captured, and the backend failed on them
+    if not whole:  # graphs were captured, but the backend failed on them
         return f"nothing was compiled: {eager} ran eagerly"
     compiled = _names(_name(report, frame) for frame in whole if frame.role != "resume")
     return f"compiled in part: {compiled or 'what follows breaks'}; {eager} ran eagerly"
 
 
 def compiled_for_report(report: Report) -> str:
-    """Return what was compiled although the code does not compile it; the empty string if there is no such thing.
+    """Name what was compiled for the report only, because the code does not compile it; empty if there is none.
 
     "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
     """
@@ -82,17 +82,17 @@ def compiled_for_report(report: Report) -> str:
 
 
 def without_cudagraph(report: Report) -> list[str]:
-    """Return what runs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
-    said = []
+    """Name graphs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
+    sentences = []
     for skip in report.cudagraph_skips[:_MOST_SENTENCES]:
         name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
         where = f", {place(report, skip.location)}" if skip.location is not None else ""
-        said.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
-    return said
+        sentences.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
+    return sentences
 
 
 def _name(report: Report, subject: Frame | Skipped) -> str:
-    """Return the qualified name of a function; the empty string for a wrapper of torch's."""
+    """Return the qualified name of a function; empty for a torch wrapper."""
     place = subject.location
     if place is None:
         return subject.function
@@ -104,17 +104,17 @@ def _names(functions: Iterable[str]) -> str:
     return counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)
 
 
-#: Rows of one section. A front end reads no more, and a saved output must stay small.
+#: Rows per section. Front ends read no more, and saved outputs must stay small.
 MOST_ROWS = 5_000
-#: Characters of a label or a detail, and of a paragraph.
+#: Maximum characters of a label or detail, and of a paragraph.
 _MOST_OF_LABEL, _MOST_OF_PARAGRAPH = 300, 1_000
 _T = TypeVar("_T")
-#: Guards of one function that are written out.
+#: How many guards of one function are written out.
 _MOST_GUARDS = 10
 
 
-def rows(report: Report) -> Rows:
-    """Return all that is said about a report, in the order in which people read it."""
+def build_rows(report: Report) -> Rows:
+    """Return all rows of a report, in reading order."""
     report = shown_part(report)
     return Rows(
         version=ROWS_VERSION,
@@ -126,23 +126,23 @@ def rows(report: Report) -> Rows:
 
 
 def about(report: Report) -> list[Row]:
-    """Return sentences about the run as a whole: what was compiled, and what was not run again."""
-    made = [
+    """Return rows about the run as a whole: what was compiled, and what was not run again."""
+    rows = [
         Row("compiled", compiled_for_report(report)),
         Row("extent", extent(report)),
         Row("effects", not_run_again(report), "bad"),
         *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_first(without_cudagraph(report)))),
     ]
-    return [row for row in made if row.label]
+    return [row for row in rows if row.label]
 
 
 def measurements(report: Report) -> list[Section]:
-    """Return the sections that answer further questions to the program, in sentences."""
+    """Return the sections with the results of experiments, as sentences."""
     return [section for make in _MEASUREMENTS if (section := make(report)) is not None]
 
 
 def _look(report: Report) -> Literal["good", "bad", "error", "plain"]:
-    if report.breaks or limit_was_spent(report):
+    if report.breaks or limit_was_reached(report):
         return "bad"
     if report.status == "error":
         return "error"
@@ -150,9 +150,9 @@ def _look(report: Report) -> Literal["good", "bad", "error", "plain"]:
 
 
 def _status(report: Report) -> list[str]:
-    """Return how a run went, in parts: "failed", "1 break", "2 graphs"."""
+    """Return the status line of a run, in parts: "failed", "1 break", "2 graphs"."""
     status = {"ok": "", "error": "failed"}.get(report.status, report.status)
-    breaks = counted(len(report.breaks), "break") if report.breaks else no_breaks_but(report) or "no breaks"
+    breaks = counted(len(report.breaks), "break") if report.breaks else limit_headline(report) or "no breaks"
     changes = report.changes
     since = f"since the last run: {change_words.headline(changes)}" if changes and changes.breaks else ""
     return [_cut(part) for part in (status, breaks, counted(len(report.graphs), "graph"), since) if part]
@@ -165,23 +165,23 @@ def _changes(report: Report) -> Section | None:
     changes = report.changes
     if changes is None:
         return None
-    made = [Row("figures", _arrows(", ".join(change_words.figures(changes))), "figures")]
-    locations = {listed.id: listed.location for listed in report.breaks}
+    rows = [Row("figures", _arrows(", ".join(change_words.figures(changes))), "figures")]
+    locations = {break_.id: break_.location for break_ in report.breaks}
     for index, change in enumerate(_first(changes.breaks)):
-        at, code, reason = change_words.described(change)
-        made.append(
+        at, code, reason = change_words.describe_change(change)
+        rows.append(
             Row(
                 str(index),
                 _cut(code or reason),
                 change.change,
                 is_code=bool(code),
-                details=[change_words.fate(change), _arrows(_cut(at))],
+                details=[change_words.change_status(change), _arrows(_cut(at))],
                 more=[_cut(reason)],
                 spot=_spot(locations.get(change.break_ or "")),
             )
         )
     details = [change_words.headline(changes)]
-    return Section("change", "Since the last run", made, len(changes.breaks), details)
+    return Section("change", "Since the last run", rows, len(changes.breaks), details)
 
 
 def _error(report: Report) -> Section | None:
@@ -199,37 +199,37 @@ def _breaks(report: Report) -> Section | None:
     resumes = {resume.id: resume for resume in report.resumes}
     skipped = {function.id: function for function in report.skipped}
 
-    def then(listed: Break) -> str:
-        went_on = [resumes[ident] for ident in listed.resumes if ident in resumes]
-        eager = [skipped[ident] for ident in listed.skipped if ident in skipped]
-        return aftermath_here(report, listed, went_on, eager)
+    def then(break_: Break) -> str:
+        resumed = [resumes[ident] for ident in break_.resumes if ident in resumes]
+        eager = [skipped[ident] for ident in break_.skipped if ident in skipped]
+        return aftermath_here(report, break_, resumed, eager)
 
-    made = [_break(report, number, listed, then(listed)) for number, listed in enumerate(_first(ordered), start=1)]
-    return _section("break", "Breaks", made, ordered, form="groups")
+    rows = [_break(report, number, break_, then(break_)) for number, break_ in enumerate(_first(ordered), start=1)]
+    return _section("break", "Breaks", rows, ordered, form="groups")
 
 
-def _break(report: Report, number: int, listed: Break, then: str) -> Row:
-    at = listed.location
+def _break(report: Report, number: int, break_: Break, then: str) -> Row:
+    at = break_.location
     code = brief_code(at.code) if at is not None else ""
     function = "" if at is None or at.function in {None, "<module>"} else at.function or ""
     details = []
     if at is not None:
         details = [_where(report, at), then, f"in {function}" if function and code else ""]
-    advice = guidance(report, listed)
-    more = [(listed.explanation or "").partition("\n")[0], f"Do: {advice[0].text}" if advice else "", cost_of(listed)]
+    advice = guidance(report, break_)
+    more = [(break_.explanation or "").partition("\n")[0], f"Do: {advice[0].text}" if advice else "", cost_of(break_)]
     return Row(
-        listed.id,
-        _cut(code or function or listed.gb_type),
+        break_.id,
+        _cut(code or function or break_.gb_type),
         "break",
         name=f"Break {number}",
         sign=str(number),
         is_code=True,
         details=[_cut(part) for part in details if part],
         more=[_paragraph(part) for part in more if part],
-        group=_cut(reason_of(listed)),
-        beside=_cut(f"✂{number} {listed.gb_type.replace('`', '')}"),
+        group=_cut(reason_of(break_)),
+        beside=_cut(f"✂{number} {break_.gb_type.replace('`', '')}"),
         spot=_spot(at),
-        cost=listed.cost.compile_s if listed.cost is not None else None,
+        cost=break_.cost.compile_s if break_.cost is not None else None,
     )
 
 
@@ -241,7 +241,7 @@ def _graphs(report: Report) -> Section | None:
     def row(graph: Graph) -> Row:
         first, begin = graph.lines[:1], begins.get(graph.frame)
         at = Spot(first[0].source, first[0].line) if first else _spot(begin)
-        # The copy of a very large report has no operations.
+        # The notebook's copy of a very large report contains no operations.
         ops = counted(len(graph.ops), "op") if graph.ops or not graph.lines else ""
         ends = f"ends at break {numbers[graph.break_]}" if graph.break_ in numbers else ""
         return Row(
@@ -282,21 +282,21 @@ def _skipped(report: Report) -> Section | None:
 def _recompiles(report: Report) -> Section | None:
     functions = recompilations(report)
     costs = {frame.id: frame.compile_s for frame in report.frames}
-    made = []
-    for index, again in enumerate(_first(functions)):
-        guards = [(guard, guard_lines(report, guard)) for guard in again.guards[:_MOST_GUARDS]]
+    rows = []
+    for index, recompilation in enumerate(_first(functions)):
+        guards = [(guard, guard_lines(report, guard)) for guard in recompilation.guards[:_MOST_GUARDS]]
         stories = [_arrows(guard.story) + (f", {lines}" if lines else "") for guard, lines in guards]
-        further = len(again.guards) - 1
-        known = [cost for ident in again.frames if (cost := costs.get(ident)) is not None]
-        made.append(
+        further = len(recompilation.guards) - 1
+        known = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
+        rows.append(
             Row(
                 str(index),
-                _cut(again.function),
-                "error" if again.limit_hit else "recompile",
+                _cut(recompilation.function),
+                "error" if recompilation.limit_hit else "recompile",
                 is_code=True,
                 details=[
-                    *([_where(report, again.location)] if again.location is not None else []),
-                    again.times,
+                    *([_where(report, recompilation.location)] if recompilation.location is not None else []),
+                    recompilation.times,
                     *map(_cut, stories[:1]),
                     *([f"and {further} more"] if further > 0 else []),
                 ],
@@ -306,18 +306,18 @@ def _recompiles(report: Report) -> Section | None:
                     for text in (story, f"Do: {guard.advice}" if guard.advice else "")
                     if text
                 ],
-                spot=_spot(again.location),
+                spot=_spot(recompilation.location),
                 cost=sum(known) if known else None,
             )
         )
-    return _section("recompile", "Recompiles", made, functions)
+    return _section("recompile", "Recompiles", rows, functions)
 
 
 def _scopes(report: Report) -> Section | None:
-    made = []
+    rows = []
     for scope in _first(report.scopes):
         label = scope_label(scope)
-        made.append(
+        rows.append(
             Row(
                 scope.id,
                 scope_name(scope),
@@ -329,46 +329,46 @@ def _scopes(report: Report) -> Section | None:
                 spot=_spot(scope.location),
             )
         )
-    return _section("scope", "Scopes", made, report.scopes)
+    return _section("scope", "Scopes", rows, report.scopes)
 
 
 def _remedies(report: Report) -> Section | None:
-    tried = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
-    made = []
-    for remedy in _first(tried):
+    remedies = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
+    rows = []
+    for remedy in _first(remedies):
         at = Spot(remedy.edits[0].source, remedy.edits[0].first_line) if remedy.edits else None
         works = remedy.verdict.startswith("works")
-        made.append(
+        rows.append(
             Row(
                 remedy.id,
                 _cut(remedy.title),
                 "good" if works else "note",
                 sign=sign_of(remedy),
-                details=[_cut(breaks_of(report, remedy)), remedy.verdict],
+                details=[_cut(breaks_of(report, remedy)), verdict_label(remedy)],
                 more=[_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
                 spot=at,
             )
         )
-    return _section("remedy", "Remedies", made, tried)
+    return _section("remedy", "Remedies", rows, remedies)
 
 
 def _cost(report: Report) -> Section | None:
     if report.cost is None:
         return None
-    said = [*verdicts_of_cost(report), *coverage_of(report), startup(report)]
-    return _of_sentences("cost", "Cost", [(sentence, "note") for sentence in said if sentence])
+    sentences = [*cost_verdicts(report), *coverage_sentences(report), startup(report)]
+    return _of_sentences("cost", "Cost", [(sentence, "note") for sentence in sentences if sentence])
 
 
 def _check(report: Report) -> Section | None:
     checks = report.check or []
     return _of_sentences(
-        "check", "Correctness", [(checked(report, check), "good" if check.equal else "bad") for check in checks]
+        "check", "Correctness", [(check_sentence(report, check), "good" if check.equal else "bad") for check in checks]
     )
 
 
 def _notes(report: Report) -> Section | None:
     effects, diagnostics = report.effects or [], report.diagnostics
-    made = [
+    rows = [
         Row(
             f"effect{index}",
             _cut(effect.what),
@@ -377,14 +377,14 @@ def _notes(report: Report) -> Section | None:
         )
         for index, effect in enumerate(_first(effects))
     ]
-    made += [
+    rows += [
         Row(str(index), _paragraph(note.message), details=[] if note.level == "info" else [note.level])
         for index, note in enumerate(_first(diagnostics))
     ]
-    return _section("note", "Notes", made[:MOST_ROWS], [*effects, *diagnostics])
+    return _section("note", "Notes", rows[:MOST_ROWS], [*effects, *diagnostics])
 
 
-#: Sections in sentences that every view draws as they are.
+#: Sections of sentences, which every view shows unchanged.
 _MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (_cost, _check)
 _SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     _changes, _error, _breaks, _graphs, _skipped, _recompiles, _scopes, _remedies, *_MEASUREMENTS, _notes,
@@ -394,11 +394,11 @@ _SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 def _section(
     ident: str,
     title: str,
-    made: Iterable[Row],
-    everything: Sequence[object],
+    rows: Iterable[Row],
+    items: Sequence[object],
     form: Literal["list", "groups", "plain"] = "list",
 ) -> Section | None:
-    return Section(ident, title, list(made), len(everything), form=form) if everything else None
+    return Section(ident, title, list(rows), len(items), form=form) if items else None
 
 
 def _of_sentences(ident: str, title: str, sentences: Sequence[tuple[str, Look]]) -> Section | None:
@@ -409,8 +409,8 @@ def _sentences(sentences: Sequence[tuple[str, Look]]) -> list[Row]:
     return [Row(str(index), sentence, look) for index, (sentence, look) in enumerate(_first(sentences))]
 
 
-def _first(things: Sequence[_T]) -> Iterable[_T]:
-    return islice(things, MOST_ROWS)
+def _first(items: Sequence[_T]) -> Iterable[_T]:
+    return islice(items, MOST_ROWS)
 
 
 def _spot(location: Location | None) -> Spot | None:

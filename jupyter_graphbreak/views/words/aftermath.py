@@ -1,4 +1,4 @@
-"""What became of the functions that a break stands in: where they resume, and what runs eagerly."""
+"""What happens after a break: where functions resume, and what runs eagerly."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _WORDS: dict[NoFrame | None, str] = {
 
 
 def aftermath(report: Report, graph_break: Break) -> list[str]:
-    """Return what became of the frames: where they resume, and what runs eagerly."""
+    """Describe what happened after a break: where its functions resume, and what runs eagerly."""
     graphs = [graph.id for graph in lookup.graphs_ended(report).get(graph_break.id, ())]
     before = f"graph {joined(graphs, ', ')}, then " if graphs else ""
     lines = []
-    resumes = nearest_first(graph_break, _known(graph_break.resumes, lookup.resumes(report)))
-    ran = [resume for resume in resumes if surely_ran(resume)]
+    resumes = nearest_first(graph_break, _parts_by_id(graph_break.resumes, lookup.resumes(report)))
+    ran = [resume for resume in resumes if has_run(resume)]
     places = [_resumed_at(report, resume) for resume in (ran or resumes)]
     if places:
         names = {resume.name for resume in ran}
-        others = [resume for resume in resumes if resume.name in names and not surely_ran(resume)]
-        places += [_other_branch(resume) for resume in others]
+        others = [resume for resume in resumes if resume.name in names and not has_run(resume)]
+        places += [_untaken_branch(resume) for resume in others]
         lines.append(f"{before}resumes at {joined(list(dict.fromkeys(places)), '; ')}")
         before = ""
-    eager = _known(graph_break.skipped, lookup.skipped(report))
+    eager = _parts_by_id(graph_break.skipped, lookup.skipped(report))
     if eager:
         lines.append(before + _eager(report, eager))
         before = ""
@@ -52,34 +52,34 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
 
 
 def aftermath_here(report: Report, graph_break: Break, resumes: Iterable[Resume], eager: Iterable[Skipped]) -> str:
-    """Return in a few words what became of the very function that a break stands in.
+    """Describe in a few words what happened after a break to the function that contains it.
 
     Parameters
     ----------
     report : Report
     graph_break : Break
     resumes, eager : iterable of Resume, of Skipped
-        What the break made, and what it has run eagerly.
+        The resume functions of the break, and the functions that run eagerly because of it.
     """
     at = graph_break.location
     if graph_break.outcome == "error":
         return "an error"
     if at is None:
         return ""
-    own = _owner(report, at)
-    if any(skipped.location is not None and _owner(report, skipped.location) == own for skipped in eager):
+    own = _function_key(report, at)
+    if any(skipped.location is not None and _function_key(report, skipped.location) == own for skipped in eager):
         return "runs eagerly"
-    resume = next((resume for resume in nearest_first(graph_break, resumes) if surely_ran(resume)), None)
+    resume = next((resume for resume in nearest_first(graph_break, resumes) if has_run(resume)), None)
     if resume is None or resume.location is None:
         return ""
     graph = f" ({resume.graphs[0]})" if resume.graphs else ""
-    if _owner(report, resume.location) == own:
+    if _function_key(report, resume.location) == own:
         return f"resumes at {resume.location.line}{graph}"
     return f"resumes at {place(report, resume.location)}{graph}"
 
 
 def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]:
-    """Return resume functions, those of the function that the break stands in first, then those of its file."""
+    """Sort resume functions: first those of the function that breaks, then those of its file, then others."""
     at = graph_break.location
 
     def distance(resume: Resume) -> int:
@@ -90,23 +90,23 @@ def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]
     return sorted(resumes, key=distance)
 
 
-def surely_ran(resume: Resume) -> bool:
-    """Whether a resume function was entered in the run."""
+def has_run(resume: Resume) -> bool:
+    """Whether a resume function certainly ran."""
     return bool(resume.frames) or resume.no_frame in {"eager", "inlined"}
 
 
-def without_frame(resume: Resume) -> str:
-    """Return what is known of a resume function without frames."""
+def frame_absence(resume: Resume) -> str:
+    """Return why a resume function has no frames."""
     return _WORDS[resume.no_frame]
 
 
-def _known(idents: Iterable[str], parts: dict[str, _T]) -> list[_T]:
-    """Return the parts that ids refer to, in the order of the report."""
+def _parts_by_id(idents: Iterable[str], parts: dict[str, _T]) -> list[_T]:
+    """Return the parts with these ids, in the order of the report."""
     wanted = set(idents)
     return [part for ident, part in parts.items() if ident in wanted] if wanted else []
 
 
-def _owner(report: Report, location: Location) -> tuple[str, str]:
+def _function_key(report: Report, location: Location) -> tuple[str, str]:
     return location.source, function_of(report, location)
 
 
@@ -114,10 +114,10 @@ def _resumed_at(report: Report, resume: Resume) -> str:
     where = "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else place(report, resume.location)
     if resume.graphs:
         return f"{where} (graph {joined(resume.graphs, ', ')})"
-    return where if resume.frames else f"{where} ({without_frame(resume)})"
+    return where if resume.frames else f"{where} ({frame_absence(resume)})"
 
 
-def _other_branch(resume: Resume) -> str:
+def _untaken_branch(resume: Resume) -> str:
     return "the other branch was not taken" if resume.no_frame == "not reached" else "the other branch may have run"
 
 

@@ -1,8 +1,7 @@
-"""The part of a report that views show, however large the report is and whoever made it.
+"""Limit reports to the part that views show, because a report may be very large or come from an untrusted source.
 
-A report may come from a notebook, a log or a file of somebody else. Views show the beginning of lists and texts that
-are too long, and a note in the report says how much that is. The limits are those of the front end, so that both number
-the same breaks in the same way.
+Views show the beginning of lists and texts that are too long, and a note in the report says how much is shown. The
+front end has the same limits, so that both number the breaks in the same way.
 """
 
 from __future__ import annotations
@@ -31,59 +30,59 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-#: Entries of each of a report's own lists; of one list within these, and of all lists within them together.
+#: Maximum entries: of each top-level list of a report, of one nested list, and of all nested lists.
 MOST_PARTS = 5_000
 _MOST_WITHIN_PART = 20_000
 _MOST_WITHIN = 400_000
-#: Characters of names, of sentences, and of source text, code and changes; of all texts together.
+#: Maximum characters: of a name, of a sentence, of source text, code or a change, and of all texts.
 _LONGEST_NAME = 500
 _LONGEST_SENTENCE = 20_000
 _LONGEST_TEXT = 2_000_000
 _MOST_TEXT = 32_000_000
-#: Lines of one text, and of all texts of several lines together.
+#: Maximum lines: of one text, and of all multi-line texts.
 _MOST_LINES = 20_000
 _MOST_LINES_IN_ALL = 400_000
-#: Lines that one place covers.
+#: Maximum lines that one location covers.
 _LONGEST_PLACE = 20_000
 _LAST_LINE = 10**9
 _LARGEST = 2**53
-#: Levels of a value whose form no class describes, such as a setting.
+#: Maximum nesting of a value of unknown type, such as a setting.
 _DEEPEST = 20
-#: Fields that hold sentences, and fields that hold source text or code; all others hold names.
+#: Fields that contain sentences, and fields that contain source text or code; all others contain names.
 _SENTENCES = frozenset({
     "explanation", "context", "hints", "reason", "message", "guard", "differences", "person", "what", "text", "title",
     "code",
 })  # fmt: skip
 _TEXTS = {(Segment, "text"), (Graph, "code"), (Edit, "old"), (Edit, "new"), (Remedy, "patch"), (Remedy, "code")}
-#: Parts that are referred to by their ids, so that each id counts once. Others are referred to by their places.
-_KNOWN_BY_ID = ("sources", "graphs", "breaks", "resumes", "skipped", "scopes")
+#: Parts that are referred to by id, so duplicate ids are dropped. Other parts are referred to by index.
+_LISTS_WITH_IDS = ("sources", "graphs", "breaks", "resumes", "skipped", "scopes")
 _T = TypeVar("_T")
 
 
 def bounded(part: _T) -> _T:
-    """Return what is shown of a part of a report, or of what is said of several reports."""
+    """Return a part of a report, or of a job or comparison, with its lists and texts limited."""
     kind: Any = type(part)
-    shown: _T = _bounder(kind)(part, _Bounds(), "", kind)
+    shown: _T = _limiter(kind)(part, _Bounds(), "", kind)
     return shown
 
 
 @per_report
 def _bounded_report(report: Report) -> Report | None:
     shown = _Bounds().report(report)
-    return shown if shown is not report else None  # the report itself would never be forgotten
+    return shown if shown is not report else None  # a cached reference to the report itself would keep it alive
 
 
 def shown_part(report: Report) -> Report:
     """Return the part of a report that views show: the report itself, unless it is very large or malformed.
 
-    Lists and texts are cut, numbers are finite and in a range that makes sense, each id is there once, scopes and
-    frames are not around themselves, and a break's setting names scopes that there are.
+    In the result, lists and texts are limited, numbers are finite and in a sensible range, ids are unique, scopes and
+    frames do not contain themselves, and settings of breaks refer to existing scopes.
     """
     return _bounded_report(report) or report
 
 
 class _Bounds:
-    """Cuts one report; counts what it cuts."""
+    """Limits one report and counts what it leaves out."""
 
     def __init__(self) -> None:
         self.within = _MOST_WITHIN
@@ -98,21 +97,21 @@ class _Bounds:
         for name, kind in _fields(type(report)):
             value = getattr(report, name)
             items = self._first(report, name, value) if isinstance(value, list) else value
-            shown = _bounder(kind)(items, self, name, type(report))
+            shown = _limiter(kind)(items, self, name, type(report))
             if shown is not value:
                 changed[name] = shown
         if changed:
             report = msgspec.structs.replace(report, **changed)
-        report = _without_dangling(report)
+        report = _without_dangling_references(report)
         notes = list(self._notes())
         if notes:
             report = msgspec.structs.replace(report, diagnostics=[*notes, *report.diagnostics])
         return report
 
     def _first(self, report: Report, name: str, items: list[Any]) -> list[Any]:
-        """Return the entries of one of a report's own lists that are shown: each id once, the first breaks to read."""
+        """Return the shown entries of a top-level list: unique ids, and of breaks those that are read first."""
         shown = items
-        if name in _KNOWN_BY_ID:
+        if name in _LISTS_WITH_IDS:
             unique = {item.id: item for item in reversed(items)}
             if len(unique) < len(items):
                 shown = list(reversed(unique.values()))
@@ -126,7 +125,7 @@ class _Bounds:
         return shown
 
     def _notes(self) -> Iterable[Diagnostic]:
-        """Yield what is to be said of what was cut."""
+        """Yield notes about what was left out."""
         if self.cut_lists:
             parts = [f"{shown} of {total} {_NOUNS.get(name, name)}" for name, (shown, total) in self.cut_lists.items()]
             yield Diagnostic("warning", f"This report is too large to show in full. Shown: {', '.join(parts)}.")
@@ -136,7 +135,7 @@ class _Bounds:
             yield Diagnostic("warning", f"{self.cut_texts} texts of this report are too long to show in full.")
 
     def items(self, items: list[Any]) -> list[Any]:
-        """Return the beginning of a list within a part."""
+        """Return the beginning of a nested list."""
         most = min(_MOST_WITHIN_PART, self.within)
         self.within -= min(len(items), most)
         if len(items) <= most:
@@ -145,7 +144,7 @@ class _Bounds:
         return items[:most]
 
     def string(self, text: str, limit: int) -> str:
-        """Return a text, its end cut off where it is too long."""
+        """Return a text, truncated if it is too long."""
         if len(text) <= _LONGEST_NAME <= self.text and "\n" not in text:
             self.text -= len(text)
             return text
@@ -162,7 +161,7 @@ class _Bounds:
         return shown
 
 
-#: What a reader calls the lists whose names are no such word.
+#: Readable names of lists, if they differ from the field names.
 _NOUNS = {
     "skipped": "eager functions",
     "order": "places in the order of breaks",
@@ -177,44 +176,44 @@ _NOUNS = {
 
 @cache
 def _fields(kind: type) -> list[tuple[str, Any]]:
-    """Return the fields of a class in which anything can be too large, with their types."""
+    """Return the fields of a class whose values can be too large, with their types."""
     fields = ((field.name, field.type) for field in msgspec.structs.fields(kind))
     return [(name, type_) for name, type_ in fields if type_ is not bool and get_origin(type_) is not Literal]
 
 
 @cache
-def _bounder(kind: Any) -> Callable[[Any, _Bounds, str, type], Any]:
-    """Return what bounds the values of a type; it returns the very value where there is nothing to do."""
+def _limiter(kind: Any) -> Callable[[Any, _Bounds, str, type], Any]:
+    """Return the function that limits values of a type; it returns the same object if there is nothing to do."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in {Union, types.UnionType}:
         others = [part for part in inner if part is not type(None)]
         if len(others) == 1 and others[0] is not float:
-            bound = _bounder(others[0])
+            bound = _limiter(others[0])
             return lambda value, bounds, name, owner: None if value is None else bound(value, bounds, name, owner)
-        return _of_any_type
+        return _limit_any
     if origin is list:
-        return _list_bounder(_bounder(inner[0]))
+        return _list_limiter(_limiter(inner[0]))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return _struct_bounder(kind)
+        return _struct_limiter(kind)
     if kind is str:
-        return _of_string
+        return _limit_string
     if kind is float:
         return lambda value, _bounds, _name, _owner: _finite(value, 0.0)
     if kind in {bool, type(None)} or origin is Literal:
         return lambda value, _bounds, _name, _owner: value
-    return _of_any_type
+    return _limit_any
 
 
-def _of_string(value: str, bounds: _Bounds, name: str, owner: type) -> str:
+def _limit_string(value: str, bounds: _Bounds, name: str, owner: type) -> str:
     if (owner, name) in _TEXTS:
         return bounds.string(value, _LONGEST_TEXT)
     return bounds.string(value, _LONGEST_SENTENCE if name in _SENTENCES else _LONGEST_NAME)
 
 
-def _of_any_type(value: Any, bounds: _Bounds, name: str, owner: type, depth: int = 0) -> Any:
-    """Bound a value of which no class says the form: a number, a string, a setting."""
+def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int = 0) -> Any:
+    """Limit a value of unknown type: a number, a string, a setting."""
     if isinstance(value, str):
-        return _of_string(value, bounds, name, owner)
+        return _limit_string(value, bounds, name, owner)
     if isinstance(value, float):
         return _finite(value, None)
     if isinstance(value, int):
@@ -223,12 +222,12 @@ def _of_any_type(value: Any, bounds: _Bounds, name: str, owner: type, depth: int
         bounds.cut_within += 1
         return "…"
     if isinstance(value, list):
-        return _unchanged(value, [_of_any_type(item, bounds, name, owner, depth + 1) for item in bounds.items(value)])
+        return _unchanged(value, [_limit_any(item, bounds, name, owner, depth + 1) for item in bounds.items(value)])
     if isinstance(value, dict):
         items = bounds.items(list(value.items()))
-        made = {_of_string(str(key), bounds, "", owner): _of_any_type(item, bounds, name, owner, depth + 1)
+        limited = {_limit_string(str(key), bounds, "", owner): _limit_any(item, bounds, name, owner, depth + 1)
                 for key, item in items}  # fmt: skip
-        return value if made == value else made
+        return value if limited == value else limited
     return value
 
 
@@ -238,17 +237,17 @@ def _finite(value: float, instead: float | None) -> float | None:
     return value if abs(value) <= _LARGEST else math.copysign(_LARGEST, value)
 
 
-def _list_bounder(bound: Callable[[Any, _Bounds, str, type], Any]) -> Callable[[Any, _Bounds, str, type], Any]:
-    def bound_list(value: list[Any], bounds: _Bounds, name: str, owner: type) -> list[Any]:
-        # A report's own lists were cut before, and leave the budget of lists within them.
+def _list_limiter(bound: Callable[[Any, _Bounds, str, type], Any]) -> Callable[[Any, _Bounds, str, type], Any]:
+    def limit_list(value: list[Any], bounds: _Bounds, name: str, owner: type) -> list[Any]:
+        # Top-level lists are already limited, and do not count against the budget of nested lists.
         items = value if issubclass(owner, Report) else bounds.items(value)
         return _unchanged(value, [bound(item, bounds, name, owner) for item in items])
 
-    return bound_list
+    return limit_list
 
 
 def _unchanged(old: list[Any], new: list[Any]) -> list[Any]:
-    """Return the old list if the new one holds the very same things."""
+    """Return the old list if the new one contains the same objects."""
     return old if len(old) == len(new) and all(map(_is, old, new)) else new
 
 
@@ -256,30 +255,30 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def _struct_bounder(kind: type) -> Callable[[Any, _Bounds, str, type], Any]:
-    finish = _FINISH.get(kind, _as_it_is)
-    bounders: list[tuple[str, Any]] = []  # made at the first value, since a class may hold itself
+def _struct_limiter(kind: type) -> Callable[[Any, _Bounds, str, type], Any]:
+    finish = _FINISH.get(kind, _identity)
+    limiters: list[tuple[str, Any]] = []  # filled at the first value, since a class may contain itself
 
-    def bound_struct(value: Any, bounds: _Bounds, _name: str, _owner: type) -> Any:
-        if not bounders:
-            bounders.extend((name, _bounder(type_)) for name, type_ in _fields(kind))
+    def limit_struct(value: Any, bounds: _Bounds, _name: str, _owner: type) -> Any:
+        if not limiters:
+            limiters.extend((name, _limiter(type_)) for name, type_ in _fields(kind))
         changed = {}
-        for name, bound in bounders:
+        for name, bound in limiters:
             old = getattr(value, name)
             new = bound(old, bounds, name, kind)
             if new is not old:
                 changed[name] = new
         return finish(msgspec.structs.replace(value, **changed) if changed else value)
 
-    return bound_struct
+    return limit_struct
 
 
-def _as_it_is(value: _T) -> _T:
+def _identity(value: _T) -> _T:
     return value
 
 
-def _proper_place(place: Location) -> Location:
-    """Return a place whose lines and columns are such."""
+def _valid_location(place: Location) -> Location:
+    """Return a location with valid lines and columns."""
     line = min(max(place.line, 0), _LAST_LINE)
     end_line = min(max(place.end_line, line), line + _LONGEST_PLACE)
     column = place.column if place.column is None else min(max(place.column, 0), _LAST_LINE)
@@ -289,69 +288,69 @@ def _proper_place(place: Location) -> Location:
     return msgspec.structs.replace(place, line=line, end_line=end_line, column=column, end_column=end_column)
 
 
-def _proper_line(part: Any, name: str) -> Any:
+def _with_valid_line(part: Any, name: str) -> Any:
     line = getattr(part, name)
     proper = min(max(line, 0), _LAST_LINE)
     return part if proper == line else msgspec.structs.replace(part, **{name: proper})
 
 
-def _proper_spread(time: Spread) -> Spread:
+def _valid_spread(time: Spread) -> Spread:
     return time if time.runs > 0 else msgspec.structs.replace(time, runs=1)
 
 
 _FINISH: dict[type, Callable[[Any], Any]] = {
-    Location: _proper_place,
-    Segment: lambda segment: _proper_line(segment, "first_line"),
-    GraphLine: lambda line: _proper_line(line, "line"),
-    Spread: _proper_spread,
+    Location: _valid_location,
+    Segment: lambda segment: _with_valid_line(segment, "first_line"),
+    GraphLine: lambda line: _with_valid_line(line, "line"),
+    Spread: _valid_spread,
 }
 
 
-def _without_dangling(report: Report) -> Report:
-    """Return a report in which nothing is around itself, and settings and the error name what there is."""
+def _without_dangling_references(report: Report) -> Report:
+    """Return a report without cycles, whose settings and error refer only to existing parts."""
     changed: dict[str, Any] = {}
     scopes = {scope.id for scope in report.scopes}
-    rootless = _closing_links({scope.id: scope.parent for scope in report.scopes})
-    _replace(changed, "scopes", report.scopes, lambda scope: _without(scope, "parent", rootless))
-    rootless_frames = _closing_links({frame.id: frame.caller for frame in report.frames})
-    _replace(changed, "frames", report.frames, lambda frame: _without(frame, "caller", rootless_frames))
-    _replace(changed, "breaks", report.breaks, lambda found: _with_known_scopes(found, scopes))
-    if report.error is not None and report.error.break_ not in {None, *(found.id for found in report.breaks)}:
+    cyclic_scopes = _cycle_links({scope.id: scope.parent for scope in report.scopes})
+    _replace(changed, "scopes", report.scopes, lambda scope: _without(scope, "parent", cyclic_scopes))
+    cyclic_frames = _cycle_links({frame.id: frame.caller for frame in report.frames})
+    _replace(changed, "frames", report.frames, lambda frame: _without(frame, "caller", cyclic_frames))
+    _replace(changed, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
+    if report.error is not None and report.error.break_ not in {None, *(break_.id for break_ in report.breaks)}:
         changed["error"] = msgspec.structs.replace(report.error, break_=None)
     return msgspec.structs.replace(report, **changed) if changed else report
 
 
 def _replace(changed: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
-    made = _unchanged(items, [convert(item) for item in items])
-    if made is not items:
-        changed[name] = made
+    limited = _unchanged(items, [convert(item) for item in items])
+    if limited is not items:
+        changed[name] = limited
 
 
 def _without(part: Any, name: str, ids: set[str]) -> Any:
     return msgspec.structs.replace(part, **{name: None}) if part.id in ids else part
 
 
-def _with_known_scopes(found: Break, scopes: set[str]) -> Break:
-    setting = found.setting
+def _with_known_scopes(break_: Break, scopes: set[str]) -> Break:
+    setting = break_.setting
     if setting is None or (scopes.issuperset(setting.chain) and (setting.scope is None or setting.scope in scopes)):
-        return found
+        return break_
     scope = setting.scope if setting.scope in scopes else None
     chain = [ident for ident in setting.chain if ident in scopes]
-    return msgspec.structs.replace(found, setting=Setting(setting.value, setting.rules, scope, chain))
+    return msgspec.structs.replace(break_, setting=Setting(setting.value, setting.rules, scope, chain))
 
 
-def _closing_links(around: dict[str, str | None]) -> set[str]:
-    """Return of what the thing around it is within it, once for each circle."""
+def _cycle_links(parents: dict[str, str | None]) -> set[str]:
+    """Return the ids whose parent link closes a cycle, one per cycle."""
     closing: set[str] = set()
     done: set[str] = set()
-    for start in around:
+    for start in parents:
         path: set[str] = set()
         at: str | None = start
-        while at is not None and at in around and at not in done:
+        while at is not None and at in parents and at not in done:
             path.add(at)
-            if around[at] in path:
+            if parents[at] in path:
                 closing.add(at)
                 break
-            at = around[at]
+            at = parents[at]
         done |= path
     return closing

@@ -1,4 +1,4 @@
-"""What changed between two runs, in words: for the text of a report, and for its markup."""
+"""What changed between two runs, in words, for text and markup."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import Change, Changes, Place
 
 
-#: So many functions are named; more are counted.
+#: If there are more functions than this, they are counted instead of named.
 _MOST_NAMES = 2
 
 
 def headline(changes: Changes) -> str:
-    """Return what became of the breaks: "1 break gone, 2 new; cannot compare 1 break: ..."."""
+    """Summarize what changed about the breaks: "1 break gone, 2 new; cannot compare 1 break: ..."."""
     numbers = Counter(change.change for change in changes.breaks)
     parts = [(kind, numbers[kind]) for kind in ("gone", "new", "moved") if numbers[kind]]
     unknown, same = numbers["unknown"], len(changes.same)
@@ -26,23 +26,23 @@ def headline(changes: Changes) -> str:
         known = ", ".join([f"{counted(number, 'break')} {first}", *(f"{number} {kind}" for kind, number in rest)])
     elif same:
         known = f"the same {counted(same, 'break') if same > 1 else 'break'}"
-    elif unknown or not _compared(changes):
+    elif unknown or not _is_comparable(changes):
         known = ""
     else:
         known = "no break then or now"
     what = f"cannot compare {counted(unknown, 'break')}" if unknown else "cannot compare everything"
     if not known and not unknown:
         what = "cannot compare"
-    return "; ".join(filter(None, [known, f"{what}: {_reused(changes)}" if changes.reused else ""]))
+    return "; ".join(filter(None, [known, f"{what}: {_not_recompiled(changes)}" if changes.reused else ""]))
 
 
 def figures(changes: Changes) -> list[str]:
-    """Return the figures of both runs: "2 -> 1 breaks"; one that stayed as it was stands there once.
+    """Return the figures of both runs: "breaks 2 -> 1"; an unchanged figure is shown once.
 
-    What only one of them compiled, because PyTorch held the code, is not counted.
+    Functions that only one run compiled, because PyTorch still had the code, are not counted.
     """
     before, after = changes.before, changes.after
-    if not _compared(changes):
+    if not _is_comparable(changes):
         return ["nothing was compiled in both runs"]
     numbers = [
         ("breaks", before.summary.breaks, after.summary.breaks),
@@ -51,27 +51,27 @@ def figures(changes: Changes) -> list[str]:
         ("eager", before.summary.skipped, after.summary.skipped),
         ("recompiles", before.summary.recompiles, after.summary.recompiles),
     ]
-    lines = [f"{noun} {_step(str(old), str(new))}" for noun, old, new in numbers if old or new]
+    lines = [f"{noun} {_arrow(str(old), str(new))}" for noun, old, new in numbers if old or new]
     old_s, new_s = before.timing.compile_s, after.timing.compile_s
     if old_s is not None and new_s is not None:
-        lines.append(f"compiling {_step(f'{old_s:.2f} s', f'{new_s:.2f} s')}")
+        lines.append(f"compiling {_arrow(f'{old_s:.2f} s', f'{new_s:.2f} s')}")
     hits = before.timing.cache_hits, after.timing.cache_hits
     if old_s is not None and new_s is not None and hits[0] != hits[1]:
-        lines.append(f"graphs from Inductor's cache {_step(*(str(number or 0) for number in hits))}")
+        lines.append(f"graphs from Inductor's cache {_arrow(*(str(number or 0) for number in hits))}")
     if before.status != after.status:
-        lines.append(_step(before.status, after.status))
+        lines.append(_arrow(before.status, after.status))
     if changes.reused:
         lines[0] = f"of what both runs compiled: {lines[0]}"
     return lines
 
 
-def _compared(changes: Changes) -> bool:
-    """Whether there is anything that both runs compiled, as far as something was not compiled in one of them."""
+def _is_comparable(changes: Changes) -> bool:
+    """Whether both runs compiled something that can be compared."""
     return not changes.reused or bool(changes.before.summary.frames and changes.after.summary.frames)
 
 
-def _reused(changes: Changes) -> str:
-    """Say which functions only one run compiled: "PyTorch had the code of norm from earlier, so ..."."""
+def _not_recompiled(changes: Changes) -> str:
+    """Name the functions that only one run compiled: "this run did not compile norm (PyTorch still had the code)"."""
     sentences = []
     for run, which in (("after", "this run"), ("before", "the run before")):
         names = list(dict.fromkeys(function.function for function in changes.reused if function.run == run))
@@ -81,19 +81,19 @@ def _reused(changes: Changes) -> str:
     return ", ".join(sentences)
 
 
-def described(change: Change) -> tuple[str, str, str]:
-    """Return where a break stands or stood, its expression, its reason."""
+def describe_change(change: Change) -> tuple[str, str, str]:
+    """Return the place of a break, now or before, its expression and its reason."""
     at = _place(change.after or change.before)
     if change.change == "moved":
-        at = _step(_place(change.before), at)
+        at = _arrow(_place(change.before), at)
     if change.function and change.function != "<module>":
         at += f" in {change.function}"
     code = " ".join((change.code or "").split())
     return at, code, reason_of(change)
 
 
-def fate(change: Change) -> str:
-    """Return what became of a break, and where that is not known, why."""
+def change_status(change: Change) -> str:
+    """Return how a break changed, or why that is not known."""
     if change.change != "unknown":
         return change.change
     if change.before is None:
@@ -107,5 +107,5 @@ def _place(place: Place | None) -> str:
     return f"{place.name}:{place.line}" if place.name else f"line {place.line}"
 
 
-def _step(old: str, new: str) -> str:
+def _arrow(old: str, new: str) -> str:
     return old if old == new else f"{old} -> {new}"

@@ -1,4 +1,4 @@
-"""What compiling costs and yields, where the time goes, and whether the result is right, in words."""
+"""Sentences about compile time, run time and correctness."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
-#: Functions that are named; compiling that takes less than a second is not worth a sentence.
+#: How many functions are named. Compilation that takes less than a second is not worth a sentence.
 _MOST = 3
 _WORTH_SAYING_S = 1.0
-#: A block is one that is there so often; compiling it alone must save such a share.
+#: A block must be repeated this often, and compiling it alone must save this share.
 _FEWEST_TIMES = 3
 _WORTH_A_BLOCK = 0.4
 
 
 def startup(report: Report) -> str:
-    """Return where the time of compiling went, the longest first; the empty string where it was short.
+    """Return which functions took longest to compile; empty if compilation was short.
 
     "start-up: 17.0 s of compiling: step resumed at line 12 7.1 s, step 4.0 s, 2 more functions 5.9 s; 2.1 s of it was
-    spent on recompiles; inductor's cache had the code of 2 of 6 graphs; what begins at line 31 is in graph A 12 times,
-    with 96% of its operations: compiling that block alone, once for all of them, may save 88% of what the graph takes".
+    spent on recompiles; inductor's cache had the code of 2 of 6 graphs; graph A repeats the block that starts at line
+    31 12 times (96% of its operations): compiling that block alone may save 88% of the graph's compile time".
     """
     times: defaultdict[str, float] = defaultdict(float)
     for frame in report.frames:
@@ -48,13 +48,13 @@ def startup(report: Report) -> str:
     if rest:
         parts.append(f"{counted(len(rest), 'more function')} {sum(seconds for _, seconds in rest):.1f} s")
     again = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
-    said = [f"start-up: {whole:.1f} s of compiling: {', '.join(parts)}"]
-    said += [f"{again:.1f} s of it was spent on recompiles"] if again else []
-    return "; ".join([*said, *_cache(report), *_block(report)])
+    sentences = [f"start-up: {whole:.1f} s of compiling: {', '.join(parts)}"]
+    sentences += [f"{again:.1f} s of it was spent on recompiles"] if again else []
+    return "; ".join([*sentences, *_cache_sentence(report), *_block_sentence(report)])
 
 
-def _cache(report: Report) -> list[str]:
-    """Return how much of the code was there from an earlier start."""
+def _cache_sentence(report: Report) -> list[str]:
+    """Return how much code came from the cache of an earlier process."""
     hits, misses = report.timing.cache_hits, report.timing.cache_misses
     if hits is None or misses is None:
         return []
@@ -63,20 +63,19 @@ def _cache(report: Report) -> list[str]:
     return ["inductor's cache had none of it: keep the folder that TORCHINDUCTOR_CACHE_DIR names for the next start"]
 
 
-def _block(report: Report) -> list[str]:
-    """Return which block of a model was captured again and again, so that compiling it alone would do."""
-    found = max(filter(None, map(repeated, report.graphs)), key=lambda block: block.saving, default=None)
-    if found is None or found.saving < _WORTH_A_BLOCK:
+def _block_sentence(report: Report) -> list[str]:
+    """Name the block of a model that a graph repeats, if compiling it alone would save time."""
+    block = max(filter(None, map(repeated, report.graphs)), key=lambda block: block.saving, default=None)
+    if block is None or block.saving < _WORTH_A_BLOCK:
         return []
-    block = f"what begins at {place(report, found.place)} is in graph {found.graph} {found.times} times"
-    share = f"with {found.share:.0%} of its operations"
-    advice = f"compiling that block alone, once for all of them, may save {found.saving:.0%} of what the graph takes"
-    return [f"{block}, {share}: {advice}"]
+    start, share = place(report, block.place), f"{block.share:.0%} of its operations"
+    repeats = f"graph {block.graph} repeats the block that starts at {start} {block.times} times ({share})"
+    return [f"{repeats}: compiling that block alone may save {block.saving:.0%} of the graph's compile time"]
 
 
 @dataclass(frozen=True)
 class Block:
-    """Operations that a graph holds several times: which share of all its operations these are."""
+    """A block of operations that a graph repeats, with its share of all operations of the graph."""
 
     graph: str
     place: Location
@@ -85,39 +84,39 @@ class Block:
 
     @property
     def saving(self) -> float:
-        """The share of the graph that would not be compiled again."""
+        """The share of the graph that need not be compiled if the block is compiled alone."""
         return self.share * (1 - 1 / self.times)
 
 
 def repeated(graph: Graph) -> Block | None:
-    """Return the largest run of operations that a graph holds over and over, ``None`` if there is none.
+    """Return the largest block of operations that a graph repeats; ``None`` if there is none.
 
-    An operation is known by its line and by what it calls. One that comes again at equal distances is in such a block,
-    which is named by the function that spans most of it.
+    Operations are identified by line and target. One that recurs at equal distances belongs to such a block. The block
+    is named after the function that spans most of it.
     """
     numbers: defaultdict[tuple[str, int, str], list[int]] = defaultdict(list)
     for number, op in enumerate(graph.ops):
         if op.location is not None:
             numbers[op.location.source, op.location.line, op.target].append(number)
-    found: tuple[int, list[int]] | None = None
-    for own in numbers.values():
-        distances = {later - number for number, later in itertools.pairwise(own)}
-        if len(own) < _FEWEST_TIMES or len(distances) > 1:
+    largest: tuple[int, list[int]] | None = None
+    for positions in numbers.values():
+        distances = {later - number for number, later in itertools.pairwise(positions)}
+        if len(positions) < _FEWEST_TIMES or len(distances) > 1:
             continue
-        covered = distances.pop() * len(own)
-        if covered <= len(graph.ops) and (found is None or covered > found[0]):
-            found = covered, own
-    if found is None:
+        covered = distances.pop() * len(positions)
+        if covered <= len(graph.ops) and (largest is None or covered > largest[0]):
+            largest = covered, positions
+    if largest is None:
         return None
-    covered, own = found
+    covered, positions = largest
     spans: dict[str | None, list[int]] = {}
-    for number in range(own[0], own[1]):
+    for number in range(positions[0], positions[1]):
         location = graph.ops[number].location
         if location is not None:
             spans.setdefault(location.function, []).append(number)
     widest = max(spans.values(), key=lambda span: span[-1] - span[0])
     begin = graph.ops[widest[0]].location
-    return Block(graph.id, begin, len(own), covered / len(graph.ops)) if begin is not None else None
+    return Block(graph.id, begin, len(positions), covered / len(graph.ops)) if begin is not None else None
 
 
 def _name(report: Report, frame: Frame) -> str:
@@ -127,19 +126,19 @@ def _name(report: Report, frame: Frame) -> str:
 
 
 _STEPS = {
-    "eager": "brought in by capturing it (the backend eager has it too)",
-    "aot_eager": "brought in by AOTAutograd (the backend aot_eager has it too)",
-    "backend": "brought in by the backend",
+    "eager": "introduced by capture (the backend eager shows it as well)",
+    "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
+    "backend": "introduced by the backend",
 }
-#: Processor time that differs from the clock's by so much is said.
-_NOTABLE = 0.25
-#: Entries, and remedies of one of them, of which something is said.
+#: Processor time is mentioned if it differs from wall-clock time by this share.
+_NOTABLE_DIFFERENCE = 0.25
+#: How many entries, and remedies of one entry, are described.
 _MOST_ENTRIES, _MOST_REMEDIED = 50, 20
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the time of a call: one graph, what runs outside of graphs at one break, or the guards.
+    """A piece of the time of a call: one graph, the code outside graphs at one break, or the guards.
 
     Parameters
     ----------
@@ -152,9 +151,9 @@ class Piece:
     us : float
         The median, in microseconds.
     share : float
-        Of all pieces of the entry.
+        The share of all pieces of the entry.
     ops : int
-        Operations of the graph.
+        The number of operations of the graph.
     """
 
     kind: Literal["graph", "outside", "guards"]
@@ -173,11 +172,11 @@ def time_text(us: float) -> str:
     return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"  # noqa: PLR2004
 
 
-def verdicts_of_cost(report: Report) -> list[str]:
-    """Return for each entry whether compiling pays, and what mending breaks would make of it.
+def cost_verdicts(report: Report) -> list[str]:
+    """Return for each entry whether compiling pays, and how fixing breaks would change that.
 
-    "compiled: 0.88 times eager's speed (4.21 ms, eager 3.71 ms); without break 1: 1.22 times (3.03 ms)". Where the
-    spreads overlap there is no ratio, nor where it still compiled while it was measured.
+    "compiled: 0.88 times eager's speed (4.21 ms, eager 3.71 ms); without break 1: 1.22 times (3.03 ms)". There is no
+    ratio if the spreads overlap, or if the entry was still being compiled during the measurement.
     """
     cost = report.cost
     if cost is None:
@@ -189,7 +188,7 @@ def verdicts_of_cost(report: Report) -> list[str]:
 
 def _verdict(report: Report, entry: EntryCost) -> str:
     if not entry.settled:
-        return "has not settled: it was compiled again while it was measured, so no time of it counts"
+        return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)}, eager {time_text(entry.eager.median_us)})"
     if overlap(entry.eager, entry.compiled):
         parts = [f"compiled: no difference from eager is measurable {times}"]
@@ -197,7 +196,7 @@ def _verdict(report: Report, entry: EntryCost) -> str:
         ratio = f"{_ratio(entry.eager, entry.compiled)} times eager's speed"
         parts = [f"compiled: {ratio} {times}"]
     for remedied in entry.remedied[:_MOST_REMEDIED]:
-        name = _without(report, remedied.remedies)
+        name = _without_breaks(report, remedied.remedies)
         median = time_text(remedied.time.median_us)
         if overlap(remedied.time, entry.compiled):
             parts.append(f"{name}: no effect is measurable")
@@ -208,8 +207,8 @@ def _verdict(report: Report, entry: EntryCost) -> str:
     return "; ".join(parts)
 
 
-def _without(report: Report, ids: Iterable[str]) -> str:
-    """Return which breaks some remedies remove: "without break 1"."""
+def _without_breaks(report: Report, ids: Iterable[str]) -> str:
+    """Name the breaks that remedies remove: "without break 1"."""
     remedies, numbers = lookup.remedies(report), break_numbers(report)
     applied = [remedies[ident] for ident in itertools.islice(ids, _MOST_REMEDIED) if ident in remedies]
     known = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
@@ -223,27 +222,27 @@ def _ratio(eager: Spread, other: Spread) -> str:
     return f"{eager.median_us / other.median_us:.2f}" if other.median_us > 0 else "?"
 
 
-def coverage_of(report: Report) -> list[str]:
-    """Return for each entry how much of it ran compiled, and after how many calls compiling has paid."""
+def coverage_sentences(report: Report) -> list[str]:
+    """Return for each entry how much of it ran compiled, and after how many calls compiling pays off."""
     cost = report.cost
     if cost is None:
         return []
     several = len(cost.entries) > 1
-    said = []
+    sentences = []
     for entry in cost.entries[:_MOST_ENTRIES]:
         parts = [_coverage(entry.coverage)] if entry.coverage is not None else []
         parts += _processor(entry)
         if entry.break_even_calls is not None:
-            parts.append(f"compiling has paid after {counted(entry.break_even_calls, 'call')}")
+            parts.append(f"compiling pays off after {counted(entry.break_even_calls, 'call')}")
         parts += _in_run(entry)
         parts += _device_work(entry)
         if parts:
-            said.append((f"{entry.function}: " if several else "") + "; ".join(parts))
-    return said
+            sentences.append((f"{entry.function}: " if several else "") + "; ".join(parts))
+    return sentences
 
 
 def _in_run(entry: EntryCost) -> list[str]:
-    """Return what the calls of the run itself took, where nothing was compiled in them any more."""
+    """Return the time of the warm calls of the run itself, in which nothing was compiled."""
     time = entry.in_run
     if time is None:
         return []
@@ -252,7 +251,7 @@ def _in_run(entry: EntryCost) -> list[str]:
 
 
 def _device_work(entry: EntryCost) -> list[str]:
-    """Return what a call has a CUDA device do: "a call launches 12 kernels (eager 48), waits for ..."."""
+    """Return the work that a call gives a CUDA device: "a call launches 12 kernels (eager 48), waits for ..."."""
     compiled, eager = entry.device_work, entry.eager_device_work
     if compiled is None or eager is None:
         return []
@@ -274,13 +273,13 @@ def _memory_text(nbytes: int) -> str:
 
 
 def _processor(entry: EntryCost) -> list[str]:
-    """Return how long processors work for a call, where a clock shows another time: several work at once, or wait."""
+    """Return the processor time of a call if it differs from wall-clock time: several processors work, or they wait."""
     times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
     known = [(worked, us) for worked, us in times if worked is not None]
-    if len(known) < len(times) or all(abs(worked - us) <= _NOTABLE * us for worked, us in known):
+    if len(known) < len(times) or all(abs(worked - us) <= _NOTABLE_DIFFERENCE * us for worked, us in known):
         return []
     compiled, eager = (time_text(worked) for worked, _ in known)
-    return [f"processors work {compiled} for a call, {eager} eagerly"]
+    return [f"processor time: {compiled} a call, {eager} eagerly"]
 
 
 def _coverage(coverage: Coverage) -> str:
@@ -291,21 +290,21 @@ def _coverage(coverage: Coverage) -> str:
     return words if coverage.time_share is None else f"{words}, {_percent(coverage.time_share)} of the time"
 
 
-def time_of(report: Report, listed: Break) -> str:
-    """Return what a break costs in time: what mending it was measured to save, else the time outside of graphs at it.
+def break_time(report: Report, break_: Break) -> str:
+    """Return the time that a break costs: the measured saving of fixing it, or else the time outside graphs at it.
 
-    Several entries may meet it; the one in which it costs most counts.
+    If several entries meet the break, the one in which it costs most counts.
     """
     measured, outside = _measured_by_break(report)
-    if listed.id in measured:
-        return _saved(*measured[listed.id])
-    us = outside.get(listed.id)
-    return f"{time_text(us)} of each call run outside of graphs at it" if us is not None else ""
+    if break_.id in measured:
+        return _saved(*measured[break_.id])
+    us = outside.get(break_.id)
+    return f"{time_text(us)} of each call are spent outside graphs at this break" if us is not None else ""
 
 
 @per_report
 def _measured_by_break(report: Report) -> tuple[dict[str, tuple[EntryCost, RemediedCost]], dict[str, float]]:
-    """Return what was measured of each break: the best with its remedies alone, the time outside of graphs at it."""
+    """Return the measurements of each break: the fastest run with only its remedies, and the time outside graphs."""
     only = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
     saved: dict[str, tuple[EntryCost, RemediedCost]] = {}
     outside: dict[str, float] = {}
@@ -327,37 +326,37 @@ def _measured_by_break(report: Report) -> tuple[dict[str, tuple[EntryCost, Remed
 
 
 def _saved(entry: EntryCost, best: RemediedCost) -> str:
-    """Return what the remedies of one break were measured to save in one entry."""
+    """Return how much time the remedies of one break saved in one entry."""
     if overlap(best.time, entry.compiled):
-        return "mending it saves no time that is measurable"
+        return "fixing it saves no measurable time"
     saved = entry.compiled.median_us - best.time.median_us
     word = "saves" if saved > 0 else "costs"
-    return f"mending it {word} {time_text(abs(saved))} of {time_text(entry.compiled.median_us)} a call"
+    return f"fixing it {word} {time_text(abs(saved))} of {time_text(entry.compiled.median_us)} a call"
 
 
 def pieces(report: Report, entry: EntryCost) -> list[Piece]:
-    """Return where the time of an entry goes, in the order in which it ran."""
+    """Return the pieces of an entry's time, in the order in which they ran."""
     total = sum(part.time.median_us for part in entry.parts) or 1.0
     ops = {graph.id: len(graph.ops) for graph in report.graphs}
     numbers = break_numbers(report)
-    made = []
+    entry_pieces = []
     for part in entry.parts:
         number = numbers.get(part.break_ or "") if part.kind == "outside" else None
         graph = part.graph if part.kind == "graph" else None
         name = graph or (f"outside at break {number}" if number is not None else part.kind)
         us = part.time.median_us
-        made.append(Piece(part.kind, name, graph, number, us, us / total, ops.get(graph or "", 0)))
-    return made
+        entry_pieces.append(Piece(part.kind, name, graph, number, us, us / total, ops.get(graph or "", 0)))
+    return entry_pieces
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
-def checked(report: Report, check: Check) -> str:
-    """Return whether a result is right: "wrong: step from graph B, line 14 (mul), brought in by the backend"."""
+def check_sentence(report: Report, check: Check) -> str:
+    """Return whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend"."""
     if check.equal:
-        return f"right: {check.function} compiled with {check.backend} gives what it gives eagerly"
+        return f"right: {check.function} compiled with {check.backend} gives the same result as eager"
     first = check.first
     words = f"wrong: {check.function} compiled with {check.backend}"
     if first is not None:

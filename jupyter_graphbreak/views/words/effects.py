@@ -1,4 +1,4 @@
-"""What functions do outside of the objects that can be copied, in words: why they were not run again."""
+"""Side effects of functions, in words: why these functions were not run again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from jupyter_graphbreak.views.words.where import place
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Effect, Report
 
-#: So many effects are named; more are counted.
+#: If there are more effects than this, the rest are counted.
 _MOST = 4
 
 
 def not_run_again(report: Report) -> str:
-    """Return the sentence that says what was not run again and why; the empty string if everything was.
+    """Return the sentence that says what was not run again and why; empty if everything was run again.
 
     "Nothing was run again, because a second run would have side effects: line 4 in step writes to the file rows.csv."
     """
@@ -34,5 +34,5 @@ def _effect(report: Report, effect: Effect) -> str:
 
 
 def _some_ran(report: Report) -> bool:
-    tried = any(remedy.kind != "person" for remedy in report.remedies or [])
-    return tried or bool(report.check) or bool(report.cost is not None and report.cost.entries)
+    has_trials = any(remedy.kind != "person" for remedy in report.remedies or [])
+    return has_trials or bool(report.check) or bool(report.cost is not None and report.cost.entries)

@@ -1,4 +1,4 @@
-"""What there is to say about the verdicts on PyTorch's front ends."""
+"""Sentences about the verdicts on PyTorch's front ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_graphbreak.views.words.effects import not_run_again
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Example, Frontends, Outcome, Verdict
 
-#: What an outcome is called where a person reads it.
+#: Outcomes as shown to a reader.
 OUTCOMES: dict[Outcome, str] = {
     "captures": "captures",
     "breaks": "right, with breaks",
@@ -18,7 +18,7 @@ OUTCOMES: dict[Outcome, str] = {
     "silently wrong": "silently wrong",
     "raises": "raises",
 }
-#: A sign before the word, for the quick eye.
+#: The sign before an outcome.
 SIGNS: dict[Outcome, str] = {
     "captures": "✓",
     "breaks": "✂",
@@ -32,14 +32,14 @@ RIGHT: frozenset[Outcome] = frozenset({"captures", "breaks", "eager"})
 
 
 def call_of(frontends: Frontends) -> str:
-    """Return the call that was captured, as one writes it."""
+    """Return the captured call as source text."""
     return f"{frontends.function}({frontends.example.values})"
 
 
 def details(frontends: Frontends, verdict: Verdict) -> list[str]:
-    """Return what there is to say about a verdict, in sentences, code between backticks."""
+    """Return sentences about a verdict, with code between backticks."""
     sentences = []
-    where = f"with {_described(verdict.example)}: " if verdict.example is not None else ""
+    where = f"with {_describe_example(verdict.example)}: " if verdict.example is not None else ""
     if verdict.difference is not None:
         sentences.append(f"{where}{verdict.difference}")
     elif verdict.raised is not None:
@@ -57,7 +57,7 @@ def details(frontends: Frontends, verdict: Verdict) -> list[str]:
 
 
 def legend(frontends: Frontends) -> list[str]:
-    """Return what was tried, and what follows from it."""
+    """Return sentences about the inputs that were used and their limits."""
     if frontends.effects and frontends.report is not None:
         return [not_run_again(frontends.report)]
     failed = [note.message for note in frontends.diagnostics]
@@ -65,20 +65,20 @@ def legend(frontends: Frontends) -> list[str]:
         failed += [note.message for note in frontends.report.diagnostics]
     if failed and not frontends.verdicts:
         return failed
-    return [*failed, *_tried(frontends)]
+    return [*failed, *_input_sentences(frontends)]
 
 
-def _tried(frontends: Frontends) -> list[str]:
+def _input_sentences(frontends: Frontends) -> list[str]:
     sentences = [f"About the first break: {frontends.advice.rstrip('.')}."] if frontends.advice else []
     if frontends.left_out:
         sentences.append(f"There was no time left for {', '.join(frontends.left_out)}.")
     if not frontends.others and frontends.verdicts:
         return [
             *sentences,
-            "No other input could be derived: that the programs agree with eager was seen with one input only.",
+            "No other input could be derived: the programs were compared with eager on one input only.",
         ]
-    tried = ", ".join(dict.fromkeys(map(_brief, frontends.others)))
-    sentences += [f"Also run with: {tried}."] if tried else []
+    inputs_run = ", ".join(dict.fromkeys(map(_example_name, frontends.others)))
+    sentences += [f"Also run with: {inputs_run}."] if inputs_run else []
     if any(verdict.breaks for verdict in frontends.verdicts):
         sentences.append("Graphs and breaks are counted with the first input.")
     if frontends.changes:
@@ -87,21 +87,21 @@ def _tried(frontends: Frontends) -> list[str]:
     inputs_of: dict[str, list[str]] = {}
     for example in frontends.others:
         if example.raised is not None:
-            inputs_of.setdefault(example.raised.type, []).append(_brief(example))
+            inputs_of.setdefault(example.raised.type, []).append(_example_name(example))
     for error, inputs in inputs_of.items():
         sentences.append(f"The function itself raises {error} with {', '.join(dict.fromkeys(inputs))}.")
     if frontends.searched and any(verdict.outcome in RIGHT for verdict in frontends.verdicts):
         sentences.append(
-            '"captures" and "right" mean that none of these inputs told the program from the function itself.'
+            '"captures" and "right" mean that the program agreed with the function on all of these inputs.'
         )
     return sentences
 
 
-def _described(example: Example) -> str:
+def _describe_example(example: Example) -> str:
     if not example.values or not example.what:
         return example.values or example.what or "no arguments"
     return f"{example.values} ({example.what})"
 
 
-def _brief(example: Example) -> str:
+def _example_name(example: Example) -> str:
     return example.what.removesuffix(", random") or example.values or "no arguments"

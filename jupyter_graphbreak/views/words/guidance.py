@@ -1,4 +1,4 @@
-"""What a break costs, and what to do about it."""
+"""The cost of a break, and the advice about it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: By what means a change removes a break, as both titles of remedies and advice name it.
-_MEANS = ("torch.where", "torch.cond", "after the call", "detach()")
-#: Calls within calls through which a break is followed to what makes it.
+#: Techniques that remove a break, as named in titles of remedies and in advice.
+_TECHNIQUES = ("torch.where", "torch.cond", "after the call", "detach()")
+#: Maximum depth of callers that are searched for the cause of a break.
 _MOST_CALLS = 100
-#: Between the alternatives of one piece of advice.
+#: The separators between alternatives in one piece of advice.
 _ALTERNATIVES = re.compile(r"; (?=or )|; |, (?=or )")
 
 
-def cost_of(listed: Break) -> str:
-    """Return what a break costs: "adds 2 graphs, 0.35 s of compiling; 3 functions run eagerly"."""
-    cost = listed.cost
+def cost_of(break_: Break) -> str:
+    """Describe what a break costs: "adds 2 graphs, 0.35 s of compiling; 3 functions run eagerly"."""
+    cost = break_.cost
     if cost is None:
         return ""
     parts = []
@@ -40,49 +40,49 @@ def cost_of(listed: Break) -> str:
     return "; ".join(parts) or "adds no graph"
 
 
-def guidance(report: Report, listed: Break) -> list[Advice]:
-    """Return what to do, the best first; PyTorch's hints too if the line is the reader's own.
+def guidance(report: Report, break_: Break) -> list[Advice]:
+    """Return advice about a break, the best first, with PyTorch's hints if the line is the reader's own.
 
-    What was tried and failed is not advised again.
+    Techniques whose trials failed are left out.
     """
-    given = {advice.text for advice in listed.advice}
-    hints = listed.hints if listed.owner == "own" or not listed.advice else []
-    first = _first_of_all(report, listed) if listed.minor else None
-    known = [*listed.advice, *(Advice(hint) for hint in hints if hint not in given)]
-    known = _without_failed(known, _failed(report, listed))
+    given = {advice.text for advice in break_.advice}
+    hints = break_.hints if break_.owner == "own" or not break_.advice else []
+    first = _fix_caller_first(report, break_) if break_.minor else None
+    known = [*break_.advice, *(Advice(hint) for hint in hints if hint not in given)]
+    known = _without_failed(known, _failed_techniques(report, break_))
     return [first, *known] if first is not None else known
 
 
-def _failed(report: Report, listed: Break) -> list[str]:
-    """Return by what means nothing removed a break, in the words of advice."""
-    tried = [remedy for remedy in lookup.remedies_by_break(report).get(listed.id, ()) if remedy.kind != "person"]
-    working = _means(remedy for remedy in tried if remedy.verdict in WORKING)
-    failed = _means(remedy for remedy in tried if remedy.verdict not in {*WORKING, "not tried"})
-    return [means for means in failed if means not in working]
+def _failed_techniques(report: Report, break_: Break) -> list[str]:
+    """Return the techniques that did not remove a break."""
+    trials = [remedy for remedy in lookup.remedies_by_break(report).get(break_.id, ()) if remedy.kind != "person"]
+    working = _techniques_of(remedy for remedy in trials if remedy.verdict in WORKING)
+    failed = _techniques_of(remedy for remedy in trials if remedy.verdict not in {*WORKING, "not tried"})
+    return [technique for technique in failed if technique not in working]
 
 
-def _means(remedies: Iterable[Remedy]) -> list[str]:
-    """Return by what means remedies remove a break; those put together of several say nothing of each."""
-    found: list[str] = []
+def _techniques_of(remedies: Iterable[Remedy]) -> list[str]:
+    """Return the techniques of remedies; a combined remedy says nothing about its parts."""
+    techniques: list[str] = []
     for remedy in remedies:
         if len(remedy.settings) == 1:
-            found += remedy.settings
+            techniques += remedy.settings
         if "; " not in remedy.title:
-            found += [means for means in _MEANS if means in remedy.title]
-    return list(dict.fromkeys(found))
+            techniques += [technique for technique in _TECHNIQUES if technique in remedy.title]
+    return list(dict.fromkeys(techniques))
 
 
 def _without_failed(advice: list[Advice], failed: list[str]) -> list[Advice]:
-    """Leave out the alternatives that failed, and say once which those are."""
+    """Remove the alternatives that failed, and name them in a note."""
     kept: list[Advice] = []
     dropped: list[str] = []
     for item in advice:
         clauses = _ALTERNATIVES.split(item.text)
         left = []
         for clause in clauses:
-            means = [name for name in failed if name in clause]
-            dropped += [name for name in means if name not in dropped]
-            if not means:
+            techniques = [name for name in failed if name in clause]
+            dropped += [name for name in techniques if name not in dropped]
+            if not techniques:
                 left.append(clause)
         if len(left) == len(clauses):
             kept.append(item)
@@ -97,23 +97,24 @@ def _without_failed(advice: list[Advice], failed: list[str]) -> list[Advice]:
     return [Advice(f"{kept[0].text} ({note})", kept[0].origin), *kept[1:]]
 
 
-def _first_of_all(report: Report, listed: Break) -> Advice | None:
-    """Return that another break is to go first, where the function is compiled only because its caller is not."""
+def _fix_caller_first(report: Report, break_: Break) -> Advice | None:
+    """Return advice to fix another break first, if the function is compiled only because its caller is not."""
     frames = lookup.frames(report)
-    frame = frames.get(listed.occurrences[-1].frame or "") if listed.occurrences else None
-    passed: set[str] = set()  # a report that somebody made up may have callers that call each other
-    while frame is not None and frame.caller in frames and listed.id in frames[frame.caller].breaks:
-        if frame.id in passed or len(passed) >= _MOST_CALLS:
+    frame = frames.get(break_.occurrences[-1].frame or "") if break_.occurrences else None
+    visited: set[str] = set()  # an invalid report may have callers that call each other
+    while frame is not None and frame.caller in frames and break_.id in frames[frame.caller].breaks:
+        if frame.id in visited or len(visited) >= _MOST_CALLS:
             return None
-        passed.add(frame.id)
+        visited.add(frame.id)
         frame = frames[frame.caller]
     if frame is None:
         return None
     cause = lookup.skipped_by_frame(report).get(frame.caller)
     number = break_numbers(report).get(cause.break_ or "") if cause is not None else None
-    if cause is None or number is None or cause.break_ == listed.id:
+    if cause is None or number is None or cause.break_ == break_.id:
         return None
     return Advice(
-        f"fix break {number} first: compiled by itself only because its caller `{cause.function}` runs eagerly",
+        f"fix break {number} first: this function is compiled on its own only because its caller "
+        f"`{cause.function}` runs eagerly",
         "graphbreak",
     )

@@ -1,6 +1,6 @@
-"""Source lines with what happened on them: which graphs they went into, where these broke, what ran eagerly.
+"""Annotated source lines: the graphs they are part of, their breaks, and what ran eagerly.
 
-Every view lists sources; what is to be said about a line is worked out here, once, from the report alone.
+These lines are computed here from the report, once for all views that list sources.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location, Segment, Source
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Skipped
 
-#: How many colours the views have for graphs; after the last they start anew, told apart by their letters.
+#: The number of graph colours; they repeat, and letters tell graphs of the same colour apart.
 COLOURS = 8
-#: Breaks of one line that are marked, and lines of one break; of more breaks it is said how many they are.
+#: How many breaks of one line, and lines of one break, are marked; further breaks are counted.
 _MOST_MARKS = 50
 _LONGEST_MARK = 200
 _T = TypeVar("_T")
@@ -28,14 +28,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class BreakMark:
-    """The part of one line that a break stands on.
+    """The part of one line that a break covers.
 
     Parameters
     ----------
     id : str
         The id of the break.
     number : int
-        The number under which people see it everywhere.
+        The number shown in every view.
     start, end : int
         Columns of the line, 0-based, ``end`` exclusive.
     last : bool
@@ -56,9 +56,9 @@ class Line:
     Parameters
     ----------
     number : int
-        As the editor counts it.
+        The number in the editor.
     graphs : tuple of str
-        Letters of the graphs that hold operations of this line, in the order of the report.
+        Letters of the graphs that contain operations of this line, in the order of the report.
     breaks : tuple of BreakMark
         From left to right; ``more_breaks`` counts those beyond the limit.
     leads_to : tuple of int
@@ -80,21 +80,21 @@ class Line:
 
     @property
     def marked(self) -> bool:
-        """Whether anything happened on it."""
+        """Whether the line has any annotation."""
         return bool(self.graphs or self.breaks or self.leads_to or self.eager)
 
 
 @per_report
 def ordered_breaks(report: Report) -> list[Break]:
-    """Return the breaks as a person reads them: what to fix first. An older report has them as they happened."""
+    """Return the breaks, the first to fix first; in an older report, in the order in which they occurred."""
     places = {ident: place for place, ident in enumerate(report.order)}
-    return sorted(report.breaks, key=lambda listed: places.get(listed.id, len(places)))
+    return sorted(report.breaks, key=lambda break_: places.get(break_.id, len(places)))
 
 
 @per_report
 def break_numbers(report: Report) -> dict[str, int]:
-    """Return the number of each break, by its id: 1 for the first that a person reads."""
-    return {listed.id: number for number, listed in enumerate(ordered_breaks(report), start=1)}
+    """Return the number of each break by its id, counted from 1 in reading order."""
+    return {break_.id: number for number, break_ in enumerate(ordered_breaks(report), start=1)}
 
 
 def graph_colours(report: Report) -> dict[str, int]:
@@ -103,25 +103,26 @@ def graph_colours(report: Report) -> dict[str, int]:
 
 
 def listing(report: Report, source: Source) -> list[Line]:
-    """Return the lines of a source that the report holds, each with what happened on it.
+    """Return the annotated lines of a source.
 
-    Where the report holds only some functions of a file, the numbers of the lines have gaps. Of the line of a break
-    that is in none of them there is at least the code of the break.
+    If the report contains only some functions of a file, the line numbers have gaps. If it lacks the line of a break,
+    the code of the break takes its place.
     """
-    here = _by_source(report).get(source.id, _Here())
-    lines = {place.line: Line(place.line, place.code.partition("\n")[0]) for _, place, _ in here.breaks if place.code}
+    annotations = _by_source(report).get(source.id, _Annotations())
+    places = [place for _, place, _ in annotations.breaks]
+    lines = {place.line: Line(place.line, place.code.partition("\n")[0]) for place in places if place.code}
     lines.update((line.number, line) for segment in source.segments for line in _plain_lines(segment))
     numbers = sorted(lines)
-    breaks = _marks_by_line(here, lines)
-    scopes = _scopes_by_line(here, numbers)
-    eager = _eager_by_line(here, numbers)
+    breaks = _marks_by_line(annotations, lines)
+    scopes = _scopes_by_line(annotations, numbers)
+    eager = _eager_by_line(annotations, numbers)
     return [
         replace(
             lines[number],
-            graphs=tuple(here.graphs.get(number, ())),
+            graphs=tuple(annotations.graphs.get(number, ())),
             breaks=tuple(sorted(breaks.get(number, _NO_MARKS).marks, key=lambda mark: (mark.start, mark.number))),
             more_breaks=breaks.get(number, _NO_MARKS).more,
-            leads_to=tuple(here.calls.get(number, ())),
+            leads_to=tuple(annotations.calls.get(number, ())),
             scope=scopes.get(number),
             eager=eager.get(number),
         )
@@ -130,13 +131,13 @@ def listing(report: Report, source: Source) -> list[Line]:
 
 
 @dataclass(slots=True)
-class _Here:
-    """What happened in one source.
+class _Annotations:
+    """The annotations of one source.
 
     Parameters
     ----------
     breaks : list of (int, Location, str)
-        Number, place and id of the breaks in it.
+        Number, place and id of its breaks.
     graphs : dict of int to dict
         Letters of graphs by line.
     calls : dict of int to list of int
@@ -151,36 +152,36 @@ class _Here:
 
 
 @per_report
-def _by_source(report: Report) -> dict[str, _Here]:
-    """Return what happened in each source, by its id: each list of the report is read once, however many there are."""
-    found: defaultdict[str, _Here] = defaultdict(_Here)
-    for number, listed in enumerate(ordered_breaks(report), start=1):
-        place = listed.location
+def _by_source(report: Report) -> dict[str, _Annotations]:
+    """Return the annotations of each source by its id, in one pass over the report."""
+    by_source: defaultdict[str, _Annotations] = defaultdict(_Annotations)
+    for number, break_ in enumerate(ordered_breaks(report), start=1):
+        place = break_.location
         if place is not None:
-            found[place.source].breaks.append((number, place, listed.id))
+            by_source[place.source].breaks.append((number, place, break_.id))
         own = place.source if place is not None else None
         first, last = (place.line, place.end_line) if place is not None else (0, -1)
-        stacks = [listed.stack, *(occurrence.stack for occurrence in listed.occurrences)]
+        stacks = [break_.stack, *(occurrence.stack for occurrence in break_.occurrences)]
         for source, line in dict.fromkeys((at.source, at.line) for stack in stacks for at in stack):
             if source != own or not first <= line <= last:
-                found[source].calls.setdefault(line, []).append(number)
+                by_source[source].calls.setdefault(line, []).append(number)
     for graph in report.graphs:
-        # Lines of libraries are not in ``lines``; where such a source is listed all the same, its operations tell.
+        # ``lines`` lacks lines of libraries; for a library that is listed, use the locations of its operations.
         lines = {(line.source, line.line) for line in graph.lines}
         lines.update((op.location.source, op.location.line) for op in graph.ops if op.location is not None)
         for source, line in lines:
-            found[source].graphs.setdefault(line, {})[graph.id] = None
+            by_source[source].graphs.setdefault(line, {})[graph.id] = None
     for scope in report.scopes:
         if scope.location is not None:
-            found[scope.location.source].scopes.append((scope.location, scope))
+            by_source[scope.location.source].scopes.append((scope.location, scope))
     for skipped in report.skipped:
         if skipped.location is not None:
-            found[skipped.location.source].eager.append((skipped.location, skipped))
-    return dict(found)
+            by_source[skipped.location.source].eager.append((skipped.location, skipped))
+    return dict(by_source)
 
 
 def _plain_lines(segment: Segment) -> Iterator[Line]:
-    # Not splitlines(): editors and Python's own numbering end a line at "\n" only.
+    # Not splitlines(): for editors and Python only "\n" ends a line.
     for number, text in enumerate(segment.text.split("\n"), start=segment.first_line):
         yield Line(number, text.removesuffix("\r"))
 
@@ -194,10 +195,10 @@ class _Marks:
 _NO_MARKS = _Marks()
 
 
-def _marks_by_line(here: _Here, lines: dict[int, Line]) -> dict[int, _Marks]:
+def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[int, _Marks]:
     by_line: dict[int, _Marks] = {}
-    for number, place, ident in here.breaks:
-        # The end of a very long expression counts, and its beginning.
+    for number, place, ident in annotations.breaks:
+        # Mark the beginning and the end of a very long expression.
         for at in (*range(place.line, min(place.end_line, place.line + _LONGEST_MARK)), place.end_line):
             if at not in lines:
                 continue
@@ -211,7 +212,7 @@ def _marks_by_line(here: _Here, lines: dict[int, Line]) -> dict[int, _Marks]:
 
 
 def _columns(place: Location, number: int, text: str) -> tuple[int, int]:
-    """Return the part of one line that belongs to a range; without columns all but the indentation."""
+    """Return the columns of one line that belong to a range; if it has no columns, all but the indentation."""
     stripped = text.rstrip()
     start, end = len(stripped) - len(stripped.lstrip()), len(stripped)
     if place.column is not None and number == place.line:
@@ -221,19 +222,19 @@ def _columns(place: Location, number: int, text: str) -> tuple[int, int]:
     return start, max(start, end)
 
 
-def _scopes_by_line(here: _Here, numbers: list[int]) -> dict[int, Scope]:
-    # The smallest first, and of two alike the later one: it is the inner one.
-    regions = here.scopes[::-1]
+def _scopes_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, Scope]:
+    # The smallest first; of two with the same size the later one, which is the inner one.
+    regions = annotations.scopes[::-1]
     regions.sort(key=lambda region: region[0].end_line - region[0].line)
     return _first_on_lines(regions, numbers)
 
 
-def _eager_by_line(here: _Here, numbers: list[int]) -> dict[int, Skipped]:
-    return _first_on_lines(reversed(here.eager), numbers)
+def _eager_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, Skipped]:
+    return _first_on_lines(reversed(annotations.eager), numbers)
 
 
 def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) -> dict[int, _T]:
-    """Return for each line the first region that it is in, in about as many steps as there are lines and regions.
+    """Return for each line the first region that contains it, in nearly linear time.
 
     Parameters
     ----------
@@ -241,18 +242,18 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
     numbers : list of int
         The lines, sorted.
     """
-    following = list(range(len(numbers) + 1))  # of each line the next one that is in no region yet
-    found: dict[int, _T] = {}
-    for place, thing in regions:
-        at = _free(following, bisect_left(numbers, place.line))
+    following = list(range(len(numbers) + 1))  # for each line, the next one without a region
+    first_regions: dict[int, _T] = {}
+    for place, region in regions:
+        at = _next_free(following, bisect_left(numbers, place.line))
         while at < len(numbers) and numbers[at] <= place.end_line:
-            found[numbers[at]] = thing
+            first_regions[numbers[at]] = region
             following[at] = at + 1
-            at = _free(following, at)
-    return found
+            at = _next_free(following, at)
+    return first_regions
 
 
-def _free(following: list[int], at: int) -> int:
+def _next_free(following: list[int], at: int) -> int:
     end = at
     while following[end] != end:
         end = following[end]

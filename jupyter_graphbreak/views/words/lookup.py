@@ -1,4 +1,4 @@
-"""The parts of a report by what refers to them: each index is made once, however often somebody looks something up."""
+"""Indexes of the parts of a report, each built once per report."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def main_cell(report: Report) -> Source | None:
 
 @per_report
 def functions(report: Report) -> dict[tuple[str, str], list[FunctionName]]:
-    """Return the functions with more than a plain name, by source and plain name, by line."""
-    found: defaultdict[tuple[str, str], list[FunctionName]] = defaultdict(list)
+    """Return the functions with more than a plain name, by source and plain name, sorted by line."""
+    index: defaultdict[tuple[str, str], list[FunctionName]] = defaultdict(list)
     for source in report.sources:
         for function in source.functions:
-            found[source.id, function.name.rpartition(".")[2]].append(function)
-    for same in found.values():
+            index[source.id, function.name.rpartition(".")[2]].append(function)
+    for same in index.values():
         same.sort(key=lambda function: function.line)
-    return dict(found)
+    return dict(index)
 
 
 @per_report
@@ -57,7 +57,7 @@ def skipped(report: Report) -> dict[str, Skipped]:
 
 @per_report
 def skipped_by_frame(report: Report) -> dict[str | None, Skipped]:
-    """Return of each frame the first function that runs eagerly because of it."""
+    """Return for each frame the first function that runs eagerly because of it."""
     return {function.frame: function for function in reversed(report.skipped)}
 
 
@@ -70,33 +70,33 @@ def scopes(report: Report) -> dict[str, Scope]:
 @per_report
 def graphs_ended(report: Report) -> dict[str | None, list[Graph]]:
     """Return the graphs that each break ended."""
-    found: defaultdict[str | None, list[Graph]] = defaultdict(list)
+    index: defaultdict[str | None, list[Graph]] = defaultdict(list)
     for graph in report.graphs:
-        found[graph.break_].append(graph)
-    return dict(found)
+        index[graph.break_].append(graph)
+    return dict(index)
 
 
 @per_report
 def remedies(report: Report) -> dict[str, Remedy]:
-    """Return what was tried by its ids."""
+    """Return the remedies by their ids."""
     return {remedy.id: remedy for remedy in report.remedies or []}
 
 
 @per_report
 def remedies_by_break(report: Report) -> dict[str, list[Remedy]]:
-    """Return what was tried for each break."""
-    found: defaultdict[str, list[Remedy]] = defaultdict(list)
+    """Return the remedies for each break."""
+    index: defaultdict[str, list[Remedy]] = defaultdict(list)
     for remedy in report.remedies or []:
         for ident in dict.fromkeys(remedy.breaks):
-            found[ident].append(remedy)
-    return dict(found)
+            index[ident].append(remedy)
+    return dict(index)
 
 
 @per_report
 def remedies_by_frame(report: Report) -> dict[str, list[Remedy]]:
-    """Return what was tried for each frame that runs eagerly, and for no break."""
-    found: defaultdict[str, list[Remedy]] = defaultdict(list)
+    """Return the remedies for each frame that runs eagerly, without those for a break."""
+    index: defaultdict[str, list[Remedy]] = defaultdict(list)
     for remedy in report.remedies or []:
         for ident in dict.fromkeys(remedy.frames) if not remedy.breaks else ():
-            found[ident].append(remedy)
-    return dict(found)
+            index[ident].append(remedy)
+    return dict(index)

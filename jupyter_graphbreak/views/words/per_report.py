@@ -1,4 +1,4 @@
-"""What is worked out from a report once and asked for again and again, for as long as the report lives."""
+"""A cache for results computed from a report, for as long as the report lives."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _T = TypeVar("_T")
 
 
 def per_report(function: Callable[[Report], _T]) -> Callable[[Report], _T]:
-    """Remember what a function returns for a report. Reports are frozen; the result must not hold the report itself."""
-    known: dict[int, tuple[weakref.ref[Report], _T]] = {}
+    """Cache the result of a function for each report. The result must not refer to the report itself."""
+    entries: dict[int, tuple[weakref.ref[Report], _T]] = {}
 
     @wraps(function)
-    def remembered(report: Report) -> _T:
+    def cached(report: Report) -> _T:
         ident = id(report)
-        entry = known.get(ident)
+        entry = entries.get(ident)
         if entry is not None and entry[0]() is report:
             return entry[1]
 
-        def forget(gone: weakref.ref[Report]) -> None:
-            entry = known.get(ident)
-            if entry is not None and entry[0] is gone:
-                known.pop(ident, None)
+        def forget(dead: weakref.ref[Report]) -> None:
+            entry = entries.get(ident)
+            if entry is not None and entry[0] is dead:
+                entries.pop(ident, None)
 
         result = function(report)
-        known[ident] = weakref.ref(report, forget), result
+        entries[ident] = weakref.ref(report, forget), result
         return result
 
-    return remembered
+    return cached

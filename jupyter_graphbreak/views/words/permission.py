@@ -1,4 +1,4 @@
-"""Whether a break was allowed, who said so, and what a stricter setting would have made of the run."""
+"""Whether a break was allowed, by which setting, and what a stricter setting would have changed."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from jupyter_graphbreak.views.words.where import place, without_function
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
 
-#: Breaks that one sentence lists.
+#: How many breaks one sentence lists.
 _MOST_NUMBERS = 20
 _MAY_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
 
 
-def permission(report: Report, listed: Break) -> str:
-    """Return whether a break was allowed and who said so: "allowed by error_on_graph_break(False), line 13"."""
-    if listed.setting is not None:
-        if listed.outcome == "error" and not listed.setting.value:
+def permission(report: Report, break_: Break) -> str:
+    """Return whether a break was allowed, and by which setting: "allowed by error_on_graph_break(False), line 13"."""
+    if break_.setting is not None:
+        if break_.outcome == "error" and not break_.setting.value:
             return "an error, although breaks are allowed"
-        return _allowed(report, listed.setting)
-    return "an error" if listed.outcome == "error" else "allowed"
+        return _setting_sentence(report, break_.setting)
+    return "an error" if break_.outcome == "error" else "allowed"
 
 
 def scope_label(scope: Scope) -> str:
-    """Return what a scope says about breaks."""
+    """Return whether a scope allows breaks."""
     return "breaks are errors" if scope.value else "breaks allowed"
 
 
 def scope_name(scope: Scope) -> str:
-    """Return the setting of a scope as code has it: "error_on_graph_break(True)", "fullgraph=True"."""
+    """Return the setting of a scope as source text: "error_on_graph_break(True)", "fullgraph=True"."""
     return f"fullgraph={scope.value}" if scope.setting == "fullgraph" else f"{scope.setting}({scope.value})"
 
 
 def stricter(report: Report) -> list[list[str | int]]:
-    """Return sentences on what stricter settings would have made of the run, in parts: text, and numbers of breaks."""
+    """Return sentences about the effect of stricter settings, in parts: text, and numbers of breaks."""
     what_if, numbers = report.what_if, break_numbers(report)
     strict = [numbers[ident] for ident in what_if.error_on_graph_break if ident in numbers]
     captured = [numbers[ident] for ident in what_if.captured if ident in numbers]
@@ -59,19 +59,19 @@ def _shortened(numbers: list[int]) -> list[str | int]:
     return [*numbers[:_MOST_NUMBERS], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _allowed(report: Report, setting: Setting) -> str:
+def _setting_sentence(report: Report, setting: Setting) -> str:
     scopes = lookup.scopes(report)
     scope = scopes.get(setting.scope or "")
     chain = [scopes[ident] for ident in setting.chain if ident in scopes]
     if "fullgraph" in setting.rules:
         words = "an error by fullgraph=True" + (f", {_start(report, scope)}" if scope is not None else "")
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
-        return f"{words}, which wins over {_named(report, inner)}" if inner is not None else words
+        return f"{words}, which wins over {_scope_with_place(report, inner)}" if inner is not None else words
     if scope is None:
         if not setting.value:
             return "allowed by default"
-        return "an error by error_on_graph_break(True), set where nobody watched"
-    words = f"{'an error' if setting.value else 'allowed'} by {_named(report, scope)}"
+        return "an error by error_on_graph_break(True), set before watching began"
+    words = f"{'an error' if setting.value else 'allowed'} by {_scope_with_place(report, scope)}"
     if "inherited" in setting.rules:
         words += ", around the call"
     outer = next((open_scope for open_scope in reversed(chain[:-1]) if open_scope.value is not scope.value), None)
@@ -80,7 +80,7 @@ def _allowed(report: Report, setting: Setting) -> str:
     return words
 
 
-def _named(report: Report, scope: Scope) -> str:
+def _scope_with_place(report: Report, scope: Scope) -> str:
     name = f"{scope.setting}({scope.value})"
     return f"{name}, {_start(report, scope)}" if scope.location is not None else f"{name} ({scope.note})"
 

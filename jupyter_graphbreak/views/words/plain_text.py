@@ -1,4 +1,4 @@
-"""Text that nothing in it can turn against its reader, and numbers with their nouns."""
+"""Text that is safe to show, and numbers with their nouns."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The pages to which links of a report may lead: PyTorch's, and its registry of graph breaks.
+#: Pages that a report may link to: PyTorch's pages, and its registry of graph breaks.
 _KNOWN_PAGES = re.compile(
     r"https://(?:(?:[a-z0-9-]+\.)*pytorch\.org|meta-pytorch\.github\.io/compile-graph-break-site)(?:/[\w./#-]*)?",
     re.ASCII,
 )
 
-#: Words of one list in a sentence.
+#: Maximum number of words in one list.
 _MOST_WORDS = 40
 
 
 def is_known_page(url: str | None) -> bool:
-    """Whether a report may link to a page: a report may come from anybody, and so may the addresses in it."""
+    """Whether a report may link to a page: reports, and the addresses in them, may be untrusted."""
     return url is not None and _KNOWN_PAGES.fullmatch(url) is not None
 
 
@@ -30,18 +30,18 @@ def counted(number: int, noun: str) -> str:
 
 
 def joined(words: Sequence[str], separator: str) -> str:
-    """Return words in a row; of very many the first, and how many more there are."""
+    """Join words; if there are very many, the first ones and how many more there are."""
     more = len(words) - _MOST_WORDS
     return separator.join([*words[:_MOST_WORDS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, as a terminal may show it."""
+    """Return a text on one line that is safe to show in a terminal."""
     return plain(re.sub(r"\s+", " ", text).strip())
 
 
 def plain(text: str) -> str:
-    """Show characters that would steer a terminal or reorder the text as escapes."""
+    """Escape characters that control a terminal or reorder the text."""
     if text.isascii() and text.isprintable():
         return text  # nearly all are
     return "".join(

@@ -1,4 +1,4 @@
-"""The reason of a graph break, as people read it."""
+"""The reason of a graph break, as shown to a reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that were compiled again: what varied between the calls, and the line that ends it."""
+"""Functions that were recompiled: what varied between the calls, and advice to avoid it."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import GuardFailure, Recompile, Report
 
-#: What Dynamo calls a value that a resume function is given and that no variable holds.
+#: Dynamo's name for a value that is passed to a resume function without a variable.
 _ON_THE_STACK = "___stack"
 _VALUE = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
-#: What Dynamo compares of a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
-#: Its parts are looked for one after the other: a pattern for all of it can take long on a text made for that.
+#: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
+#: Its parts are matched one after the other, because one pattern for all could be slow on hostile text.
 _TENSOR = re.compile(r"' (?P<what>\w+) mismatch(?: at index (?P<index>\d+))?\. expected (?P<old>[^,]+)(?=,|$)")
 _TENSOR_BEGINS = "tensor '"
 _ACTUAL = ", actual "
-#: The object itself or its type: "___check_obj_id(fn, 140), type=<class 'function'>".
+#: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 #: How Dynamo names a local and a global variable.
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
-#: What a reader calls the things that Dynamo compares of a tensor.
+#: Readable names of tensor properties in guards.
 _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OTHER_FLAG = {"True": "False", "False": "True"}
-#: So many functions are named; more are counted.
+#: If there are more functions than this, they are counted instead of named.
 _MOST_NAMES = 2
-#: Lines of one guard that are named.
+#: How many lines of one guard are named.
 _MOST_LINES = 20
-#: Values of a series that are written out at its beginning; of more, these and the last.
+#: How many values at the beginning of a series are written out; of a longer one, these and the last.
 _MOST_VALUES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class FailedGuard:
-    """One thing that varied between the calls, so that the compiled versions of a function did not fit.
+    """A guard that failed because something varied between the calls.
 
     Parameters
     ----------
     story : str
         What varied and how: "k: 2 -> 3 -> ... -> 9".
     times : int
-        How many recompiles had a guard on it that failed.
+        In how many recompiles this guard failed.
     locations : list of Location
-        The lines that put these guards there, if PyTorch says so.
+        The lines that created the guard, if PyTorch names them.
     advice : str
-        What ends it; empty if nothing is known.
+        How to avoid the recompiles; empty if unknown.
     """
 
     story: str
@@ -70,9 +70,9 @@ class Recompilation:
     frames : list of str
         Its compilations after the first, including one that the limit refused.
     guards : list of FailedGuard
-        Everything that varied, what failed in most recompiles first.
+        All guards that failed, the most frequent first.
     total : int
-        How often it was compiled in all; 0 if its first compilation was before the run.
+        How often it was compiled; 0 if its first compilation was before the run.
     """
 
     function: str
@@ -84,15 +84,15 @@ class Recompilation:
 
     @property
     def times(self) -> str:
-        """How often it was compiled again, and whether the limit ended that: "compiled 3 times again"."""
-        made = len(self.frames) - self.limit_hit
-        if not made:
-            return "was to be compiled again: limit reached, runs eagerly"
-        again = f"compiled again ({self.frames[0]})" if made == 1 else f"compiled {made} times again"
-        return f"{again}, then limit reached: runs eagerly" if self.limit_hit else again
+        """How often it was recompiled, and whether the limit was reached: "recompiled 3 times"."""
+        count = len(self.frames) - self.limit_hit
+        if not count:
+            return "not recompiled: limit reached, runs eagerly"
+        times = f"recompiled ({self.frames[0]})" if count == 1 else f"recompiled {count} times"
+        return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
 
     def share(self, guard: FailedGuard) -> str:
-        """Return in how many of the recompiles a guard failed; the empty string if there was one recompile only."""
+        """Return in how many of the recompiles a guard failed; empty if there was only one recompile."""
         total = len(self.frames)
         if total == 1:
             return ""
@@ -101,7 +101,7 @@ class Recompilation:
 
 @dataclass(frozen=True, slots=True)
 class _Variation:
-    """What one guard says: the value that a compiled version was made for, and the value that came instead."""
+    """The value that a guard expected, and the value that came instead."""
 
     name: str
     old: str
@@ -111,7 +111,7 @@ class _Variation:
 
 @per_report
 def recompilations(report: Report) -> list[Recompilation]:
-    """Return the functions that were compiled again, in the order in which that began."""
+    """Return the functions that were recompiled, in the order of their first recompile."""
     by_function: dict[tuple[str | None, str, int], list[Recompile]] = {}
     for recompile in report.recompiles:
         line = recompile.location.line if recompile.location is not None else 0
@@ -119,28 +119,28 @@ def recompilations(report: Report) -> list[Recompilation]:
     return [_recompilation(recompiles) for recompiles in by_function.values()]
 
 
-def limit_was_spent(report: Report) -> bool:
-    """Whether a function runs eagerly because it was compiled too often."""
+def limit_was_reached(report: Report) -> bool:
+    """Whether a function runs eagerly because of the recompile limit."""
     return any(recompile.limit_hit for recompile in report.recompiles)
 
 
-def no_breaks_but(report: Report) -> str:
-    """Return what a headline has to say in place of "no breaks"; the empty string if that is the whole truth.
+def limit_headline(report: Report) -> str:
+    """Return the headline that replaces "no breaks" if the recompile limit was reached; empty otherwise.
 
     "no breaks, but f was compiled 8 times and now runs eagerly (recompile limit)".
     """
-    limited = at_limit(report)
+    limited = limited_functions(report)
     return f"no breaks, but {limited}" if limited and not report.breaks else ""
 
 
-def at_limit(report: Report) -> str:
-    """Return which functions run eagerly because of the recompile limit; the empty string if none does.
+def limited_functions(report: Report) -> str:
+    """Name the functions that run eagerly because of the recompile limit; empty if there are none.
 
     "f was compiled 8 times and now runs eagerly (recompile limit)".
     """
-    limited = [again for again in recompilations(report) if again.limit_hit]
+    limited = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
     of_wrappers = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]
-    names = list(dict.fromkeys(of_wrappers or [_name_of(report, again) for again in limited]))
+    names = list(dict.fromkeys(of_wrappers or [_function_name(report, recompilation) for recompilation in limited]))
     if not names:
         return ""
     verb = "now runs eagerly (recompile limit)" if len(names) == 1 else "now run eagerly (recompile limit)"
@@ -154,20 +154,20 @@ def at_limit(report: Report) -> str:
 
 
 def guard_lines(report: Report, guard: FailedGuard) -> str:
-    """Return the lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if they are not known."""
+    """Return the lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
     return joined([place(report, without_function(location)) for location in guard.locations[:_MOST_LINES]], " and ")
 
 
-def _name_of(report: Report, again: Recompilation) -> str:
-    """Return the name of a function that was compiled again, with its class if that is known."""
-    return function_of(report, again.location) if again.location is not None else again.function
+def _function_name(report: Report, recompilation: Recompilation) -> str:
+    """Return the name of a recompiled function, with its class if known."""
+    return function_of(report, recompilation.location) if recompilation.location is not None else recompilation.function
 
 
 def _recompilation(recompiles: list[Recompile]) -> Recompilation:
-    """Sort the guards that failed by what they are about."""
+    """Group the failed guards of a function by subject."""
     failed: dict[str, list[tuple[int, GuardFailure, _Variation | None]]] = {}
     for index, recompile in enumerate(recompiles):
-        for reason in reversed(recompile.reasons):  # PyTorch begins with the version that was made last
+        for reason in reversed(recompile.reasons):  # PyTorch lists the latest version first
             variation = _variation(reason.guard)
             name = variation.name if variation is not None else reason.guard
             failed.setdefault(name, []).append((index, reason, variation))
@@ -187,7 +187,7 @@ def _failed_guard(group: list[tuple[int, GuardFailure, _Variation | None]]) -> F
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     return FailedGuard(
-        story=_story(variations) if variations else f"`{group[0][1].guard}` did not hold",
+        story=_story(variations) if variations else f"`{group[0][1].guard}` failed",
         times=len({index for index, _, _ in group}),
         locations=list(places),
         advice=variations[-1][1].advice if variations else "",
@@ -195,16 +195,16 @@ def _failed_guard(group: list[tuple[int, GuardFailure, _Variation | None]]) -> F
 
 
 def _story(variations: list[tuple[int, _Variation]]) -> str:
-    """Return the values of one thing, as far as its guards name them, in the order in which they were first met.
+    """Return the values of one variable, as far as its guards name them, in the order of first occurrence.
 
-    Arrows stand between values that came one after the other; commas if one of them may have come back.
+    Arrows separate values that followed each other; commas are used if a value may have recurred.
     """
     name = variations[-1][1].name
     if not variations[-1][1].old:
         return name
-    values: dict[str, None] = {}  # in the order in which they were first met
+    values: dict[str, None] = {}
     last = ""
-    came_back = False
+    recurred = False
     for _, group in groupby(variations, key=lambda variation: variation[0]):
         of_one_call = [variation for _, variation in group]
         olds = [variation.old for variation in of_one_call]
@@ -213,17 +213,17 @@ def _story(variations: list[tuple[int, _Variation]]) -> str:
                 values[old], last = None, old
         actual = of_one_call[-1].new
         if actual is None:
-            came_back |= len(set(olds)) < len(olds)  # there are two versions for one value
+            recurred |= len(set(olds)) < len(olds)  # two versions expect the same value
             continue
         if actual not in values:
             values[actual], last = None, actual
-        came_back |= actual != last
+        recurred |= actual != last
     series = list(values)
     if len(series) == 1:
-        series.append(_OTHER_FLAG.get(series[0], "another value"))
+        series.append(_OTHER_FLAG.get(series[0], "different value"))
     if len(series) > _MOST_VALUES + 1:
         series = [*series[:_MOST_VALUES], "...", series[-1]]
-    return f"{name}: {(', ' if came_back else ' -> ').join(series)}"
+    return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
 
 
 def _variation(guard: str) -> _Variation | None:
@@ -238,8 +238,8 @@ def _variation(guard: str) -> _Variation | None:
         shown = "the value that the break returned" if name.startswith(_ON_THE_STACK) else name
         return _Variation(shown, value["value"], None, _advice_for(name, value["value"]))
     if identity := _IDENTITY.fullmatch(guard):
-        what = "object" if identity["what"] == "obj" else "type"
-        return _Variation(f"`{identity['name']}` is another {what}", "", None, "")
+        what = "is a different object" if identity["what"] == "obj" else "has a different type"
+        return _Variation(f"`{identity['name']}` {what}", "", None, "")
     if state := _GLOBAL_STATE.fullmatch(guard):
         return _Variation(f"global state changed: {state['what'].strip()}", "", None, "")
     return None
@@ -260,9 +260,9 @@ def _of_tensor(name: str, guard: re.Match[str], new: str | None) -> _Variation:
 
 def _advice_for(name: str, value: str) -> str:
     if not re.fullmatch(r"-?\d+(?:\.\d+)?", value):
-        return f"each value of `{name}` has code of its own: decide by it outside of the compiled function"
+        return f"each value of `{name}` is compiled separately: branch on it outside the compiled function"
     if name.startswith(_ON_THE_STACK):
-        return "`torch.compile(..., dynamic=True)`, or keep the value a tensor: then there is no break either"
+        return "`torch.compile(..., dynamic=True)`, or keep the value a tensor, which also removes the break"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if "." in name:
         return f"{tensor}, or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"

@@ -1,4 +1,4 @@
-"""Where something stands, as a person says it."""
+"""Names of places in the source."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StackNode:
-    """Places that follow each other in every stack that came here, and where the stacks part after them."""
+    """Places shared by several stacks, and the different continuations after them."""
 
     places: list[Location]
     children: list[StackNode]
 
 
-#: Places at which stacks part, one after the other; further on they are listed one by one.
+#: Maximum depth of the tree; below it, stacks are listed one by one.
 _DEEPEST = 20
 
 
 def stack_tree(stacks: Iterable[Sequence[Location]], depth: int = 0) -> list[StackNode]:
-    """Return stacks merged where they begin alike; one that is the beginning of another is left out."""
+    """Merge stacks with the same beginning; a stack that is the beginning of another is left out."""
     if depth == _DEEPEST:
         return [StackNode(list(stack), []) for stack in stacks if stack]
     by_start: dict[tuple[str, int], list[Sequence[Location]]] = {}
@@ -41,7 +41,7 @@ def stack_tree(stacks: Iterable[Sequence[Location]], depth: int = 0) -> list[Sta
     nodes = []
     for group in by_start.values():
         shared = 1
-        # As far as every stack of the group goes the same way, so that a deep recursion makes no deep tree.
+        # Put all places that the group shares into one node, so that a deep recursion does not make a deep tree.
         while all(len(stack) > shared for stack in group) and len({_spot(stack[shared]) for stack in group}) == 1:
             shared += 1
         nodes.append(StackNode(list(group[0][:shared]), stack_tree((stack[shared:] for stack in group), depth + 1)))
@@ -52,14 +52,14 @@ def _spot(place: Location) -> tuple[str, int]:
     return place.source, place.line
 
 
-#: The name of the code of a whole cell, which says nothing.
+#: The function name of a cell's top-level code, which is not shown.
 _MODULE = "<module>"
-#: Lines of an expression among which the first word is looked for.
+#: How many lines of an expression are searched for its first word.
 _MOST_CODE_LINES = 20
 
 
 def place(report: Report, location: Location | None) -> str:
-    """Return where something stands, as a person says it: "line 14 in step", "modeling_bart.py:660 in f"."""
+    """Return a place in words: "line 14 in step", "modeling_bart.py:660 in f"."""
     if location is None:
         return "an unknown place"
     source = lookup.sources(report).get(location.source)
@@ -73,7 +73,7 @@ def place(report: Report, location: Location | None) -> str:
 
 
 def function_of(report: Report, location: Location) -> str:
-    """Return the function around a place, with its class where that is known: "BartDecoder.forward"."""
+    """Return the function around a place, with its class if known: "BartDecoder.forward"."""
     name = location.function or ""
     if name == _MODULE:
         return name
@@ -83,10 +83,10 @@ def function_of(report: Report, location: Location) -> str:
 
 
 def brief_code(code: str | None) -> str:
-    """Return the text of an expression on one line; of one that goes on below, its beginning and an ellipsis."""
+    """Return an expression on one line; of a longer one its beginning and an ellipsis."""
     lines = (code or "").split("\n", _MOST_CODE_LINES)[:_MOST_CODE_LINES]
     shown = lines[0].strip()
-    # A bracket alone says nothing, and no more does the keyword before it.
+    # A bracket alone is not informative, with or without a keyword before it.
     for line in lines[1:]:
         if re.search(r"\w", re.sub(r"^(if|elif|while|assert|return)\b", "", shown)):
             return f"{shown} …"
@@ -95,11 +95,11 @@ def brief_code(code: str | None) -> str:
 
 
 def without_function(location: Location | None) -> Location | None:
-    """Return a place whose function needs no mention, since the sentence names it."""
+    """Return a place without its function, for sentences that already name the function."""
     return replace(location, function=None) if location is not None else None
 
 
 def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
-    """Whether a place is in one of the wrappers that torch puts around functions."""
+    """Whether a place is in a wrapper that torch puts around functions."""
     source = lookup.sources(report).get(location.source) if location is not None else None
     return source is not None and source.kind == "library" and (source.path or "").startswith("torch/_dynamo/")

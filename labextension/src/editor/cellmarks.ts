@@ -1,4 +1,4 @@
-/** The marks in the cells of all notebooks that are open, and whether they are shown. */
+/** The marks in the cells of all open notebooks, and whether they are shown. */
 import type { Extension } from '@codemirror/state';
 import { type EditorView, ViewPlugin } from '@codemirror/view';
 import type { ICodeCellModel } from '@jupyterlab/cells';
@@ -18,8 +18,8 @@ import type { IReportedText } from './positions';
 
 export class CellMarks {
   /**
-   * @param reports - Reads the reports, and knows what is selected.
-   * @param options - What the marks need besides.
+   * @param reports - The reports of the current notebook, and the selection.
+   * @param options - Further dependencies of the marks.
    */
   constructor(reports: NotebookReports, options: IMarkOptions) {
     this._reports = reports;
@@ -39,19 +39,19 @@ export class CellMarks {
     }
   }
 
-  /** Emitted when the marks were switched on or off. */
+  /** Emitted when the marks are switched on or off. */
   get toggled(): ISignal<this, void> {
     return this._toggled;
   }
 
-  /** The extension for the editor of a model; null where the model is no code cell. */
+  /** The extension for the editor of a model; null if the model is not a code cell. */
   extensionFor(model: CodeEditor.IModel): Extension | null {
     if (!isCodeCell(model)) {
       return null;
     }
     const connection = ViewPlugin.define(view => {
       this._views.set(view, model);
-      // An editor that is only being made cannot be changed yet.
+      // An editor cannot be changed while it is being constructed.
       queueMicrotask(() => this._show(view, model));
       return { destroy: () => void this._views.delete(view) };
     });
@@ -121,7 +121,7 @@ export class CellMarks {
   private _isOn = true;
 }
 
-/** What reports say about their sources, so that it is worked out once. */
+/** Caches the annotated lines of sources. */
 const LINES = new WeakMap<Source, Pick<IReportedText, 'text' | 'lines'>>();
 
 function reportedText({

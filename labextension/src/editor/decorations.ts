@@ -1,4 +1,4 @@
-/** What marks look like: the classes of lines and expressions, the notes beside lines, the signs in the gutter. */
+/** The appearance of marks: CSS classes of lines and expressions, notes beside lines, signs in the gutter. */
 import { type Range, RangeSet } from '@codemirror/state';
 import {
   Decoration,
@@ -21,21 +21,21 @@ import {
 } from './descriptions';
 import type { IMark } from './positions';
 
-/** Graphs and breaks in the gutter of one line; of more, one fewer and how many there are besides. */
+/** How many graphs, and breaks, fit in the gutter of one line. */
 const GUTTER_SIGNS = 3;
 
-/** How much of a graph's id is in the page; the style sheet shows less. */
+/** Maximum characters of a graph's id on the page; the style sheet shows fewer. */
 const MOST_OF_ID = 20;
 
 const BROKEN_EXPRESSION = Decoration.mark({ class: 'jp-GraphBreakMark-cut' });
 
-/** What the marks of an editor look like in its text and in its gutter. */
+/** The appearance of the marks of an editor, in its text and in its gutter. */
 export interface IAppearance {
   readonly decorations: DecorationSet;
   readonly gutter: RangeSet<GutterMarker>;
 }
 
-/** Make the decorations of some marks. */
+/** Make the decorations of marks. */
 export function appearanceOf(
   marks: readonly IMark[],
   selection: ISelection | null,
@@ -72,7 +72,7 @@ export function appearanceOf(
   };
 }
 
-/** The ranges of a line on which breaks stand, those that overlap as one: the editor would nest each in the others. */
+/** The ranges of the breaks of a line, with overlapping ranges merged because the editor would nest them. */
 function brokenRanges(
   { breaks }: IReportLine,
   length: number
@@ -93,7 +93,7 @@ function brokenRanges(
   return ranges;
 }
 
-/** Whether a selection is something that a mark shows. */
+/** Whether a mark shows the selected part. */
 export function isOnMark(
   { cellId, output, kind, id }: ISelection,
   { line, origin }: IMark
@@ -138,7 +138,7 @@ function lineClass({ line, stale }: IMark, isSelected: boolean): string {
   return classes.join(' ');
 }
 
-/** The note beside a line: in the editor, but not in its text. */
+/** The note beside a line, which is not part of the text. */
 class LineNote extends WidgetType {
   constructor(
     private readonly _parts: readonly INotePart[],
@@ -187,7 +187,7 @@ class GutterSign extends GutterMarker {
     this.elementClass = scopeClass(_line);
   }
 
-  /** Whether breaks are allowed, at the edge that never scrolls out of view. */
+  /** Shows whether breaks are allowed, at the edge that is always in view. */
   override elementClass: string;
 
   override eq(other: GutterSign): boolean {
@@ -217,7 +217,7 @@ class GutterSign extends GutterMarker {
   }
 }
 
-/** Append the signs of the first parts of a line, and how many there are besides. */
+/** Append the signs of the first parts of a line, and the number of the others. */
 function appendSigns<T>(
   box: HTMLElement,
   parts: readonly T[],

@@ -1,4 +1,4 @@
-/** What marks say: beside a line, under the pointer, to a screen reader. */
+/** The texts of marks: notes beside lines, tooltips, descriptions for screen readers. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IBreakOnLine, INumberedBreak } from '../report/lines';
@@ -9,14 +9,14 @@ import type { Row } from '../report/types';
 import { makeElement } from '../view/elements';
 import type { IMark } from './positions';
 
-/** Breaks of a line that are named beside it, and breaks further down a call: more would cover the line. */
+/** How many breaks of a line, and of the calls on it, are named beside it; more would cover the line. */
 const MOST_BESIDE = 2;
 const MOST_LEADS_TO = 6;
 
-/** Breaks and graphs that are named while the pointer is on a line. */
+/** How many breaks and graphs a tooltip names. */
 const MOST_UNDER_POINTER = 10;
 
-/** How much of a heading, and of what is written beside a line. */
+/** Maximum characters of a heading and of a note beside a line. */
 const MOST_OF_HEADING = 200;
 
 /** A piece of the note beside a line, and its class. */
@@ -29,7 +29,7 @@ export interface INotePart {
  * The note beside a line.
  *
  * @param mark - The line.
- * @param previous - The line above that is marked; a note does not repeat what is said there.
+ * @param previous - The marked line above; a note does not repeat its content.
  */
 export function noteParts(
   mark: IMark,
@@ -40,7 +40,7 @@ export function noteParts(
   const parts = firstOf(
     line.breaks,
     MOST_BESIDE,
-    it => besideOf(breakRow(mark, it)) || breakSign(it)
+    it => noteOf(breakRow(mark, it)) || breakSign(it)
   ).map(text => ({ text, className: 'gb-cut' }));
   if (line.leadsTo.length > 0) {
     const signs = firstOf(line.leadsTo, MOST_LEADS_TO, breakSign);
@@ -48,22 +48,23 @@ export function noteParts(
   }
   const { eager, scope } = line;
   if (eager !== null && eager !== above?.eager) {
-    const text = besideOf(wordsOf(mark, 'skipped', eager.id));
+    const text = noteOf(rowFor(mark, 'skipped', eager.id));
     parts.push({ text, className: 'gb-dim' });
   }
   if (scope !== null && scope !== above?.scope) {
-    const text = besideOf(wordsOf(mark, 'scope', scope.id));
+    const text = noteOf(rowFor(mark, 'scope', scope.id));
     parts.push({ text, className: scope.value ? 'gb-bad' : 'gb-good' });
   }
   parts.push(
-    ...firstOf(line.notes, MOST_BESIDE, ({ row }) => besideOf(row)).map(
-      text => ({ text, className: 'gb-dim' })
-    )
+    ...firstOf(line.notes, MOST_BESIDE, ({ row }) => noteOf(row)).map(text => ({
+      text,
+      className: 'gb-dim'
+    }))
   );
   return parts.filter(({ text }) => text !== '');
 }
 
-/** Words for the first parts of a list, and how many more there are. */
+/** Texts for the first parts of a list, and the number of the others. */
 function firstOf<T>(
   parts: readonly T[],
   most: number,
@@ -79,12 +80,12 @@ export function breakSign({ number }: Pick<INumberedBreak, 'number'>): string {
   return `✂${number}`;
 }
 
-function besideOf(row: Row | undefined): string {
+function noteOf(row: Row | undefined): string {
   return clip(row?.beside ?? '', MOST_OF_HEADING);
 }
 
-/** What the report of a mark says about one of its parts. */
-function wordsOf(
+/** The row for one part of a mark's report. */
+function rowFor(
   { origin }: Pick<IMark, 'origin'>,
   section: string,
   id: string
@@ -96,14 +97,14 @@ function breakRow(
   mark: Pick<IMark, 'origin'>,
   numbered: INumberedBreak
 ): Row | undefined {
-  return wordsOf(mark, 'break', numbered.break.id);
+  return rowFor(mark, 'break', numbered.break.id);
 }
 
 function heading(row: Row | undefined): string {
   return row === undefined ? '' : clip(headingOf(row), MOST_OF_HEADING);
 }
 
-/** All that is known of a line, in words. */
+/** A description of everything on a line. */
 export function markTitle(mark: IMark, trans: TranslationBundle): string {
   const { line, origin, stale } = mark;
   const most = MOST_UNDER_POINTER;
@@ -112,9 +113,9 @@ export function markTitle(mark: IMark, trans: TranslationBundle): string {
     ...firstOf(line.breaks, most, it => breakHeading(mark, it)),
     ...firstOf(line.leadsTo, most, it => `→ ${breakHeading(mark, it)}`),
     ...firstOf(line.graphs, most, ({ graph }) =>
-      heading(wordsOf(mark, 'graph', graph.id))
+      heading(rowFor(mark, 'graph', graph.id))
     ),
-    eager === null ? '' : heading(wordsOf(mark, 'skipped', eager.id)),
+    eager === null ? '' : heading(rowFor(mark, 'skipped', eager.id)),
     ...firstOf(line.notes, most, ({ row }) => heading(row)),
     origin.stale
       ? trans.__('%1; run again since, not explained', origin.runName)
@@ -125,7 +126,7 @@ export function markTitle(mark: IMark, trans: TranslationBundle): string {
   return words.filter(text => text !== '').join('\n');
 }
 
-/** What a break is called: "Break 1: Data-dependent branching (GB0170)". */
+/** The heading of a break: "Break 1: Data-dependent branching (GB0170)". */
 export function breakHeading(
   mark: Pick<IMark, 'origin'>,
   numbered: INumberedBreak
@@ -133,7 +134,7 @@ export function breakHeading(
   return heading(breakRow(mark, numbered)) || breakSign(numbered);
 }
 
-/** What a screen reader says of an editor with marks. */
+/** The description of an editor with marks for screen readers. */
 export function editorDescription(
   marks: readonly IMark[],
   trans: TranslationBundle
@@ -154,10 +155,10 @@ export interface IBreakAt extends IBreakOnLine {
 }
 
 /**
- * What is shown of breaks while the pointer is on them.
+ * The tooltip of breaks.
  *
  * @param breaks - The breaks.
- * @param total - How many breaks there are; only the first are shown of many.
+ * @param total - How many breaks there are; only the first are shown.
  * @param trans - The language of the reader.
  */
 export function breakTooltip(

@@ -1,4 +1,4 @@
-/** The commands that show marks in cells and open sources that are in no cell. */
+/** The commands that show marks in cells and open sources outside cells. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 
@@ -31,7 +31,7 @@ export function addMarksCommand(
   );
 }
 
-/** Add the command that opens a source that is in no cell. */
+/** Add the command that opens a source outside cells. */
 export function addSourceCommand(
   commands: CommandRegistry,
   sources: Sources,
@@ -51,7 +51,7 @@ export function addSourceCommand(
           output: {
             type: 'number',
             description:
-              'The place of the output; without it the first with a report'
+              'The index of the output; by default the first with a report'
           },
           source: {
             type: 'string',

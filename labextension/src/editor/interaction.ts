@@ -1,4 +1,4 @@
-/** What an editor with marks does: the gutter, tooltips, announcements, and selecting what the cursor is on. */
+/** The behaviour of an editor with marks: gutter, tooltips, announcements, and selection by the cursor. */
 import {
   EditorState,
   type Extension,
@@ -12,15 +12,15 @@ import { totalOf } from '../report/lookup';
 import { breakHeading, breakTooltip, type IBreakAt } from './descriptions';
 import { markAt, markField } from './markstate';
 
-/** Breaks of one line that a screen reader names when the cursor comes to it. */
+/** How many breaks of a line are announced when the cursor reaches it. */
 const MOST_ANNOUNCED = 5;
 
-/** What the marks of an editor need from outside. */
+/** The dependencies of the marks of an editor. */
 export interface IMarkOptions {
   readonly trans: TranslationBundle;
-  /** Called with what the cursor comes to. */
+  /** Called with the part at the cursor. */
   select(selection: ISelection): void;
-  /** Whether the pointer selects too. */
+  /** Whether the pointer selects as well. */
   isFollowing(): boolean;
 }
 
@@ -92,7 +92,7 @@ export function interaction({
   ];
 }
 
-/** What is at a position, the nearest first. */
+/** The part at a position that is nearest to it. */
 function selectionAt(state: EditorState, position: number): ISelection | null {
   const mark = markAt(state, position);
   if (mark === undefined) {
@@ -120,7 +120,7 @@ function selectionAt(state: EditorState, position: number): ISelection | null {
     : { ...origin.run, kind: note.section, id: note.row.id };
 }
 
-/** What to announce when the cursor comes to a line with breaks; the empty string elsewhere. */
+/** The announcement when the cursor reaches a line with breaks; otherwise empty. */
 function announcementFor(transaction: Transaction): string {
   const { docChanged, startState, selection, newSelection, newDoc } =
     transaction;
@@ -141,13 +141,13 @@ function announcementFor(transaction: Transaction): string {
         .join('. ');
 }
 
-/** How many breaks are at a position: of a line with very many breaks, only the first are known one by one. */
+/** How many breaks are at a position, including those beyond the limit of the line. */
 function totalAt(state: EditorState, position: number, known: number): number {
   const breaks = markAt(state, position)?.line.breaks ?? [];
   return known + totalOf(breaks) - breaks.length;
 }
 
-/** The breaks at a position; of a stale line all. */
+/** The breaks at a position, or all breaks of a stale line. */
 function breaksAt(state: EditorState, position: number): IBreakAt[] {
   const mark = markAt(state, position);
   if (mark === undefined) {

@@ -1,4 +1,4 @@
-/** The editor extension that can show marks, and the two ways to change what it shows. */
+/** The editor extension that can show marks, and functions that change what it shows. */
 import {
   Compartment,
   type Extension,
@@ -17,7 +17,7 @@ import {
 } from './markstate';
 import type { IReportedText } from './positions';
 
-/** Empty where there are no marks: a gutter would take room in every editor. */
+/** Empty without marks, because a gutter would take space in every editor. */
 const interactionSlot = new Compartment();
 
 /** The extension of an editor that may get marks. */
@@ -26,12 +26,12 @@ export function markExtension(): Extension {
 }
 
 /**
- * Mark an editor anew, or remove its marks.
+ * Set the marks of an editor, or remove them.
  *
  * @param view - The editor.
- * @param reported - What reports say about its text; of two that mark one line the later one counts.
+ * @param reported - What reports say about its text; if two mark the same line, the later one counts.
  * @param selection - What the reader has selected.
- * @param options - What the marks need besides.
+ * @param options - Further dependencies of the marks.
  */
 export function showMarks(
   view: EditorView,
@@ -55,7 +55,7 @@ export function showMarks(
   view.dispatch({ effects });
 }
 
-/** Show on the marks of an editor what is selected. */
+/** Show the selection on the marks of an editor. */
 export function showSelection(
   view: EditorView,
   selection: ISelection | null

@@ -1,8 +1,7 @@
 /**
  * The marks of an editor, as a field of its state.
  *
- * The marks move with the text while it is edited; one whose line has another text than the report is stale, and fresh
- * again when the edit is undone.
+ * The marks move with the text during edits. A mark is stale while the text of its line differs from the report.
  */
 import {
   type EditorState,
@@ -25,17 +24,17 @@ import {
   placeMarks
 } from './positions';
 
-/** The marks of an editor as they are now. */
+/** The current marks of an editor. */
 export interface IMarkState extends IAppearance {
-  /** What reports say about the text; of two that mark one line the later one counts. */
+  /** What reports say about the text; if two mark the same line, the later one counts. */
   readonly reported: readonly IReportedText[];
   readonly selection: ISelection | null;
   /** The language of the reader. */
   readonly trans: TranslationBundle | null;
   readonly marks: readonly IMark[];
-  /** Whether lines with marks were deleted; undoing that may bring them back. */
+  /** Whether lines with marks were deleted, which undo may restore. */
   readonly hasLostLines: boolean;
-  /** What a screen reader says of the editor. */
+  /** The description for screen readers. */
   readonly description: string;
 }
 
@@ -70,7 +69,7 @@ export const markField = StateField.define<IMarkState>({
     EditorView.decorations.from(field, ({ decorations }) => decorations)
 });
 
-/** The marks of some reports in an editor. */
+/** Make the marks of reports in an editor. */
 export function makeMarkState(
   reported: readonly IReportedText[],
   selection: ISelection | null,
@@ -83,7 +82,7 @@ export function makeMarkState(
     : NO_MARKS;
 }
 
-/** The same marks with another selection; null where neither the old nor the new selection is in the editor. */
+/** The same marks with a different selection; null if neither selection is in the editor. */
 export function withSelection(
   state: IMarkState,
   selection: ISelection | null
@@ -104,7 +103,7 @@ export function markAt(
   return state.field(markField).marks.find(mark => mark.from === from);
 }
 
-/** Where a line of a report is now; the line itself where it has no mark. */
+/** The current number of a line of a report; the same number if the line has no mark. */
 export function currentLine(state: EditorState, line: number): number {
   const mark = state
     .field(markField, false)
@@ -117,15 +116,15 @@ export function currentLine(state: EditorState, line: number): number {
 function afterEdit(state: IMarkState, transaction: Transaction): IMarkState {
   const { reported, hasLostLines } = state;
   const { changes, newDoc } = transaction;
-  const mayBeBack = hasLostLines && newDoc.lines === reported[0]!.text.length;
-  if (isReplacement(changes) || mayBeBack) {
+  const mayReturn = hasLostLines && newDoc.lines === reported[0]!.text.length;
+  if (isReplacement(changes) || mayReturn) {
     return withMarks(
       { ...state, hasLostLines: false },
       placeMarks(reported, newDoc)
     );
   }
-  const { marks, lookSame } = moveMarks(state.marks, transaction);
-  return lookSame
+  const { marks, areUnchanged } = moveMarks(state.marks, transaction);
+  return areUnchanged
     ? {
         ...state,
         marks,

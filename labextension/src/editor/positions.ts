@@ -1,4 +1,4 @@
-/** Where the lines of reports are in the text of an editor, also after the text was edited. */
+/** The positions of report lines in the text of an editor, adjusted for edits. */
 import type { ChangeDesc, Text, Transaction } from '@codemirror/state';
 
 import type { ISelection } from '../notebook/runs';
@@ -12,15 +12,15 @@ export interface IReportedText {
   readonly lines: readonly IReportLine[];
   /** What the report says. */
   readonly rows: Rows;
-  /** Where the report is. */
+  /** The position of the report. */
   readonly run: Pick<ISelection, 'cellId' | 'output'>;
-  /** What people call the run. */
+  /** The display name of the run. */
   readonly runName: string;
   /** Whether the code was run again since, without being explained. */
   readonly stale: boolean;
 }
 
-/** A line of a report at its position in an editor; stale where the line has another text than the report. */
+/** A line of a report at its position in an editor; stale if its text differs from the report. */
 export interface IMark {
   readonly line: IReportLine;
   readonly origin: IReportedText;
@@ -29,7 +29,7 @@ export interface IMark {
   readonly stale: boolean;
 }
 
-/** Place the lines of reports in a text; of two reports about one line the later one counts. */
+/** Place the lines of reports in a text; if two reports are about the same line, the later one counts. */
 export function placeMarks(
   reported: readonly IReportedText[],
   doc: Text
@@ -54,17 +54,17 @@ export function placeMarks(
 export interface IMovedMarks {
   readonly marks: IMark[];
   /** Whether all marks are still there, and as stale or fresh as before. */
-  readonly lookSame: boolean;
+  readonly areUnchanged: boolean;
 }
 
-/** Move marks with the text that they are on; those whose line was deleted go. */
+/** Move marks with their text, and remove those whose line was deleted. */
 export function moveMarks(
   marks: readonly IMark[],
   { changes, newDoc }: Pick<Transaction, 'changes' | 'newDoc'>
 ): IMovedMarks {
   const [first, last] = extentOf(changes);
   const shift = changes.newLength - changes.length;
-  let lookSame = true;
+  let areUnchanged = true;
   const moved = marks.flatMap(mark => {
     if (mark.to < first) {
       return [mark];
@@ -72,23 +72,24 @@ export function moveMarks(
     if (mark.from > last) {
       return [{ ...mark, from: mark.from + shift, to: mark.to + shift }];
     }
-    // The text of a line may move while its indentation stays: Enter before the first word leaves blanks behind.
+    // The text of a line may move without its indentation: Enter before the first word leaves blanks behind.
     const indentation = Math.min(indentationOf(mark.line.text), mark.to - mark.from); // prettier-ignore
     const position = changes.mapPos(mark.from + indentation, 1);
     if (mark.to > mark.from && position >= changes.mapPos(mark.to, -1)) {
-      lookSame = false;
+      areUnchanged = false;
       return [];
     }
     const { from, to, text } = newDoc.lineAt(position);
     const stale = mark.origin.stale || text !== mark.line.text;
-    // What is drawn at the beginning of a line stays there, and not with the text.
-    lookSame &&= stale === mark.stale && from === changes.mapPos(mark.from, -1);
+    // Decorations at the beginning of a line do not move with the text.
+    areUnchanged &&=
+      stale === mark.stale && from === changes.mapPos(mark.from, -1);
     return [{ ...mark, from, to, stale }];
   });
-  return { marks: moved, lookSame };
+  return { marks: moved, areUnchanged };
 }
 
-/** Whether all of a text was replaced, as formatters do; only the texts show where its lines went. */
+/** Whether a whole text was replaced, as formatters do; then lines are matched by text. */
 export function isReplacement(changes: ChangeDesc): boolean {
   let isAll = false;
   changes.iterChangedRanges((from, to) => {
@@ -98,12 +99,11 @@ export function isReplacement(changes: ChangeDesc): boolean {
 }
 
 /**
- * Find where the lines of a text are in another text that was made from it by editing.
+ * Match the lines of a text to the lines of its edited version.
  *
- * The lines that both texts begin with and end with are paired; between them, lines are paired in order as far as there
- * are any.
+ * Common lines at the beginning and at the end are paired; the lines between them are paired in order.
  *
- * @returns The number of the other text's line for the number of a line, null where the line is gone.
+ * @returns A function from a line number to the number in the edited text, null if the line was deleted.
  */
 export function align(
   before: readonly string[],
@@ -134,7 +134,7 @@ function indentationOf(text: string): number {
   return text.length - text.trimStart().length;
 }
 
-/** The first and the last position of a text that changes touch. */
+/** The first and the last position of a text affected by changes. */
 function extentOf(changes: ChangeDesc): [first: number, last: number] {
   let first = Infinity;
   let last = 0;

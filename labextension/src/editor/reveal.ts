@@ -1,4 +1,4 @@
-/** Brings a line of a cell into view, however the notebook draws its cells. */
+/** Brings a line of a cell into view, however the notebook renders its cells. */
 import { EditorView } from '@codemirror/view';
 import type { Cell, ICellModel } from '@jupyterlab/cells';
 import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
@@ -8,7 +8,7 @@ import { startColumn } from '../report/columns';
 import type { Spot } from '../report/types';
 import { currentLine } from './markstate';
 
-/** For how many frames of the screen the line is watched at most, and after how many in view it is left alone. */
+/** The maximum number of animation frames to wait, and how many frames in view are enough. */
 const MAX_FRAMES = 60;
 const STABLE_FRAMES = 3;
 
@@ -17,9 +17,9 @@ const STABLE_FRAMES = 3;
  *
  * @param panel - The notebook.
  * @param model - The cell.
- * @param spot - The place in it as a report has it; edits since then are followed. Without one, the cell itself.
+ * @param spot - The place in the report, adjusted for later edits; without it, the cell itself.
  * @param isWanted - Whether the reader still wants to go there.
- * @param focus - Whether the keyboard goes there too.
+ * @param focus - Whether the place gets the keyboard focus.
  */
 export async function reveal(
   panel: NotebookPanel,
@@ -43,14 +43,14 @@ export async function reveal(
   if (spot !== null) {
     cell.inputHidden = false;
   }
-  // It fails when something else is scrolled to meanwhile; whether the reader still wants to come here is asked below.
+  // This fails if something else is scrolled to meanwhile; `isWanted` is checked below.
   await notebook.scrollToItem(index, 'smart').catch(() => undefined);
   await cell.ready;
   if (!isWanted() || cell.isDisposed) {
     return;
   }
   if (focus) {
-    // With a line, the keyboard goes to the editor.
+    // With a line, the editor gets the focus.
     notebook.mode = spot === null ? 'command' : 'edit';
     notebook.activate();
   }
@@ -67,18 +67,18 @@ export async function reveal(
   }
 }
 
-/** CodeMirror's view of a cell's editor, once it has one. */
+/** The CodeMirror view of a cell's editor, if it exists. */
 export function viewOf(cell: Cell): EditorView | null {
   return (cell.editor as CodeMirrorEditor | null)?.editor ?? null;
 }
 
-/** Where a place of a report is now; without a column, where the line's text starts. */
+/** The current position of a place of a report; without a column, the start of the line's text. */
 function positionOf({ state }: EditorView, { line, column }: Spot): number {
   const { from, to, text } = state.doc.line(currentLine(state, line));
   return Math.min(from + startColumn(text, column), to);
 }
 
-/** Scroll until a place stays in view: cells above it may be drawn for the first time, and be higher than estimated. */
+/** Scroll until a place stays in view: cells above it may be rendered late, and higher than estimated. */
 async function keepInView(
   view: EditorView,
   position: number,
@@ -99,7 +99,7 @@ async function keepInView(
       stable += 1;
     } else {
       stable = 0;
-      // Cell editors do not scroll themselves, but CodeMirror scrolls what is around them.
+      // Cell editors do not scroll, but CodeMirror scrolls their containers.
       const effects = EditorView.scrollIntoView(position, { y: 'center' });
       view.dispatch({ effects });
     }

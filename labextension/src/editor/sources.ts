@@ -1,4 +1,4 @@
-/** The sources that are open in widgets of their own. */
+/** Sources that are open in their own widgets. */
 import type { Widget } from '@lumino/widgets';
 
 import type { IRun } from '../notebook/runs';
@@ -6,13 +6,13 @@ import { textByLine } from '../report/lines';
 import type { Source } from '../report/types';
 import { type ISourceOptions, SourceWidget } from './sourcewidget';
 
-/** Opens sources, every source once. */
+/** Opens sources, at most once each. */
 export class Sources {
   constructor(options: Sources.IOptions) {
     this._options = options;
   }
 
-  /** Open a source of the current notebook's reports at a line, or go there where it is open. */
+  /** Open a source of the current notebook's reports at a line, or go there if it is open. */
   open(args: Sources.IArgs): void {
     const { reports, trans, warn, add, activate } = this._options;
     const run = reports.runs.find(
@@ -21,11 +21,13 @@ export class Sources {
     );
     const source = run?.report?.sources.find(({ id }) => id === args.source);
     if (run === undefined || source === undefined) {
-      warn(trans.__('The report of this source is not there any more.'));
+      warn(trans.__('The report of this source no longer exists.'));
       return;
     }
     if (textByLine(run.report!, source).size === 0) {
-      warn(trans.__('The report holds no text of %1.', source.name));
+      warn(
+        trans.__('The report does not contain the text of %1.', source.name)
+      );
       return;
     }
     let widget = this._widgets.get(source);
@@ -51,16 +53,16 @@ export class Sources {
 
 export namespace Sources {
   export interface IOptions extends ISourceOptions {
-    /** Put a widget into the application, and bring one to the front. */
+    /** Add a widget to the application, and bring a widget to the front. */
     add(widget: Widget): void;
     activate(id: string): void;
-    /** Show the reader why there is nothing to see. */
+    /** Tell the reader why a source cannot be shown. */
     warn(message: string): void;
   }
 
   export interface IArgs {
     cellId: string;
-    /** The output that has the report; without it the first of the cell. */
+    /** The index of the output with the report; by default the first of the cell. */
     output?: number;
     /** The source's id in the report. */
     source: string;

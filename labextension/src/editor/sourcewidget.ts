@@ -1,4 +1,4 @@
-/** A source that is in no cell, such as a library's, read-only: the text that a report holds of it, with its marks. */
+/** A read-only source outside cells, such as a library's: its lines in the report, with marks. */
 import type { Extension } from '@codemirror/state';
 import {
   Decoration,
@@ -32,12 +32,12 @@ export interface ISourceOptions extends IMarkOptions {
   editors: IEditorFactoryService;
 }
 
-/** A source as a report holds it. */
+/** A source as it is in a report. */
 export class SourceWidget extends MainAreaWidget<CodeEditorWrapper> {
   /**
-   * @param run - The run in whose report the source is.
-   * @param source - The source; the report must hold some of its lines.
-   * @param options - What the editor and its marks need.
+   * @param run - The run whose report contains the source.
+   * @param source - The source; the report must contain some of its lines.
+   * @param options - Dependencies of the editor and its marks.
    */
   constructor(run: IRun, source: Source, options: ISourceOptions) {
     const lines = [...textByLine(run.report!, source)];
@@ -93,7 +93,7 @@ export class SourceWidget extends MainAreaWidget<CodeEditorWrapper> {
     super.dispose();
   }
 
-  /** Scroll to a line, by its number in the source; or to the next one that the report holds. */
+  /** Scroll to a line by its number in the source, or to the next line in the report. */
   showLine(number: number): void {
     const index = this._numbers.findIndex(other => other >= number);
     const view = this._view;
@@ -136,14 +136,14 @@ function about(run: IRun, source: Source, trans: TranslationBundle): Widget {
   return widget;
 }
 
-/** Numbers the lines as the whole source does, of which only some lines are here. */
+/** Shows the line numbers of the complete source. */
 function sourceLineNumbers(numbers: readonly number[]): Extension {
   return lineNumbers({
     formatNumber: line => String(numbers[line - 1] ?? line)
   });
 }
 
-/** Shows how many lines are left out, where some are. */
+/** Shows how many lines are left out in a gap. */
 function gaps(numbers: readonly number[], trans: TranslationBundle): Extension {
   return EditorView.decorations.compute(['doc'], ({ doc }) =>
     Decoration.set(

@@ -1,4 +1,4 @@
-/** The script of a page with reports in it; beside every report stands all the data that it needs. */
+/** The script of a page with reports; every report has its data beside it. */
 import { unpack } from '../report/packed';
 import { addBehaviour } from '../view/view';
 
@@ -14,7 +14,7 @@ for (const root of document.querySelectorAll<HTMLElement>('.graphbreak')) {
   );
   const block = blocks.find(({ dataset }) => dataset.graphbreak === 'data');
   const report = blocks.find(({ dataset }) => dataset.graphbreak === 'report');
-  // A report without it was put into the page by something else, with its own script or none.
+  // A report without data has a different script or none.
   if (block !== undefined) {
     let unpacked: Promise<IData> | null = null;
     const data = (): Promise<IData> =>

@@ -1,6 +1,6 @@
-/** The line of progress that stands in an output while a run goes on. */
+/** The progress line in an output during a run. */
 
-/** How far a run is, as the kernel reports it. */
+/** The progress of a run, as reported by the kernel. */
 export interface IProgress {
   phase: string;
   function: string | null;
@@ -10,7 +10,7 @@ export interface IProgress {
   elapsed_s: number;
 }
 
-/** Milliseconds between two changes of the line: five in a second. */
+/** Milliseconds between two updates of the line. */
 const TICK_MS = 200;
 
 const STYLE = `
@@ -22,16 +22,16 @@ const STYLE = `
 @keyframes gb-turn { to { transform: rotate(360deg); } }
 @media (prefers-reduced-motion: reduce) { .gb-run::before { animation: none; } }`;
 
-/** The line on the page; its clock goes on between two messages of the kernel. */
+/** The line on the page; its clock runs between messages of the kernel. */
 export class ProgressLine {
   constructor() {
     this.element = document.createElement('div');
     const style = document.createElement('style');
     style.textContent = STYLE;
     this._line.className = 'gb-run';
-    // A timer is not read out at each change.
+    // Screen readers do not read out a timer at each change.
     this._line.setAttribute('role', 'timer');
-    this._words.append(this._what, this._counts);
+    this._words.append(this._activity, this._counts);
     this._line.append(this._words);
     this.element.append(style, this._line);
     this._timer = setInterval(() => this._draw(), TICK_MS);
@@ -52,20 +52,20 @@ export class ProgressLine {
 
   private _draw(): void {
     const elapsed = (performance.now() - this._started) / 1000;
-    this._what.textContent = activityOf(this._progress);
+    this._activity.textContent = activityOf(this._progress);
     this._counts.textContent = ` | ${countsOf(this._progress, elapsed)}`;
   }
 
   private readonly _line = document.createElement('p');
   private readonly _words = document.createElement('span');
-  private readonly _what = document.createElement('b');
+  private readonly _activity = document.createElement('b');
   private readonly _counts = document.createElement('span');
   private readonly _timer: ReturnType<typeof setInterval>;
   private _progress: IProgress | null = null;
   private _started = performance.now();
 }
 
-/** What the kernel is doing, in words. */
+/** The current phase in words. */
 export function activityOf(progress: IProgress | null): string {
   if (progress === null) {
     return 'starting';
@@ -75,7 +75,7 @@ export function activityOf(progress: IProgress | null): string {
     : progress.phase;
 }
 
-/** How much there is so far, in words. */
+/** The counts so far in words. */
 export function countsOf(progress: IProgress | null, elapsed: number): string {
   const time =
     elapsed < 60

@@ -1,4 +1,4 @@
-/** The anywidget module: a line of progress while the run goes on, then the report. */
+/** The anywidget module: a progress line during the run, then the report. */
 import type { RenderProps } from '@anywidget/types';
 
 import type { IReportData } from '../view/link';
@@ -19,7 +19,7 @@ interface IAnswer<T> {
 
 type Model = RenderProps<IModel>['model'];
 
-/** How long a question waits for its answer: the kernel answers only when it has finished what it is doing. */
+/** How long to wait for the kernel's answer, which comes only when the kernel is idle. */
 const PATIENCE_MS = 20_000;
 
 function render({ model, el }: RenderProps<IModel>): () => void {
@@ -43,7 +43,7 @@ function render({ model, el }: RenderProps<IModel>): () => void {
       showProgress();
       return;
     }
-    // The Python package wrote and escaped it, in the kernel that this page is connected to.
+    // The Python package has escaped this markup, in the kernel of this page.
     el.innerHTML = html;
     const root = el.querySelector<HTMLElement>('.graphbreak');
     detach =
@@ -66,9 +66,9 @@ function dataOf(model: Model): IReportData {
     new Promise((resolve, reject) => {
       const end = (): void => {
         clearTimeout(timer);
-        model.off('msg:custom', hear);
+        model.off('msg:custom', onAnswer);
       };
-      const hear = (message: IAnswer<T>): void => {
+      const onAnswer = (message: IAnswer<T>): void => {
         if (message.asked === what && (message.list ?? null) === list) {
           end();
           resolve(message.answer as T);
@@ -78,7 +78,7 @@ function dataOf(model: Model): IReportData {
         end();
         reject(new Error('the kernel is busy or gone'));
       }, PATIENCE_MS);
-      model.on('msg:custom', hear);
+      model.on('msg:custom', onAnswer);
       model.send({ ask: what, list });
     });
   return {

@@ -1,4 +1,4 @@
-/** Which reports are about which cells of a notebook, worked out anew when the reports change. */
+/** Which reports are about which cells of a notebook, updated when the reports change. */
 import { type ICodeCellModel, isCodeCellModel } from '@jupyterlab/cells';
 import type { INotebookModel } from '@jupyterlab/notebook';
 
@@ -14,27 +14,27 @@ import {
 import type { NotebookReports } from './notebookreports';
 import type { IRun } from './runs';
 
-/** How many sources of one report are looked at for one cell; a cell that ran several times has several. */
+/** How many sources of one report are considered for one cell; a cell that ran several times has several. */
 const MOST_SOURCES = 10;
 
-/** What one run says about one cell. */
+/** A report of one run about one cell. */
 export interface ICellReport {
   readonly cell: ICodeCellModel;
   readonly run: Omit<IRun, 'report'>;
   readonly report: Report;
-  /** The source of the report that is the cell. */
+  /** The source in the report that is the cell. */
   readonly source: Source;
   /** Whether the cell was run again since, without being explained. */
   readonly stale: boolean;
 }
 
-/** Called with all code cells of a notebook, and with all that reports say about them. */
+/** Called with all code cells of a notebook and the reports about them. */
 export type CellReportsListener = (
   cells: readonly ICodeCellModel[],
   cellReports: readonly ICellReport[]
 ) => void;
 
-/** Follows the reports of one notebook for as long as it is open; typing in it changes nothing. */
+/** Follows the reports of one notebook while it is open; typing does not change them. */
 export class CellReportsFollower {
   constructor(
     notebook: INotebookModel,
@@ -51,7 +51,7 @@ export class CellReportsFollower {
   private _onCellsChanged(): void {
     for (const cell of this._notebook.cells) {
       if (isCodeCellModel(cell)) {
-        // What is connected already is not connected twice.
+        // Lumino does not connect a slot twice.
         cell.outputs.changed.connect(this._schedule, this);
         cell.stateChanged.connect(this._schedule, this);
       }
@@ -60,7 +60,7 @@ export class CellReportsFollower {
   }
 
   private _schedule(): void {
-    // A report that has just come is shown first, and read then.
+    // Render a new report before reading it.
     if (this._isScheduled) {
       return;
     }
@@ -78,7 +78,7 @@ export class CellReportsFollower {
     const current = cellReportsOf(this._reports.runsIn(this._notebook), cells);
     const carriers = new Set(current.map(({ run }) => run.cell));
     const present = new Set(cells);
-    // A cell that lost its report by being run shows the old one, until the cell is cleared.
+    // A running cell without a new report keeps the old one until it is cleared.
     const lost = this._cellReports.filter(
       ({ cell, run }) =>
         !carriers.has(run.cell) &&
@@ -101,7 +101,7 @@ export class CellReportsFollower {
   private _isScheduled = false;
 }
 
-/** What some runs say about the cells of their notebook; the latest run comes last. */
+/** The reports of runs about the cells of their notebook; the latest run comes last. */
 function cellReportsOf(
   runs: readonly IRun[],
   cells: readonly ICodeCellModel[]
@@ -130,14 +130,14 @@ function cellReportsOf(
         source
       }: (typeof matches)[number]): boolean =>
         cell.executionCount !== countInName(source.name);
-      // Counts mean nothing where the notebook has others than the kernel had.
+      // Execution counts are meaningless if the notebook's differ from the kernel's.
       const own = matches.find(({ cell }) => cell === run.cell);
       const areCountsValid = own !== undefined && !hasOtherCount(own);
       return matches.map(match => ({
         ...match,
         run,
         report,
-        // What a cell shows of itself it shows until it is run again.
+        // A cell keeps its own report until it is run again.
         stale: areCountsValid && hasOtherCount(match)
       }));
     })

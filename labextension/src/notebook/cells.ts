@@ -1,20 +1,20 @@
-/** Which cells of a notebook, as it is now, the sources of a report are. */
+/** Finds the current cells of the sources of a report. */
 import { withId } from '../report/lookup';
 import type { Report, Source } from '../report/types';
 
-/** The properties of a code cell by which it is found. */
+/** The properties that identify a code cell. */
 export interface ICell {
   readonly executionCount: number | null;
   readonly sharedModel: { getSource(): string };
 }
 
-/** The cell that a source of a report is; stale where its text is not that of the report any more. */
+/** The cell of a source; stale if its text differs from the report. */
 export interface ICellMatch<T> {
   readonly cell: T;
   readonly stale: boolean;
 }
 
-/** The code cells of a notebook by the properties by which they are found, looked at once. */
+/** An index of the code cells of a notebook by their identifying properties. */
 export class CellIndex<T extends ICell> {
   /** @param cells - In their order in the notebook. */
   constructor(cells: Iterable<T>) {
@@ -30,7 +30,7 @@ export class CellIndex<T extends ICell> {
     }
   }
 
-  /** A cell with a text; of several that with the count, else the first. */
+  /** The cell with a text; if there are several, the one with the count or else the first. */
   withText(text: string, count: number | null): T | undefined {
     const copies = this._byText.get(text);
     const [first] = copies?.values() ?? [];
@@ -46,7 +46,7 @@ export class CellIndex<T extends ICell> {
   private readonly _byCount = new Map<number | null, T>();
 }
 
-/** The sources of a report that are cells. */
+/** The sources of a report that are cells of the notebook. */
 export function cellSources(report: Report): readonly Source[] {
   let sources = CELL_SOURCES.get(report);
   if (sources === undefined) {
@@ -59,16 +59,16 @@ export function cellSources(report: Report): readonly Source[] {
 const CELL_SOURCES = new WeakMap<Report, readonly Source[]>();
 
 /**
- * Find the cell that a source of a report is.
+ * Find the cell of a source of a report.
  *
- * A cell is known by its text: cells are moved, and counts begin anew with each kernel. Only where no cell has the text
- * any more is the cell known by its name, "Cell In[3]".
+ * Cells are identified by text, because they can be moved, and counts restart with each kernel. If no cell has the text,
+ * the name is used: "Cell In[3]".
  *
  * @param report - The report.
  * @param sourceId - The source.
- * @param carrier - The cell in whose output the report is.
+ * @param carrier - The cell with the report in its output.
  * @param cells - All code cells of the notebook.
- * @returns null where the source is no cell, or where its cell is gone.
+ * @returns null if the source is not a cell, or if its cell was deleted.
  */
 export function findCell<T extends ICell>(
   report: Report,
@@ -89,7 +89,7 @@ export function findCell<T extends ICell>(
   if (exact !== undefined) {
     return { cell: exact, stale: false };
   }
-  // The run of a report is that of its own cell, even where the notebook has lost its counts.
+  // The report belongs to its own cell, even if the notebook has lost its counts.
   const isCarrier =
     (count !== null && carrier.executionCount === count) ||
     cellSources(report).length === 1;
@@ -97,12 +97,12 @@ export function findCell<T extends ICell>(
   return edited === undefined ? null : { cell: edited, stale: true };
 }
 
-/** A cell as it was when it was looked at. */
+/** A snapshot of a cell. */
 export interface ISnapshot<T> extends ICell {
   readonly model: T;
 }
 
-/** A cell as it is now, whose text is put together once though every source of every report asks for it. */
+/** A snapshot of a cell with its text, which is computed only once for all sources of all reports. */
 export function snapshotOf<T extends ICell>(model: T): ISnapshot<T> {
   let text: string | null = null;
   return {
@@ -112,7 +112,7 @@ export function snapshotOf<T extends ICell>(model: T): ISnapshot<T> {
   };
 }
 
-/** The name of a cell with an execution count. */
+/** The name of a cell by its execution count. */
 export function cellName(count: number): string {
   return `Cell In[${count}]`;
 }

@@ -1,4 +1,4 @@
-/** The dialog that shows changes of a notebook before they are made. */
+/** The dialog that shows changes before they are made to a notebook. */
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
@@ -8,7 +8,7 @@ import { visiblePieces } from '../report/shown';
 import { makeElement } from '../view/elements';
 import type { IShownChange } from './remedyapplier';
 
-/** Show changes in full, and ask whether to make them. */
+/** Show complete changes, and ask whether to make them. */
 export async function confirmChanges(
   changes: readonly IShownChange[],
   trans: TranslationBundle
@@ -21,13 +21,13 @@ export async function confirmChanges(
       Dialog.cancelButton({ label: trans.__('Cancel') }),
       Dialog.okButton({ label: trans.__('Apply') })
     ],
-    // Who presses a key without looking applies nothing that hides something.
+    // A careless key press must not apply changes with hidden characters.
     defaultButton: isPlain ? 1 : 0
   });
   return button.accept;
 }
 
-/** The changes on the page, and whether all of their characters can be seen as they are. */
+/** The element with the changes, and whether all of their characters are visible. */
 export function changesBody(
   changes: readonly IShownChange[],
   trans: TranslationBundle
@@ -39,7 +39,7 @@ export function changesBody(
     body.append(title);
     for (const group of groups) {
       const text = makeElement('pre');
-      // It can be scrolled, so the keyboard has to reach it.
+      // It scrolls, so it must be focusable.
       text.tabIndex = 0;
       text.setAttribute('role', 'region');
       text.setAttribute('aria-label', heading);
@@ -52,7 +52,7 @@ export function changesBody(
     const warning = makeElement('p', 'jp-GraphBreakChanges-warning');
     warning.setAttribute('role', 'alert');
     warning.textContent = trans.__(
-      'This change holds characters that cannot be seen, or that change how other text looks. They are shown by their names, such as U+202E.'
+      'This change contains characters that are invisible or change how other text looks. They are shown by their names, such as U+202E.'
     );
     body.prepend(warning);
   }

@@ -59,7 +59,7 @@ export function addExplainCommands(
     execute: () => run(panel => explainer.explainCell(panel, TRY_REMEDIES))
   });
 
-  /** What was edited since the last run of the active cell, or of what its functions ran in. */
+  /** The edits since the last run of the active cell or of its functions. */
   const edited = (): IEditedRun | null => {
     const model = notebooks.currentWidget?.content.activeCell?.model;
     return model !== undefined && isCodeCellModel(model)
@@ -70,7 +70,7 @@ export function addExplainCommands(
   commands.addCommand(ExplainCommandIDs.tryEdited, {
     label: trans.__('Try the Edited Cell'),
     caption: trans.__(
-      'Run the cell as it was in its report, and try what was edited since on copies: is the result the same, is a graph break gone?'
+      'Run the cell as in its report, and try your edits since then on copies: does the result stay the same, is a graph break gone?'
     ),
     describedBy: { args: NO_ARGS },
     isEnabled: () => edited() !== null,

@@ -1,7 +1,7 @@
 /**
- * Explains cells while their source stays as it is.
+ * Explains cells without changing their source.
  *
- * JupyterLab runs the cells as always; only the metadata of each request asks the kernel to explain the cell.
+ * JupyterLab runs the cells as usual; the metadata of each request asks the kernel to explain the cell.
  */
 import type {
   ISessionContext,
@@ -16,15 +16,15 @@ import type { IEditedRun } from './runs';
 import { explainingSession, type IExplainRequest } from './sessionproxy';
 
 export interface IExplainOptions {
-  /** Lets the reader choose a kernel where there is none. */
+  /** Lets the reader choose a kernel if there is none. */
   dialogs: ISessionContextDialogs | null;
   translator: ITranslator;
   trans: TranslationBundle;
-  /** Show the reader why nothing could be explained. */
+  /** Tell the reader why nothing could be explained. */
   warn(message: string): void;
 }
 
-/** What the magic is told beyond a plain run, as it would stand in its line. */
+/** Options of the magic for trying remedies. */
 export const TRY_REMEDIES = '--try';
 
 export class Explainer {
@@ -37,7 +37,7 @@ export class Explainer {
    * Explain the active cell of a notebook.
    *
    * @param panel - The notebook.
-   * @param magicOptions - Options of the magic, as in its line.
+   * @param magicOptions - Options of the magic, as written after it.
    */
   async explainCell(panel: NotebookPanel, magicOptions = ''): Promise<void> {
     const { activeCell } = panel.content;
@@ -51,7 +51,7 @@ export class Explainer {
   }
 
   /**
-   * Run what a cell was when it ran last, and try what the reader has edited since as a remedy; nothing of it is run.
+   * Run a cell as it was at its last run, and try the reader's edits since then on copies, as a remedy.
    *
    * @param panel - The notebook.
    * @param edited - The run, and the cells that were edited.
@@ -113,7 +113,7 @@ export class Explainer {
     }
   }
 
-  /** Get the kernel ready to explain; where it cannot, warn the reader and return null. */
+  /** Prepare the kernel to explain cells; if that fails, warn the reader and return null. */
   private async _prepare(
     panel: NotebookPanel,
     cells: readonly CodeCell[],
@@ -130,7 +130,7 @@ export class Explainer {
     }
     const kernel = sessionContext.session?.kernel;
     if (!kernel) {
-      warn(trans.__('This notebook has no kernel that could explain a cell.'));
+      warn(trans.__('This notebook has no kernel that can explain a cell.'));
       return null;
     }
     // The kernel may be busy; the cell waits for it.

@@ -1,7 +1,7 @@
 /** The icon of the extension. */
 import { LabIcon } from '@jupyterlab/ui-components';
 
-/** A graph that is broken in two. */
+/** A graph broken in two. */
 export const graphBreakIcon = new LabIcon({
   name: 'jupyter-graphbreak:icon',
   svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">

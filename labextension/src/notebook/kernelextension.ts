@@ -2,7 +2,7 @@
 import type { Kernel } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-/** The result of loading: null where all is well, else a problem in words, '' where the reader ended it. */
+/** The result of loading: null on success, a description of the problem, or '' if the reader interrupted it. */
 export type LoadResult = string | null;
 
 /** Loads the package into every kernel once. */
@@ -39,7 +39,7 @@ export class KernelExtension {
   >();
 }
 
-/** It leaves no name behind in the kernel, and calls nothing that a later version could not have. */
+/** This code defines no name in the kernel, and calls only stable functions. */
 const LOAD = '__import__("jupyter_graphbreak").answer_requests(get_ipython())';
 
 async function load(

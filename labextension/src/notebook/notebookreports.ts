@@ -1,4 +1,4 @@
-/** The reports of the current notebook, followed while somebody watches, and what of them the reader selects. */
+/** The reports of the current notebook, followed while there are watchers, and the reader's selection. */
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import type {
   INotebookModel,
@@ -24,11 +24,11 @@ import {
  * The reports of the current notebook, in the order of its cells.
  *
  * They are read from the outputs in the notebook's model, so they are right after a reload, without a kernel and in
- * several views of one notebook. While nobody watches, nothing is followed and nothing is read unless asked for.
+ * several views of one notebook. Without watchers, nothing is followed, and reports are read only on demand.
  */
 export class NotebookReports {
   /**
-   * @param notebooks - The notebooks that are open.
+   * @param notebooks - The open notebooks.
    * @param trans - The language of the reader.
    */
   constructor(notebooks: INotebookTracker, trans: TranslationBundle) {
@@ -43,7 +43,7 @@ export class NotebookReports {
 
   /** All runs whose reports are in the current notebook. */
   get runs(): readonly IRun[] {
-    if (this._watchers === 0 || this._callOff !== null) {
+    if (this._watchers === 0 || this._cancelUpdate !== null) {
       this._runs = this._read();
     }
     return this._runs;
@@ -56,12 +56,12 @@ export class NotebookReports {
     );
   }
 
-  /** Emitted when the runs are others than before, or the notebook is; once for many changes at a time. */
+  /** Emitted when the runs or the notebook change, once for several simultaneous changes. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
 
-  /** What the reader has selected. */
+  /** The selection. */
   get selection(): ISelection | null {
     return this._selection;
   }
@@ -72,12 +72,12 @@ export class NotebookReports {
     }
   }
 
-  /** Emitted when the reader selects something else. */
+  /** Emitted when the selection changes. */
   get selectionChanged(): ISignal<this, ISelection | null> {
     return this._selectionChanged;
   }
 
-  /** Whether whatever the pointer is on is selected. */
+  /** Whether the pointer selects. */
   get isFollowing(): boolean {
     return this._isFollowing;
   }
@@ -88,17 +88,17 @@ export class NotebookReports {
     }
   }
 
-  /** Emitted when the pointer begins to select, or ends. */
+  /** Emitted when selection by the pointer is switched on or off. */
   get followingChanged(): ISignal<this, void> {
     return this._followingChanged;
   }
 
-  /** Whether anybody watches. */
+  /** Whether there are watchers. */
   get isWatched(): boolean {
     return this._watchers > 0;
   }
 
-  /** Follow the notebook until the result is disposed of. */
+  /** Follow the notebook until the returned object is disposed. */
   watch(): IDisposable {
     this._watchers += 1;
     if (this._watchers === 1) {
@@ -115,7 +115,7 @@ export class NotebookReports {
     });
   }
 
-  /** The run that a selection is in. */
+  /** The run that contains a selection. */
   runOf({ cellId, output }: ISelection): IRun | undefined {
     return this.runs.find(
       run => run.cellId === cellId && run.output === output
@@ -126,7 +126,7 @@ export class NotebookReports {
    * The run in the current notebook whose report an element shows.
    *
    * @param element - The element.
-   * @param runs - The runs of the notebook, where somebody asks about many elements at a time.
+   * @param runs - The runs of the notebook, if already known.
    */
   runAround(
     element: HTMLElement,
@@ -157,7 +157,7 @@ export class NotebookReports {
     const panel = this.notebook;
     this._panel = panel;
     if (panel !== null) {
-      // The model comes when the file has been read, and a file may be opened anew in the same panel.
+      // The model exists only after the file was read, and a panel may open a different file.
       panel.content.modelChanged.connect(this._onModelChanged, this);
       panel.disposed.connect(this._leave, this);
     }
@@ -165,8 +165,8 @@ export class NotebookReports {
   }
 
   private _leave(): void {
-    this._callOff?.();
-    this._callOff = null;
+    this._cancelUpdate?.();
+    this._cancelUpdate = null;
     this._panel?.content.modelChanged.disconnect(this._onModelChanged, this);
     this._panel?.disposed.disconnect(this._leave, this);
     this._panel = null;
@@ -177,7 +177,7 @@ export class NotebookReports {
   private _onModelChanged(): void {
     this._model?.contentChanged.disconnect(this._onContentChanged, this);
     this._model = this._panel?.content.model ?? null;
-    // It is emitted for sources, outputs, counts and the list of cells alike.
+    // It is emitted for changes of sources, outputs, counts and the list of cells.
     this._model?.contentChanged.connect(this._onContentChanged, this);
     if (this._model !== this._lastModel) {
       this._lastModel = this._model;
@@ -188,9 +188,9 @@ export class NotebookReports {
   }
 
   private _onContentChanged(): void {
-    // A report that has just come is shown first, and read then.
-    this._callOff ??= afterPaint(() => {
-      this._callOff = null;
+    // Render a new report before reading it.
+    this._cancelUpdate ??= afterPaint(() => {
+      this._cancelUpdate = null;
       this._runs = this._read();
       if (!areSameRuns(this._emittedRuns, this._runs)) {
         this._emit();
@@ -220,15 +220,15 @@ export class NotebookReports {
   private _model: INotebookModel | null = null;
   /** The model to which the selection belongs. */
   private _lastModel: INotebookModel | null = null;
-  /** Calls off reading the notebook anew, while that is ahead. */
-  private _callOff: (() => void) | null = null;
+  /** Cancels the pending update. */
+  private _cancelUpdate: (() => void) | null = null;
   private _runs: IRun[] = [];
-  /** The runs when `changed` was emitted last. */
+  /** The runs at the last emission of `changed`. */
   private _emittedRuns: IRun[] = [];
   private _selection: ISelection | null = null;
 }
 
-/** The reports of the current notebook, for whatever shows them. */
+/** The token of the reports of the current notebook. */
 export const INotebookReports = new Token<NotebookReports>(
   'jupyter-graphbreak:INotebookReports',
   'The reports of compile_explain in the current notebook.'

@@ -1,4 +1,4 @@
-/** Applies remedies of a report to its notebook: edits its cells, or inserts one that sets what is to be set. */
+/** Applies remedies of a report to its notebook: edits cells, or inserts a cell with settings. */
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -18,7 +18,7 @@ import {
 } from '../report/edits';
 import { totalOf, withId } from '../report/lookup';
 import type { Report } from '../report/types';
-import { hear, type IPlace, type IRemedyActions } from '../view/link';
+import { onReportEvent, type IPlace, type IRemedyActions } from '../view/link';
 import { CellIndex, cellName, countInName, findCell } from './cells';
 import type { NotebookReports } from './notebookreports';
 import type { IRun } from './runs';
@@ -26,35 +26,35 @@ import type { IRun } from './runs';
 /** A cell that explains itself whenever it runs. */
 const MAGIC = /^\s*%%compile_explain\b/;
 
-/** How much a reader can be shown, and so how much is applied at once. */
+/** Limits on the changes that are shown, and therefore applied, at once. */
 const MOST_LINES = 2_000;
 const MOST_CHARACTERS = 200_000;
 
-/** Changes of one cell. */
+/** The changes of one cell. */
 interface ICellChanges {
   readonly cell: ICodeCellModel;
-  /** What the report calls the cell. */
+  /** The name of the cell in the report. */
   readonly reportName: string;
-  /** The text that is changed; if the cell has another one by then, nothing is. */
+  /** The text to change; nothing is changed if the cell's text differs by then. */
   readonly before: string;
   readonly changes: readonly ILineChange[];
 }
 
-/** All that applying some remedies does to a notebook. */
+/** All changes that remedies make to a notebook. */
 interface IPlan {
   readonly edits: readonly ICellChanges[];
-  /** What a new cell above that of the report runs; the empty string where none is inserted. */
+  /** The code of a new cell above the explained one; empty if none is inserted. */
   readonly code: string;
 }
 
-/** The changes of one cell as the reader sees them before they are made. */
+/** The changes of one cell, as shown before they are made. */
 export interface IShownChange {
-  /** Which cell, and which lines of it. */
+  /** The cell and its lines. */
   readonly heading: string;
   readonly groups: readonly (readonly IDiffLine[])[];
 }
 
-/** The part of a shared cell's undo history that is not in its interface. */
+/** The undo history of a shared cell, which its interface lacks. */
 interface IUndoable {
   undoManager?: { stopCapturing?(): void } | null;
 }
@@ -68,11 +68,11 @@ export interface IRemedyApplierOptions {
   explainAndTry(panel: NotebookPanel): Promise<void>;
 }
 
-/** Does what the reports of a notebook ask for, once the reader has seen it. */
+/** Carries out the actions of reports on a notebook, after the reader has confirmed them. */
 export class RemedyApplier {
   constructor(options: IRemedyApplierOptions) {
     this._options = options;
-    hear(document, 'graphbreak-ready', ready => {
+    onReportEvent(document, 'graphbreak-ready', ready => {
       const { root } = ready.handle;
       if (root.closest('.jp-Notebook') !== null) {
         ready.actions = this._actionsOf(root);
@@ -97,12 +97,12 @@ export class RemedyApplier {
   ): Promise<string> {
     const { trans, confirm } = this._options;
     const { panel, run, report } = this._find(root);
-    // All of it is worked out, and shown, before anything is changed.
+    // Compute and show all changes before making any.
     const plan = this._planOf(report, run, places);
     const { edits, code } = plan;
     if (edits.length === 0 && code === '') {
       return trans.__(
-        'The cell reads like this already; run it to see what is gone'
+        'The cell already contains this change; run it to see which breaks are gone'
       );
     }
     const shown = this._shown(plan, run);
@@ -121,17 +121,17 @@ export class RemedyApplier {
     return this._nextStep(run, isElsewhere);
   }
 
-  /** What the reader does next to see what is gone. */
+  /** The next step for the reader. */
   private _nextStep({ cell }: IRun, isElsewhere: boolean): string {
     const { trans } = this._options;
     if (MAGIC.test(cell.sharedModel.getSource())) {
       return isElsewhere
         ? trans.__('Applied in another cell: run it, then this one')
-        : trans.__('Applied; run the cell to see what is gone');
+        : trans.__('Applied; run the cell to see which breaks are gone');
     }
     return isElsewhere
       ? trans.__('Applied in another cell: run it, then explain this one')
-      : trans.__('Applied; explain the cell to see what is gone');
+      : trans.__('Applied; explain the cell to see which breaks are gone');
   }
 
   private _find(root: HTMLElement): {
@@ -144,7 +144,7 @@ export class RemedyApplier {
     const run = reports.runAround(root);
     if (panel === null || !run?.report) {
       throw new Error(
-        trans.__('This report is not in the output of a cell any more.')
+        trans.__('This report is no longer in the output of a cell.')
       );
     }
     if (!run.cell.trusted) {
@@ -155,14 +155,14 @@ export class RemedyApplier {
     return { panel, run, report: run.report };
   }
 
-  /** What applying does; an error where a part of it cannot be done, for then nothing is. */
+  /** The plan of changes; throws if a part of it is impossible, because then nothing is changed. */
   private _planOf(report: Report, run: IRun, places: readonly IPlace[]): IPlan {
     const { trans } = this._options;
     const remedies = places.map(({ list, at }) => {
       const remedy = applicableAt(report, list, at);
       if (remedy === undefined || totalOf(remedy.edits) > remedy.edits.length) {
         throw new Error(
-          trans.__('Not applied: this report is too large to be read whole.')
+          trans.__('Not applied: this report is too large to be read in full.')
         );
       }
       return remedy;
@@ -176,7 +176,7 @@ export class RemedyApplier {
         ) {
           throw new Error(
             trans.__(
-              'Not applied: the report does not hold all of this change.'
+              'Not applied: the report does not contain the complete change.'
             )
           );
         }
@@ -190,7 +190,7 @@ export class RemedyApplier {
     };
   }
 
-  /** What the remedies change in cells; an error where a cell is not what they were made for. */
+  /** The changes of cells; throws if a cell is not the one that the remedies were made for. */
   private _editsOf(
     report: Report,
     run: IRun,
@@ -198,11 +198,11 @@ export class RemedyApplier {
   ): ICellChanges[] {
     const { reports, trans } = this._options;
     const cells = new CellIndex(reports.cells);
-    const made = new Map<ICodeCellModel, ICellChanges>();
+    const byCell = new Map<ICodeCellModel, ICellChanges>();
     for (const [id, edits] of editsBySource(remedies)) {
       const source = withId(report.sources, id)!;
       if (source.kind !== 'cell') {
-        continue; // the cell that is inserted patches it
+        continue; // the inserted cell patches it
       }
       const { name } = source;
       const cell = findCell(report, id, run.cell, cells)?.cell;
@@ -214,7 +214,7 @@ export class RemedyApplier {
       if (cell.getMetadata('editable') === false) {
         throw new Error(trans.__('Not applied: %1 cannot be edited.', name));
       }
-      if (made.has(cell)) {
+      if (byCell.has(cell)) {
         throw new Error(
           trans.__('Not applied: %1 would be changed twice.', name)
         );
@@ -224,7 +224,7 @@ export class RemedyApplier {
       try {
         if (before.trimEnd() !== edited(original, edits).trimEnd()) {
           const changes = changesFor(before, edits, original);
-          made.set(cell, { cell, reportName: name, before, changes });
+          byCell.set(cell, { cell, reportName: name, before, changes });
         }
       } catch (error) {
         if (!(error instanceof LineMismatch)) {
@@ -232,17 +232,17 @@ export class RemedyApplier {
         }
         throw new Error(
           trans.__(
-            'Not applied: line %1 of %2 is another one than when this was tried. Explain the cell again.',
+            'Not applied: line %1 of %2 has changed since this was tried. Explain the cell again.',
             error.line,
             name
           )
         );
       }
     }
-    return [...made.values()];
+    return [...byCell.values()];
   }
 
-  /** What the reader is shown of a plan, which is all of it; an error where that is too much to read. */
+  /** The complete plan as shown to the reader; throws if it is too long to read. */
   private _shown({ edits, code }: IPlan, run: IRun): IShownChange[] {
     const { trans } = this._options;
     const shown: IShownChange[] = edits.map(edit => ({
@@ -275,7 +275,7 @@ export class RemedyApplier {
     return shown;
   }
 
-  /** "Cell In[3]: lines 4, 9-10"; also what the report calls the cell, where that is another name. */
+  /** "Cell In[3]: lines 4, 9-10", with the name in the report if that differs. */
   private _headingOf({ cell, reportName, changes }: ICellChanges): string {
     const { trans } = this._options;
     const ranges = changes.map(({ first, last }) =>
@@ -292,7 +292,7 @@ export class RemedyApplier {
       : trans.__('%1: line %2', fullName, lines);
   }
 
-  /** The name that a cell has in the notebook as it is now, whatever a report calls it. */
+  /** The current name of a cell in the notebook. */
   private _nameOf(cell: ICodeCellModel): string {
     const { reports, trans } = this._options;
     const count = cell.executionCount;
@@ -305,7 +305,7 @@ export class RemedyApplier {
     return trans.__('Cell %1 of this notebook', (place ?? 0) + 1);
   }
 
-  /** Make sure that what the reader has confirmed is what will happen. */
+  /** Make sure that the changes are still the confirmed ones. */
   private _checkStill({ edits }: IPlan, run: IRun): void {
     const { reports, trans } = this._options;
     const cells = new Set(reports.cells);
@@ -318,13 +318,13 @@ export class RemedyApplier {
     if (!isSame) {
       throw new Error(
         trans.__(
-          'Not applied: the notebook was changed meanwhile. Explain the cell again.'
+          'Not applied: the notebook has changed in the meantime. Explain the cell again.'
         )
       );
     }
   }
 
-  /** Put a cell above the one that ran, and select it. */
+  /** Insert a cell above the one that ran, and select it. */
   private async _insert(
     { content }: NotebookPanel,
     { cell }: IRun,
@@ -339,7 +339,7 @@ export class RemedyApplier {
   private readonly _options: IRemedyApplierOptions;
 }
 
-/** Change a cell; one undo takes back all of it, and nothing else. */
+/** Change a cell so that one undo reverts exactly this change. */
 function applyChanges({ cell, before, changes }: ICellChanges): void {
   const { sharedModel } = cell;
   const { undoManager } = sharedModel as IUndoable;
@@ -352,7 +352,7 @@ function applyChanges({ cell, before, changes }: ICellChanges): void {
   undoManager?.stopCapturing?.();
 }
 
-/** Put the cursor where a cell was changed, so that the reader sees it and can undo it. */
+/** Put the cursor on the change, so that the reader sees it and can undo it. */
 async function showEdit(
   { content }: NotebookPanel,
   { cell, before, changes }: ICellChanges

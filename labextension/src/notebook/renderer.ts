@@ -1,5 +1,5 @@
 /**
- * The renderer of our mime type in JupyterLab.
+ * The renderer of our MIME type in JupyterLab.
  *
  * JupyterLab shows one representation of an output, the one with the lowest rank, and never falls back: a saved widget
  * whose kernel is gone would read "Error displaying widget" with good HTML beside it. So our own type ranks first, and
@@ -9,7 +9,7 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Panel, type Widget } from '@lumino/widgets';
 
 import { JOB_TYPE, MIME_TYPE, REST_TYPE } from '../report/mimetype';
-import { hear, type IReportData, keepApart } from '../view/link';
+import { onReportEvent, type IReportData, isolateReports } from '../view/link';
 import type { Rest } from '../view/list';
 import { focusCell, keepFromNotebook } from '../view/roving';
 import { unpack } from '../report/packed';
@@ -17,7 +17,7 @@ import { addBehaviour } from '../view/view';
 
 export const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
 
-/** Below the rank of ipywidgets' own factory, -10: the lower one is asked first. */
+/** Lower than the rank of ipywidgets' factory, -10, because the lowest rank wins. */
 export const RANK = -20;
 
 /** The part of a notebook's registry that the renderer needs. */
@@ -37,7 +37,7 @@ export function rendererFactory(
   hasKernel: () => boolean
 ): IRenderMime.IRendererFactory {
   return {
-    // The widget is shown only where the output is trusted; the HTML goes through JupyterLab's sanitiser elsewhere.
+    // The widget is shown only in trusted outputs; otherwise JupyterLab's sanitiser processes the HTML.
     safe: true,
     mimeTypes: [MIME_TYPE, JOB_TYPE],
     defaultRank: RANK,
@@ -45,25 +45,25 @@ export function rendererFactory(
   };
 }
 
-/** How long the widget of a kernel may take to appear before the HTML is shown in its place, in milliseconds. */
+/** How long the widget of a kernel may take to appear before the HTML is shown instead, in milliseconds. */
 const PATIENCE_MS = 500;
 
-/** An output that holds a report, or those of several processes. */
+/** An output with a report, or with those of several processes. */
 export class ReportOutput extends Panel implements IRenderMime.IRenderer {
   /**
-   * @param renderers - The registry of the notebook that the output is in.
-   * @param hasKernel - Whether that is connected to a kernel now.
+   * @param renderers - The registry of the notebook with the output.
+   * @param hasKernel - Whether the notebook is connected to a kernel now.
    */
   constructor(renderers: IRenderers, hasKernel: () => boolean) {
     super();
     this.addClass('jp-GraphBreakOutput');
     this._renderers = renderers;
     this._hasKernel = hasKernel;
-    // A live view needs no kernel for what the output carries.
-    hear(this.node, 'graphbreak-ready', ready => {
+    // A live view needs no kernel for data in the output.
+    onReportEvent(this.node, 'graphbreak-ready', ready => {
       ready.data = this._data;
     });
-    // A report that is not trusted has no behaviour of its own, and its parts take the focus all the same.
+    // An untrusted report has no behaviour, but its parts can still get the focus.
     this.node.addEventListener('keydown', event => {
       if (event.key === 'Escape') {
         focusCell(this.node);
@@ -77,7 +77,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     super.dispose();
   }
 
-  /** Show the live widget where there is one, else the HTML. */
+  /** Show the live widget if it exists, otherwise the HTML. */
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this._clear();
     const output = outputOf(model);
@@ -94,9 +94,9 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     const live = this._renderers.createRenderer(WIDGET_VIEW);
     live.hide();
     this.addWidget(live);
-    // It may wait for a kernel for ever, so its end is not waited for.
+    // Do not wait for it, because it may wait for a kernel forever.
     void live.renderModel(only(WIDGET_VIEW, data[WIDGET_VIEW]!, output));
-    const saidAtFirst = live.node.textContent;
+    const initialText = live.node.textContent;
     const choose = (): void => {
       if (this._live !== live) {
         return;
@@ -109,7 +109,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
         this._hideStatic();
       } else if (
         this._static === null &&
-        (this._isLate || live.node.textContent !== saidAtFirst)
+        (this._isLate || live.node.textContent !== initialText)
       ) {
         void this._showStatic(output);
       }
@@ -125,7 +125,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     if (this._hasKernel()) {
       this._timer = setTimeout(stopWaiting, PATIENCE_MS);
     } else {
-      // A notebook that is being opened shows what was saved, and the widget as soon as a kernel has brought it back.
+      // A notebook that is being opened shows the saved HTML, and the widget as soon as a kernel has restored it.
       stopWaiting();
     }
   }
@@ -137,7 +137,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     this._static = fallback;
     this.addWidget(fallback);
     await fallback.renderModel(only(type, data[type] ?? '', output));
-    // An output that is not trusted has lost the attributes that behaviour is built on: it stays plain.
+    // An untrusted output lacks the attributes that behaviour needs, so it stays static.
     if (this._static !== fallback || !trusted) {
       return;
     }
@@ -145,10 +145,10 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
       '.graphbreak[data-prefix]'
     );
     const detach = Array.from(roots, (root, index) => {
-      // The kernel's own report comes first. Those of other processes are not the notebook's: they keep to themselves.
+      // The kernel's own report comes first. Reports of other processes are not connected to the notebook.
       const isOwn = index === 0 && MIME_TYPE in data;
       if (!isOwn) {
-        keepApart(root.parentElement!);
+        isolateReports(root.parentElement!);
       }
       try {
         return addBehaviour(
@@ -156,7 +156,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
           isOwn ? this._data : dataOfProcess(data, index)
         );
       } catch {
-        // Markup that is not a report's stays as it is.
+        // Leave markup outside reports unchanged.
         return () => undefined;
       }
     });
@@ -189,21 +189,21 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
   private _detach: () => void = () => undefined;
 }
 
-/** An output, its data by mime type. */
+/** The data of an output by MIME type. */
 type IOutput = Pick<IRenderMime.IMimeModel, 'data' | 'metadata' | 'trusted'>;
 
-/** The model of an output in a notebook has a JSON form that shares its data. */
+/** An output model with a JSON form that shares its data. */
 interface IOutputModel extends IRenderMime.IMimeModel {
   toJSON?(): { data?: IOutput['data'] };
 }
 
-/** Read the model of an output once: that of a notebook copies all of its data whenever it is asked for them. */
+/** The data of an output model without a copy, which its `data` property makes on each access. */
 function outputOf(model: IOutputModel): IOutput {
   const { metadata, trusted } = model;
   return { data: model.toJSON?.().data ?? model.data, metadata, trusted };
 }
 
-/** A model of one representation of an output, for a renderer that may ask for its data again and again. */
+/** A model of one representation of an output, whose data can be read repeatedly without a copy. */
 function only(
   type: string,
   value: IOutput['data'][string],
@@ -223,13 +223,13 @@ const NO_DATA: IReportData = {
   json: () => Promise.resolve('null')
 };
 
-/** What an output carries, packed, of the report that stands at a place in it. */
+/** The compressed data of the report at an index of an output. */
 interface IPacked {
   gzip?: string;
   processes?: { gzip: string }[];
 }
 
-/** What an output carries of its report besides the markup. */
+/** The data of an output's report besides the markup. */
 function dataOf(data: IOutput['data']): IReportData {
   const packed = data[REST_TYPE] as IPacked | undefined;
   const text = data['text/plain'] ?? '';
@@ -243,13 +243,13 @@ function dataOf(data: IOutput['data']): IReportData {
           : unpack<{ rest: Rest }>(packed.gzip).then(({ rest }) => rest)),
     text: () =>
       Promise.resolve(Array.isArray(text) ? text.join('') : String(text)),
-    // What is said about the report comes with it, and is no part of it.
+    // The rows come with the report, but are not part of it.
     json: () =>
       Promise.resolve(JSON.stringify({ ...Object(report), rows: undefined }))
   };
 }
 
-/** What an output carries of the report of one process of its job. */
+/** The data of the report of one process of a job. */
 function dataOfProcess(data: IOutput['data'], index: number): IReportData {
   const packed = (data[REST_TYPE] as IPacked | undefined)?.processes?.[index];
   const job = data[JOB_TYPE] as { processes?: { report: unknown }[] } | undefined; // prettier-ignore

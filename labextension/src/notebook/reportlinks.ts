@@ -1,23 +1,27 @@
-/** Keeps what is selected in the reports of outputs the same as everywhere else, and shows a report that has just come. */
+/** Synchronizes the selection in reports of outputs with other views, and scrolls to a new report. */
 import type { Cell } from '@jupyterlab/cells';
 import type { ISignal } from '@lumino/signaling';
 
 import { indexOf, orderedBreaks } from '../report/lookup';
 import type { Report } from '../report/types';
-import { hear, type IReportHandle, type ISelected } from '../view/link';
+import {
+  onReportEvent,
+  type IReportHandle,
+  type ISelected
+} from '../view/link';
 import type { NotebookReports } from './notebookreports';
 import type { ISelection } from './runs';
 
-/** What the ids of the markup begin with, by the kind of the part. */
+/** The letters of references in the markup, by kind of part. */
 const LETTERS = { break: 'b', graph: 'g', skipped: 'k', scope: 'c' } as const;
 
-/** What stays free around a report that is brought into view, in pixels. */
+/** The margin around a report that is scrolled into view, in pixels. */
 const MARGIN = 8;
 
 /** How long after the end of a run its report may appear, in milliseconds. */
 const LATE_MS = 2000;
 
-/** How often it is looked again whether all is in view. */
+/** How often the position is checked again. */
 const PASSES = 4;
 
 type LinkedKind = keyof typeof LETTERS;
@@ -30,16 +34,18 @@ interface IRunSignals {
 
 export class ReportLinks {
   /**
-   * @param reports - The reports of the current notebook, and what of them is selected.
-   * @param actions - They tell when a cell begins to run, and when it has ended.
+   * @param reports - The reports of the current notebook, and the selection.
+   * @param actions - Emit signals when a cell starts and ends.
    */
   constructor(reports: NotebookReports, actions: IRunSignals) {
     this._reports = reports;
-    hear(document, 'graphbreak-ready', ({ handle }) => this._add(handle));
-    hear(document, 'graphbreak-selected', (selected, root) =>
+    onReportEvent(document, 'graphbreak-ready', ({ handle }) =>
+      this._add(handle)
+    );
+    onReportEvent(document, 'graphbreak-selected', (selected, root) =>
       this._onSelected(selected, root)
     );
-    hear(document, 'graphbreak-following', ({ isFollowing }) => {
+    onReportEvent(document, 'graphbreak-following', ({ isFollowing }) => {
       reports.isFollowing = isFollowing;
     });
     actions.executionScheduled.connect((_, { cell }) => {
@@ -54,7 +60,7 @@ export class ReportLinks {
     );
   }
 
-  /** Show conclusions only, because the cells themselves show their source; or sources beside them. */
+  /** Show only conclusions, because cells show their source; or sources beside them. */
   set isColumn(isColumn: boolean) {
     this._isColumn = isColumn;
     this._live().forEach(handle => handle.setColumn(isColumn));
@@ -74,7 +80,7 @@ export class ReportLinks {
     }
   }
 
-  /** The reports that are in the page. */
+  /** The reports on the page. */
   private _live(): Set<IReportHandle> {
     for (const handle of this._handles) {
       if (!handle.root.isConnected) {
@@ -100,12 +106,12 @@ export class ReportLinks {
       this._isPointer = false;
     }
     if (part?.kind === 'break' && !isPointer && this._isColumn) {
-      // When the marks have followed.
+      // After the marks were updated.
       requestAnimationFrame(() => this._quoteIfHidden(root));
     }
   }
 
-  /** Let a report show the line of its selected break where no editor shows it. */
+  /** Let a report show the line of its selected break if no editor shows it. */
   private _quoteIfHidden(root: HTMLElement): void {
     const outer = root.closest('.jp-WindowedPanel-outer, .jp-Notebook');
     const line = outer?.querySelector('.jp-GraphBreakMark.jp-mod-selected');
@@ -132,13 +138,13 @@ export class ReportLinks {
 
   private readonly _reports: NotebookReports;
   private readonly _handles = new Set<IReportHandle>();
-  /** Cells that run, or ran a moment ago. */
+  /** Cells that are running, or ended a moment ago. */
   private readonly _running = new WeakSet<Cell>();
   private _isColumn = false;
   private _isPointer = false;
 }
 
-/** Bring the breaks of a report into view; what comes into view may turn out to be higher than expected. */
+/** Scroll the breaks of a report into view, repeatedly because heights may change. */
 function showBreaks(root: HTMLElement, passes = PASSES): void {
   requestAnimationFrame(() =>
     requestAnimationFrame(() => {
@@ -153,9 +159,9 @@ function showBreaks(root: HTMLElement, passes = PASSES): void {
 }
 
 /**
- * How far to scroll for the breaks of a report to be in view, as far as its top stays there.
+ * How far to scroll to show the breaks of a report without hiding its top.
  *
- * Where the end of the code that was run is out of sight the reader has gone elsewhere, and nothing moves.
+ * If the end of the cell is out of sight, the reader has scrolled elsewhere, and nothing moves.
  */
 function hiddenBelow(root: HTMLElement, outer: Element): number {
   const code = root.closest('.jp-Cell')?.querySelector('.jp-InputArea');
@@ -179,7 +185,7 @@ function hiddenBelow(root: HTMLElement, outer: Element): number {
   return Math.min(below, above);
 }
 
-/** The part of a report that a reference of its markup is about; null where that is nothing that can be selected. */
+/** The part of a report for a reference of its markup; null if it cannot be selected. */
 export function partOf(
   report: Report,
   reference: string
@@ -194,7 +200,7 @@ export function partOf(
   return id === undefined ? null : { kind, id };
 }
 
-/** The reference that the markup of a report has for a part; the empty string where it has none. */
+/** The reference of a part in the markup of a report; empty if it has none. */
 export function referenceTo(
   report: Report,
   { kind, id }: Pick<ISelection, 'kind' | 'id'>

@@ -14,30 +14,30 @@ import {
   snapshotOf
 } from './cells';
 
-/** One output of a cell that carries a report, readable or not. */
+/** An output of a cell with a report, readable or not. */
 export interface IRun {
-  /** The cell in whose output the report is. */
+  /** The cell with the report in its output. */
   readonly cell: ICodeCellModel;
   readonly cellId: string;
-  /** The place of the cell among all cells of the notebook. */
+  /** The index of the cell among all cells of the notebook. */
   readonly index: number;
-  /** The place of the output among those of the cell; a cell may explain several calls. */
+  /** The index of the output in the cell, because a cell may explain several calls. */
   readonly output: number;
   readonly executionCount: number | null;
-  /** The line of code by which a person knows the cell. */
+  /** The line of code that identifies the cell for the reader. */
   readonly title: string;
   /** Whether the cell was edited after this run. */
   readonly edited: boolean;
-  /** null where it cannot be read; `problem` then says why. */
+  /** null if it cannot be read; `problem` then contains the reason. */
   readonly report: Report | null;
-  /** What is said about the report; null where that cannot be read. */
+  /** The rows of the report; null if it cannot be read. */
   readonly rows: Rows | null;
   readonly problem: string | null;
-  /** The source of the report that is the cell itself. */
+  /** The source in the report that is the cell itself. */
   readonly ownSource: Source | null;
 }
 
-/** A part of a report that the reader selects. */
+/** A selected part of a report. */
 export interface ISelection {
   readonly cellId: string;
   readonly output: number;
@@ -47,7 +47,7 @@ export interface ISelection {
   readonly id: string;
 }
 
-/** A cell with another text than in the run. */
+/** A cell whose text differs from the one that ran. */
 export interface IEditedCell {
   readonly cell: ICodeCellModel;
   /** Its whole text when it ran. */
@@ -80,7 +80,7 @@ export class RunReader {
     const runs: IRun[] = [];
     const snapshot = snapshotOf(cell);
     for (let output = 0; output < cell.outputs.length; output += 1) {
-      // The model's own `data` is a deep copy each time.
+      // The model's own `data` returns a deep copy on each access.
       const { data } = cell.outputs.get(output).toJSON();
       const reading = isBundle(data) ? this._read(data) : null;
       if (reading === null) {
@@ -103,7 +103,7 @@ export class RunReader {
     return runs;
   }
 
-  /** An output does not change its data but gets others, so they are read once. */
+  /** Cached by data object, because an output replaces its data instead of changing them. */
   private _read(data: Record<string, unknown>): Reading | null {
     if (!carriesReport(data)) {
       return null;
@@ -134,13 +134,13 @@ export function codeCells(
 }
 
 /**
- * Find the run against which an edit is judged.
+ * Find the run with which an edit is compared.
  *
  * @param runs - The runs of a notebook.
  * @param cells - All its code cells.
- * @param active - The cell that the reader means.
- * @returns The last run of that cell, or in which that cell's functions ran, with all cells that were edited since; null
- * where there is no such run or nothing was edited.
+ * @param active - The active cell.
+ * @returns The last run of that cell or of its functions, with all cells that were edited since; null if there is no such
+ * run or no edit.
  */
 export function editedRun(
   runs: readonly IRun[],
@@ -215,7 +215,7 @@ export function areSameRuns(
   );
 }
 
-/** The source of a report that its cell is, and whether the cell has another text now. */
+/** The source of a report's own cell, and whether the cell's text has changed. */
 function ownSourceOf(
   report: Report | null,
   cell: ICell

@@ -1,20 +1,20 @@
-/** A session whose requests to run a cell also ask the kernel to explain the cell. */
+/** A session whose execution requests also ask the kernel to explain the cell. */
 import type { ISessionContext } from '@jupyterlab/apputils';
 
-/** What is asked of the kernel, as the Python package reads it from the metadata of a request. */
+/** The request in the metadata, as read by the Python package. */
 export interface IExplainRequest {
   explain: string;
   only_torch: boolean;
-  /** Cells that were edited and not run, by their texts before and after: they are tried as remedies. */
+  /** The texts of edited cells before and after the edit, to be tried as remedies. */
   edited?: [before: string, after: string][];
 }
 
 /**
- * The same session, but every request to run a cell carries another request.
+ * The same session, but every execution request contains an explain request.
  *
  * @param context - The session.
- * @param request - What is asked of the kernel.
- * @param code - The code to run in place of the cell's.
+ * @param request - The explain request.
+ * @param code - The code to run instead of the cell's.
  */
 export function explainingSession(
   context: ISessionContext,
@@ -46,7 +46,7 @@ export function explainingSession(
   );
 }
 
-/** An object as it is, with one property replaced. */
+/** A proxy of an object with one property replaced. */
 function withProperty<T extends object, K extends keyof T>(
   target: T,
   name: K,

@@ -1,4 +1,4 @@
-/** Leads the reader to the line that a part of a report is about. */
+/** Navigates to the line of a part of a report. */
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import type { CommandRegistry } from '@lumino/commands';
 
@@ -11,7 +11,7 @@ import { indexOf } from '../report/lookup';
 import { rowOf, sectionOf } from '../report/rows';
 import type { Row, Spot } from '../report/types';
 
-export class Guide {
+export class BreakNavigator {
   /**
    * @param reports - The reports of the current notebook.
    * @param commands - The application's commands.
@@ -31,7 +31,7 @@ export class Guide {
    * Select a part of a report, and show its line.
    *
    * @param selection - What to select.
-   * @param focus - Whether the keyboard goes there too.
+   * @param focus - Whether the place gets the keyboard focus.
    */
   async select(selection: ISelection, focus = false): Promise<void> {
     const run = this._reports.runOf(selection);
@@ -69,7 +69,7 @@ export class Guide {
     await this._show(run.cell, null, focus);
   }
 
-  /** Go to the next or the previous break of the notebook, from what is selected or else from the active cell. */
+  /** Go to the next or previous break of the notebook, from the selection or else the active cell. */
   async step(by: 1 | -1): Promise<void> {
     const breaks = this._reports.runs.flatMap(run =>
       byLine(run).map(({ id }) => ({ run, id }))
@@ -118,7 +118,7 @@ export class Guide {
     if (panel === null) {
       return;
     }
-    // A reader who chooses something else meanwhile goes there instead.
+    // Stop if the reader selects something else meanwhile.
     const request = {};
     this._request = request;
     if (!panel.isVisible) {

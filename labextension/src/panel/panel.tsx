@@ -13,17 +13,17 @@ import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun } from '../notebook/runs';
 import { sectionOf } from '../report/rows';
 import { afterPaint } from '../view/link';
-import type { Guide } from './guide';
+import type { BreakNavigator } from './guide';
 import { PanelModel } from './panelmodel';
 import { type IPanelActions, PanelView } from './panelview';
 import type { IRow } from './rows';
 
-/** Connects the panel's model with the notebook, the reader and the page. */
+/** Connects the panel's model with the notebook, the user and the page. */
 export class GraphBreakPanel extends ReactWidget {
   constructor(options: GraphBreakPanel.IOptions) {
     super();
     this._reports = options.reports;
-    this._guide = options.guide;
+    this._navigator = options.breakNavigator;
     this._commands = options.commands;
     this._trans = options.trans;
     this.model = new PanelModel(options.trans);
@@ -44,13 +44,13 @@ export class GraphBreakPanel extends ReactWidget {
   readonly model: PanelModel;
 
   override dispose(): void {
-    this._callOff?.();
+    this._cancelUpdate?.();
     this._watching?.dispose();
     Signal.clearData(this);
     super.dispose();
   }
 
-  /** Show what changed since the run before. */
+  /** Show the changes since the previous run. */
   showChanges({ cellId, output, rows }: IRun): void {
     const first = rows && sectionOf(rows, 'change')?.rows[0];
     if (!first) {
@@ -63,7 +63,7 @@ export class GraphBreakPanel extends ReactWidget {
     }
     this.model.revealKind('change');
     this.model.setMessage('');
-    this._guide
+    this._navigator
       .select({ cellId, output, kind: 'change', id: first.id })
       .catch(() => undefined);
     this.model.requestFocus();
@@ -152,12 +152,12 @@ export class GraphBreakPanel extends ReactWidget {
     this.model.setActive(row);
     this.model.setMessage('');
     if (row.selection !== null) {
-      void this._guide.select(row.selection, focus);
+      void this._navigator.select(row.selection, focus);
     } else if (row.level === 1) {
       if (row.isOpen === false && !focus) {
         this.model.toggleRow(row);
       }
-      void this._guide.showCell(row.run, focus);
+      void this._navigator.showCell(row.run, focus);
     } else {
       this.model.toggleRow(row);
     }
@@ -168,7 +168,7 @@ export class GraphBreakPanel extends ReactWidget {
   }
 
   private _onReportsChanged(): void {
-    // While nobody watches, the panel keeps what it showed last and has no number.
+    // Without watchers, the panel keeps its last content and has no number.
     const { isWatched, notebook } = this._reports;
     const runs = isWatched ? this._reports.runs : [];
     if (isWatched) {
@@ -202,10 +202,10 @@ export class GraphBreakPanel extends ReactWidget {
     { id }: CommandRegistry.ICommandChangedArgs
   ): void {
     const { explainCell, tryEdited } = ExplainCommandIDs;
-    // Without a name it may be any command; so it is whenever a kernel has something to say.
+    // Without a name any command may have changed, which happens at every kernel message.
     if (id === undefined || id === explainCell || id === tryEdited) {
-      this._callOff ??= afterPaint(() => {
-        this._callOff = null;
+      this._cancelUpdate ??= afterPaint(() => {
+        this._cancelUpdate = null;
         this._readCommands();
       });
     }
@@ -220,7 +220,7 @@ export class GraphBreakPanel extends ReactWidget {
     }
   }
 
-  /** Offer to try what was edited, while there is anything. */
+  /** Offer to try edits, if there are any. */
   private _offerEdited(): void {
     const { tryEdited } = ExplainCommandIDs;
     this.model.setCanTryEdited(
@@ -230,19 +230,19 @@ export class GraphBreakPanel extends ReactWidget {
   }
 
   private readonly _reports: NotebookReports;
-  private readonly _guide: Guide;
+  private readonly _navigator: BreakNavigator;
   private readonly _commands: CommandRegistry;
   private readonly _trans: TranslationBundle;
   private readonly _actions: IPanelActions;
   private _watching: IDisposable | null = null;
-  /** Calls off looking at the commands, while that is ahead. */
-  private _callOff: (() => void) | null = null;
+  /** Cancels the pending check of commands. */
+  private _cancelUpdate: (() => void) | null = null;
 }
 
 export namespace GraphBreakPanel {
   export interface IOptions {
     reports: NotebookReports;
-    guide: Guide;
+    breakNavigator: BreakNavigator;
     commands: CommandRegistry;
     trans: TranslationBundle;
   }

@@ -6,7 +6,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import { graphBreakIcon } from '../notebook/icon';
 import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun } from '../notebook/runs';
-import type { Guide } from './guide';
+import type { BreakNavigator } from './guide';
 import type { GraphBreakPanel } from './panel';
 
 export namespace PanelCommandIDs {
@@ -18,13 +18,13 @@ export namespace PanelCommandIDs {
   export const follow = 'jupyter-graphbreak:follow-pointer';
 }
 
-/** The cell that a command is for, where it is not the active one. */
+/** The cell of a command, if it is not the active one. */
 const CELL_ARGS = {
   type: 'object',
   properties: {
     cellId: {
       type: 'string',
-      description: 'The id of a cell with a report; without it the active cell'
+      description: 'The id of a cell with a report; by default the active cell'
     }
   }
 } as const;
@@ -32,23 +32,23 @@ const CELL_ARGS = {
 export interface IPanelCommandOptions {
   commands: CommandRegistry;
   reports: NotebookReports;
-  guide: Guide;
+  breakNavigator: BreakNavigator;
   panel: GraphBreakPanel;
   /** Brings the panel to the front. */
   show(): void;
-  /** The element of the context menu that is open. */
+  /** The element of the open context menu. */
   contextNode(test: (node: HTMLElement) => boolean): HTMLElement | undefined;
   trans: TranslationBundle;
 }
 
 /** Add the commands of the panel. */
 export function addPanelCommands(options: IPanelCommandOptions): void {
-  const { commands, reports, guide, panel, trans } = options;
+  const { commands, reports, breakNavigator, panel, trans } = options;
 
   const hasBreaks = (): boolean =>
     reports.runs.some(({ report }) => (report?.breaks.length ?? 0) > 0);
 
-  /** The last run of the cell that a command is for. */
+  /** The last run of a command's cell. */
   const runFor = (args: { cellId?: unknown }): IRun | undefined => {
     const cellId =
       args.cellId ??
@@ -70,14 +70,14 @@ export function addPanelCommands(options: IPanelCommandOptions): void {
     label: trans.__('Go to Next Graph Break'),
     describedBy: { args: { type: 'object', properties: {} } },
     isEnabled: hasBreaks,
-    execute: () => guide.step(1)
+    execute: () => breakNavigator.step(1)
   });
 
   commands.addCommand(PanelCommandIDs.previousBreak, {
     label: trans.__('Go to Previous Graph Break'),
     describedBy: { args: { type: 'object', properties: {} } },
     isEnabled: hasBreaks,
-    execute: () => guide.step(-1)
+    execute: () => breakNavigator.step(-1)
   });
 
   commands.addCommand(PanelCommandIDs.copyReport, {
@@ -101,7 +101,7 @@ export function addPanelCommands(options: IPanelCommandOptions): void {
   commands.addCommand(PanelCommandIDs.follow, {
     label: trans.__('Let the Pointer Select Graph Breaks'),
     caption: trans.__(
-      'Highlight in report, panel and cells whatever the pointer is on'
+      'Highlight the part under the pointer in report, panel and cells'
     ),
     describedBy: { args: { type: 'object', properties: {} } },
     isToggleable: true,
@@ -117,7 +117,7 @@ export function addPanelCommands(options: IPanelCommandOptions): void {
   commands.addCommand(PanelCommandIDs.compare, {
     label: trans.__('Compare with Previous Run'),
     caption: trans.__(
-      'Show which graph breaks came and went since this cell last ran'
+      'Show which graph breaks are new or gone since the previous run of this cell'
     ),
     describedBy: { args: CELL_ARGS },
     isEnabled: args => runFor(args) !== undefined,

@@ -6,25 +6,25 @@ import { type IRun, isSameSelection, type ISelection } from '../notebook/runs';
 import { type IRow, type IRowOptions, makeRows } from './rows';
 import { keysOf, type Sort } from './tree';
 
-/** So many rows are on the page at first, and so many more each time the reader asks for more. */
+/** How many rows are on the page initially, and how many each button press adds. */
 export const PAGE_SIZE = 500;
 
-/** All that the panel shows is a function of this; it is replaced, never changed. */
+/** The state of the panel, which is immutable. */
 export interface IPanelState extends IRowOptions {
   readonly hasNotebook: boolean;
   readonly runs: readonly IRun[];
   /** Whether there is a command that explains the active cell. */
   readonly canExplain: boolean;
-  /** Whether a cell was edited since its run, so that the edit can be tried. */
+  /** Whether there is an edit since the last run that can be tried. */
   readonly canTryEdited: boolean;
   readonly selection: ISelection | null;
-  /** The row that has the keyboard, or to which Tab leads. */
+  /** The row with the focus, or the row that Tab focuses. */
   readonly activeKey: string;
   /** How many rows are on the page, apart from those up to the active one. */
   readonly limit: number;
-  /** How often the keyboard was to go to the active row. */
+  /** A counter of requests to focus the active row. */
   readonly focusRequests: number;
-  /** Shown in place of the filter's result. */
+  /** A message instead of the filter's result. */
   readonly message: string;
 }
 
@@ -54,17 +54,17 @@ export class PanelModel {
     return this._state;
   }
 
-  /** Emitted when the state is another one. */
+  /** Emitted when the state changes. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
 
-  /** Emitted when the reader chooses another order. */
+  /** Emitted when the reader changes the order. */
   get sortChosen(): ISignal<this, Sort> {
     return this._sortChosen;
   }
 
-  /** The rows of the state, on the page or not. */
+  /** The rows of the state, whether on the page or not. */
   get rows(): readonly IRow[] {
     const { runs, query, hiddenKinds, sort, openNodes } = this._state;
     const inputs = [runs, query, hiddenKinds, sort, openNodes];
@@ -87,7 +87,7 @@ export class PanelModel {
     this._update({ canTryEdited });
   }
 
-  /** Show another selection: its row becomes active, and neither a closed node nor a filter hides it. */
+  /** Show a new selection: make its row active and visible. */
   setSelection(selection: ISelection | null, run: IRun | undefined): void {
     if (isSameSelection(selection, this._state.selection)) {
       return;
@@ -135,7 +135,7 @@ export class PanelModel {
     this._update({ hiddenKinds });
   }
 
-  /** Show all rows of a section, whatever was hidden or filtered. */
+  /** Show all rows of a section, regardless of filters. */
   revealKind(kind: string): void {
     const hiddenKinds = new Set(this._state.hiddenKinds);
     hiddenKinds.delete(kind);
@@ -146,18 +146,18 @@ export class PanelModel {
     this._update({ activeKey: key });
   }
 
-  /** Open a row, or close it. */
+  /** Open or close a row. */
   toggleRow({ key, isOpen }: IRow): void {
     const openNodes = new Map(this._state.openNodes).set(key, !isOpen);
     this._update({ openNodes, activeKey: key });
   }
 
-  /** Put more rows on the page. */
+  /** Add more rows to the page. */
   showMore(): void {
     this._update({ limit: rowLimit(this._state, this.rows) + PAGE_SIZE });
   }
 
-  /** Send the keyboard to the active row. */
+  /** Focus the active row. */
   requestFocus(): void {
     this._update({ focusRequests: this._state.focusRequests + 1 });
   }
@@ -179,11 +179,11 @@ export class PanelModel {
   private readonly _sortChosen = new Signal<this, Sort>(this);
   private _state = INITIAL;
   private _rows: readonly IRow[] = [];
-  /** The fields of the state that the rows were made from. */
+  /** The state from which the rows were made. */
   private _rowInputs: readonly unknown[] = [];
 }
 
-/** How many rows are on the page: the active one always is. */
+/** How many rows are on the page, always including the active one. */
 export function rowLimit(
   { limit, activeKey }: IPanelState,
   rows: readonly IRow[]
@@ -191,7 +191,7 @@ export function rowLimit(
   return Math.max(limit, rows.findIndex(({ key }) => key === activeKey) + 1);
 }
 
-/** The key of the row that is selected; the empty string where none is. */
+/** The key of the selected row, or an empty string. */
 export function selectedKey({ selection, runs }: IPanelState): string {
   const run = runs.find(
     ({ cellId, output }) =>

@@ -1,4 +1,4 @@
-/** What the panel shows of its state. */
+/** Renders the state of the panel. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
@@ -12,18 +12,18 @@ import type { IRow } from './rows';
 import { countLabel, type Sort } from './tree';
 import { type ITreeActions, Tree } from './treeview';
 
-/** What the reader can do in the panel. */
+/** The reader's actions in the panel. */
 export interface IPanelActions extends ITreeActions {
   onQuery(query: string): void;
-  /** Leave the filter for the tree. */
+  /** Move the focus from the filter to the tree. */
   onLeaveFilter(): void;
   onSort(sort: Sort): void;
   onToggleKind(kind: string): void;
   onShowMore(): void;
   onExplain(): void;
-  /** Explain the active cell, and try what removes its breaks. */
+  /** Explain the active cell, and try remedies. */
   onTry(): void;
-  /** Try what was edited since the run of the active cell. */
+  /** Try the edits since the run of the active cell. */
   onTryEdited(): void;
 }
 
@@ -97,15 +97,11 @@ function NoReports({ state, actions, trans }: IPanelProps): JSX.Element {
         )}
       </p>
       <pre>%%compile_explain</pre>
-      <p>
-        {trans.__(
-          'Once in a notebook, the magic has to be loaded in a cell of its own:'
-        )}
-      </p>
+      <p>{trans.__('Load the magic once per notebook, in a separate cell:')}</p>
       <pre>%load_ext jupyter_graphbreak</pre>
       {state.canExplain ? (
         <>
-          <p>{trans.__('Or explain the active cell as it stands:')}</p>
+          <p>{trans.__('Or explain the active cell unchanged:')}</p>
           <button
             className="jp-mod-styled jp-mod-accept"
             onClick={() => actions.onExplain()}
@@ -165,7 +161,7 @@ function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
   );
 }
 
-/** A section that can be hidden, and how many rows it has in all runs together. */
+/** A section that can be hidden, with its total number of rows in all runs. */
 interface ISectionCount {
   readonly id: string;
   readonly title: string;
@@ -173,7 +169,7 @@ interface ISectionCount {
   total: number;
 }
 
-/** Every run has its sections in the order in which people read them; so have all of them together. */
+/** Merge the sections of all runs in reading order. */
 function sectionCounts({ runs }: IPanelState): readonly ISectionCount[] {
   const counts: ISectionCount[] = [];
   for (const { rows } of runs) {

@@ -1,4 +1,4 @@
-/** The tree of the panel as rows: closed nodes have none inside, so a notebook of many reports costs what it shows. */
+/** The tree of the panel as rows; closed nodes are not expanded, which keeps many reports cheap. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IRun } from '../notebook/runs';
@@ -9,7 +9,7 @@ import {
   makeTree
 } from './tree';
 
-/** What the reader has chosen to see, and what was opened or closed by hand, by key. */
+/** The reader's choices, and the nodes opened or closed by hand, by key. */
 export interface IRowOptions extends ITreeOptions {
   readonly openNodes: ReadonlyMap<string, boolean>;
 }
@@ -19,14 +19,14 @@ export interface IRow extends INodeContent {
   readonly key: string;
   readonly run: IRun;
   readonly level: 1 | 2 | 3;
-  /** Its place among its siblings, from 1, and their number. */
+  /** The position among its siblings, from 1, and their number. */
   readonly position: number;
   readonly siblings: number;
-  /** null where nothing can be opened. */
+  /** null if the row cannot be opened. */
   readonly isOpen: boolean | null;
 }
 
-/** Make the rows of some runs. */
+/** Make the rows of runs. */
 export function makeRows(
   runs: readonly IRun[],
   options: IRowOptions,
@@ -64,6 +64,6 @@ function isNodeOpen(
   if (children === null) {
     return null;
   }
-  // What a filter matches is shown.
+  // Open nodes with matches of the filter.
   return query.trim() !== '' || (openNodes.get(key) ?? isOpenAtFirst);
 }

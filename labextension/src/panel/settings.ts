@@ -1,4 +1,4 @@
-/** Keeps what the reader chose and the settings of the application the same. */
+/** Synchronizes the reader's choices with the settings of the application. */
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { ISignal } from '@lumino/signaling';
 
@@ -6,7 +6,7 @@ import type { CellMarks } from '../editor/cellmarks';
 import type { PanelModel } from './panelmodel';
 import type { Sort } from './tree';
 
-/** Sort the panel as the settings say, and keep the order that the reader chooses. */
+/** Synchronize the order of the panel with its setting. */
 export async function followSortSetting(
   registry: ISettingRegistry,
   plugin: string,
@@ -19,7 +19,7 @@ export async function followSortSetting(
   });
 }
 
-/** Show the marks or not, as the settings say. */
+/** Synchronize the visibility of marks with its setting. */
 export async function followMarksSetting(
   registry: ISettingRegistry,
   plugin: string,
@@ -32,11 +32,11 @@ export async function followMarksSetting(
   });
 }
 
-/** What a setting is about, as the reader sees it. */
+/** A choice that corresponds to a setting. */
 export interface IChoice {
   read(): string | boolean;
   show(value: unknown): void;
-  /** Emitted when the reader chose something else. */
+  /** Emitted when the choice changes. */
   readonly chosen: ISignal<unknown, unknown>;
 }
 
@@ -45,13 +45,13 @@ export type Settings = Pick<ISettingRegistry.ISettings, 'get' | 'set'> & {
   readonly changed: ISignal<unknown, void>;
 };
 
-/** Keep a choice and its setting the same. */
+/** Synchronize a choice with its setting. */
 export function keep(settings: Settings, name: string, choice: IChoice): void {
   let saves = 0;
   let lastSave: Promise<void> = Promise.resolve();
   const stored = (): unknown => settings.get(name).composite;
   const apply = (): void => {
-    // While a choice is being saved, what is stored may be an earlier one.
+    // While a choice is being saved, the stored value may be outdated.
     if (saves === 0) {
       choice.show(stored());
     }
@@ -66,7 +66,7 @@ export function keep(settings: Settings, name: string, choice: IChoice): void {
     const save = lastSave
       .then(() => settings.set(name, choice.read()))
       .finally(() => (saves -= 1));
-    // The browser reports a save that fails, and the next choice is saved all the same.
+    // The browser reports a failed save, and the next choice is saved anyway.
     lastSave = save.catch(() => undefined);
   });
 }

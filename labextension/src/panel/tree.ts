@@ -9,22 +9,22 @@ import type { Row, Rows, Section } from '../report/types';
 /** The orders of the rows of a section. */
 export type Sort = 'fix' | 'line' | 'cost' | 'cause';
 
-/** What the reader has chosen to see. */
+/** The reader's choices. */
 export interface ITreeOptions {
   readonly query: string;
-  /** The ids of the sections that are not shown. */
+  /** The ids of hidden sections. */
   readonly hiddenKinds: ReadonlySet<string>;
   readonly sort: Sort;
 }
 
-/** What a node of the tree shows. */
+/** The content of a tree node. */
 export interface INodeContent {
   readonly label: string;
-  /** The name of the node's style; more than one where it has a colour too. */
+  /** The CSS class of the node, or several if it has a colour. */
   readonly look: string;
-  /** What selecting the node selects; null for runs and groups. */
+  /** The selection of the node; null for runs and groups. */
   readonly selection: ISelection | null;
-  /** What the sign means, for readers who do not see it. */
+  /** The meaning of the sign, for screen readers. */
   readonly name: string;
   readonly sign: string;
   readonly isCode: boolean;
@@ -33,7 +33,7 @@ export interface INodeContent {
   readonly count: string | null;
 }
 
-/** A node of the tree, and its children where it has any; they are made when the node is opened. */
+/** A node of the tree; its children are made when it is opened. */
 export interface INode {
   readonly key: string;
   readonly run: IRun;
@@ -43,10 +43,10 @@ export interface INode {
   readonly children: (() => readonly INode[]) | null;
 }
 
-/** Up to so many runs are open at first; more would be long to look through. */
+/** How many runs are open initially. */
 const OPEN_RUNS = 10;
 
-/** The keys of the nodes around a selection, and the key of its own node last. */
+/** The keys of the nodes around a selection, with its own node last. */
 export function keysOf(run: IRun, { kind, id }: ISelection): string[] {
   const own = `${runKey(run)}/${kind}/${id}`;
   const { rows } = run;
@@ -61,12 +61,12 @@ export function keysOf(run: IRun, { kind, id }: ISelection): string[] {
   }
 }
 
-/** How many rows there are; of more than were read, how many were. */
+/** The number of rows, and how many were read if that differs. */
 export function countLabel(read: number, total: number): string {
   return read < total ? `${read}/${total}` : String(total);
 }
 
-/** Make the tree of some runs; runs of which a filter leaves nothing are not in it. */
+/** Make the tree of runs, without runs in which the filter matches nothing. */
 export function makeTree(
   runs: readonly IRun[],
   options: ITreeOptions,
@@ -84,7 +84,7 @@ class TreeBuilder {
     this._trans = trans;
   }
 
-  /** The node of a run; none where the filter leaves nothing of it. */
+  /** The node of a run, unless the filter matches nothing in it. */
   runNodes(run: IRun): INode[] {
     const { rows } = run;
     const content = runContent(run, this._trans);
@@ -122,7 +122,7 @@ class TreeBuilder {
       });
   }
 
-  /** The node of a section; none where the filter leaves nothing of it. */
+  /** The node of a section, unless the filter matches nothing in it. */
   private _section(run: IRun, section: Section): INode[] {
     const matches = this._query === '' ? null : this._leaves(run, section);
     if (matches?.length === 0) {
@@ -137,7 +137,7 @@ class TreeBuilder {
         content: makeContent({
           label: title,
           look: 'group',
-          // What is said beside the title counts already.
+          // The details of the title already contain the count.
           count:
             details.length > 0
               ? null
@@ -151,7 +151,7 @@ class TreeBuilder {
     ];
   }
 
-  /** The rows of a section, those of one group together. */
+  /** The rows of a section by group. */
   private _groups(run: IRun, section: Section): INode[] {
     const groups = new Map<string, Row[]>();
     for (const row of this._rows(run, section)) {
@@ -203,7 +203,7 @@ class TreeBuilder {
     };
   }
 
-  /** The rows of a section that the filter leaves, sorted. */
+  /** The rows of a section that match the filter, sorted. */
   private _rows(run: IRun, section: Section): Row[] {
     const rows = section.rows.filter(row =>
       this._matches(row.sign, row.label, row.group, ...row.more, ...row.details)
@@ -276,7 +276,7 @@ function runContent(run: IRun, trans: TranslationBundle): INodeContent {
   });
 }
 
-/** Of which lists only the beginning was read; the empty string where all was. */
+/** The lists that were read only in part; empty if all were read in full. */
 function unreadLabel({ report, rows }: IRun, trans: TranslationBundle): string {
   const counts = [
     ...rows!.sections.map(({ title, rows, total }) => ({
@@ -298,7 +298,7 @@ function unreadLabel({ report, rows }: IRun, trans: TranslationBundle): string {
     .join(', ');
 }
 
-/** The styles of runs; a word of a later version has none. */
+/** The styles of runs; a value of a later version has none. */
 const LOOKS: Readonly<Record<string, string>> = {
   bad: 'broken',
   good: 'ok',
@@ -311,7 +311,7 @@ function sorted(
   { id, form }: Section,
   run: IRun
 ): Row[] {
-  // What changed, what to fix first and sentences come in the order in which a person reads them.
+  // Changes, breaks and sentences are already in reading order.
   const isOrdered =
     id === 'change' ||
     (sort === 'fix' && form === 'groups') ||
@@ -341,7 +341,7 @@ function sorted(
   return rows.sort((one, other) => byChoice(one, other) || byLine(one, other));
 }
 
-/** Unknown numbers come last. */
+/** Compare numbers, with unknown ones last. */
 function compareNumbers(one = Infinity, other = Infinity): number {
   return one === other ? 0 : one - other;
 }

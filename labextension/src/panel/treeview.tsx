@@ -1,19 +1,19 @@
-/** The tree of the panel on the page: it shows rows, and turns keys and clicks into actions. */
+/** The tree of the panel: shows rows, and turns keys and clicks into actions. */
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import type { IRow } from './rows';
 
-/** What the reader does in the tree. */
+/** The reader's actions in the tree. */
 export interface ITreeActions {
-  /** The keyboard came to a row. */
+  /** A row got the focus. */
   onActive(row: IRow): void;
-  /** The keyboard is to go to a row. */
+  /** Move the focus to a row. */
   onMove(row: IRow): void;
   onToggle(row: IRow): void;
-  /** The pointer came to a row. */
+  /** The pointer moved to a row. */
   onPoint(row: IRow): void;
-  /** The row was chosen; with `focus` the keyboard goes to its line too. */
+  /** The row was chosen; with `focus`, its line gets the focus. */
   onChoose(row: IRow, focus: boolean): void;
   /** A character was typed. */
   onType(character: string): void;
@@ -21,12 +21,12 @@ export interface ITreeActions {
 
 interface ITreeProps {
   rows: readonly IRow[];
-  /** What the tree is called. */
+  /** The accessible name of the tree. */
   label: string;
-  /** The row that Tab leads to. */
+  /** The row that Tab focuses. */
   activeKey: string;
   selectedKey: string;
-  /** The keyboard moves to the active row whenever this number grows. */
+  /** The active row gets the focus whenever this number grows. */
   focusRequests: number;
   actions: ITreeActions;
 }

@@ -1,9 +1,9 @@
-/** Columns as an editor counts them: Python counts characters, an editor counts UTF-16 units. */
+/** Converts columns: Python counts characters, an editor counts UTF-16 units. */
 
-/** Half of a character that is two units. */
+/** One half of a character that consists of two units. */
 const ASTRAL = /[\ud800-\udfff]/;
 
-/** The column of an editor for a column of a report; one that the text does not have is its beginning or its end. */
+/** The editor's column for a column of a report, clamped to the text. */
 export function editorColumn(text: string, column: number): number {
   if (!ASTRAL.test(text)) {
     return Math.max(0, Math.min(column, text.length));
@@ -15,14 +15,14 @@ export function editorColumn(text: string, column: number): number {
   return units;
 }
 
-/** The same for the column where something starts; without a column it starts where the line's text does. */
+/** The editor's start column; without a column, the start of the line's text. */
 export function startColumn(text: string, column: number | null): number {
   return column === null
     ? text.length - text.trimStart().length
     : editorColumn(text, column);
 }
 
-/** The same for the column where something ends; without a column it ends where the line's text does. */
+/** The editor's end column; without a column, the end of the line's text. */
 export function endColumn(text: string, column: number | null): number {
   return column === null ? text.trimEnd().length : editorColumn(text, column);
 }

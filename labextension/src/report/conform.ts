@@ -1,13 +1,13 @@
 /**
- * Makes data of unknown shape conform to the schema of a report, and no larger than can be shown.
+ * Makes data of unknown shape conform to the schema of a report, and limits their size.
  *
- * It goes as deep as the schema does, however deep the data are.
+ * The recursion is limited by the depth of the schema, not of the data.
  */
 import { setTotal } from './lookup';
 import schema from './schema.json';
 import type { Report, Rows } from './types';
 
-/** The part of JSON Schema that the schema of a report uses. */
+/** The subset of JSON Schema that the schema of a report uses. */
 interface ISchema {
   $ref?: string;
   anyOf?: ISchema[];
@@ -18,14 +18,14 @@ interface ISchema {
   default?: unknown;
 }
 
-/** How many entries are read of each of a report's own lists, such as its breaks. */
+/** How many entries are read of each top-level list, such as the breaks. */
 export const MOST_PARTS = 5_000;
 
-/** How many entries are read of a list within these, such as the operations of a graph, and of all of them together. */
+/** How many entries are read of a nested list, such as the operations of a graph, and of all nested lists. */
 const MOST_WITHIN_PART = 20_000;
 const MOST_WITHIN = 400_000;
 
-/** Parts that are referred to by their ids, so that each id is read once. Others are referred to by their places. */
+/** Lists whose parts are referred to by id, so duplicate ids are dropped. Others are referred to by index. */
 const KNOWN_BY_ID = new Set(
   [
     'Break',
@@ -39,12 +39,12 @@ const KNOWN_BY_ID = new Set(
   ].map(name => `#/$defs/${name}`)
 );
 
-/** What may still be read of lists within lists. */
+/** How many entries of nested lists may still be read. */
 interface IBudget {
   left: number;
 }
 
-/** The schema's definitions, by the references that lead to them. */
+/** The schema's definitions, by reference. */
 const DEFINITIONS = new Map<string, ISchema>(
   Object.entries(schema.$defs).map(([name, definition]) => [
     `#/$defs/${name}`,
@@ -52,15 +52,15 @@ const DEFINITIONS = new Map<string, ISchema>(
   ])
 );
 
-/** Names the field where data do not conform; the path grows from the inside out. */
-export class Misfit extends Error {
+/** Names the field that does not conform; the path is built from the inside out. */
+export class ConformError extends Error {
   constructor(readonly path: string) {
     super(path);
   }
 
-  /** The same misfit, seen from the field that holds it. */
-  in(name: string): Misfit {
-    return new Misfit(
+  /** The same error, with the name of the containing field. */
+  in(name: string): ConformError {
+    return new ConformError(
       this.path === '' || this.path.startsWith('[')
         ? name + this.path
         : `${name}.${this.path}`
@@ -69,18 +69,18 @@ export class Misfit extends Error {
 }
 
 /**
- * Copy the part of some data that the schema of a report knows, with defaults for the fields that are missing.
+ * Copy the data that the schema of a report knows, with defaults for missing fields.
  *
- * Of very long lists only the beginning is read; `totalOf` says how long they are.
+ * Only the beginning of very long lists is read; `totalOf` returns their original lengths.
  *
- * @throws Misfit where the data do not conform.
+ * @throws Misfit if the data do not conform.
  */
 export function conform(data: unknown): Report {
   const budget = { left: MOST_WITHIN };
   return conformTo(withFirstBreaks(data), schema, budget, true) as Report;
 }
 
-/** The same for the rows that come with a report. */
+/** The same for the rows of a report. */
 export function conformRows(data: unknown): Rows {
   const budget = { left: MOST_WITHIN };
   return conformTo(data, { $ref: '#/$defs/Rows' }, budget, true) as Rows;
@@ -99,12 +99,12 @@ function conformTo(
   if (type.anyOf !== undefined) {
     const alternative = type.anyOf.find(option => hasType(data, option));
     if (alternative === undefined) {
-      throw new Misfit('');
+      throw new ConformError('');
     }
     return conformTo(data, alternative, budget, isReport);
   }
   if (!hasType(data, type)) {
-    throw new Misfit('');
+    throw new ConformError('');
   }
   if (Array.isArray(data) && type.items !== undefined) {
     const most = isReport
@@ -142,7 +142,7 @@ function conformItems(
       items.push(item);
     }
   } catch (error) {
-    throw error instanceof Misfit ? error.in(`[${index}]`) : error;
+    throw error instanceof ConformError ? error.in(`[${index}]`) : error;
   }
   setTotal(items, data.length);
   return items;
@@ -159,23 +159,23 @@ function conformFields(
     const fields: Record<string, unknown> = {};
     for (name in types) {
       const type = types[name]!;
-      // Undefined has no type of the schema, so a field without a default must be there.
+      // Undefined matches no type of the schema, so a field without a default is required.
       const value = Object.hasOwn(data, name) ? data[name] : type.default;
       fields[name] = conformTo(
         value,
         type,
         budget,
-        isReport && holdsList(type)
+        isReport && containsList(type)
       );
     }
     return fields;
   } catch (error) {
-    throw error instanceof Misfit ? error.in(name) : error;
+    throw error instanceof ConformError ? error.in(name) : error;
   }
 }
 
-/** Whether a field of a report is a list of its parts. */
-function holdsList({ type, anyOf }: ISchema): boolean {
+/** Whether a field of a report is a list of parts. */
+function containsList({ type, anyOf }: ISchema): boolean {
   return (
     type === 'array' ||
     (anyOf?.some(option => option.type === 'array') ?? false)
@@ -183,8 +183,7 @@ function holdsList({ type, anyOf }: ISchema): boolean {
 }
 
 /**
- * The same data, without breaks that come too late in the order in which people read them: the numbers of those that
- * are left are then the same as everywhere else.
+ * The same data, keeping the breaks that come first in reading order, so that their numbers are the same in all views.
  */
 function withFirstBreaks(data: unknown): unknown {
   if (!isObject(data) || !Array.isArray(data.breaks)) {
@@ -206,7 +205,7 @@ function hasType(data: unknown, type: ISchema): boolean {
     return isObject(data);
   }
   if (type.enum !== undefined) {
-    // A later version may know more words.
+    // A later version may have more values.
     return typeof data === 'string';
   }
   switch (type.type) {

@@ -1,10 +1,10 @@
-/** What applying the edits of remedies makes of a text. */
+/** Applies the edits of remedies to a text. */
 import type { Edit, Remedy, Report } from './types';
 
-/** What can be applied: a remedy, or the statement that compiles something. */
+/** Something that can be applied: a remedy, or a statement that compiles something. */
 export type Applicable = Pick<Remedy, 'edits' | 'code' | 'patch'>;
 
-/** What is at a place of a report's list, if anything is. */
+/** The entry at an index of a report's list, if it exists. */
 export function applicableAt(
   report: Report,
   list: 'remedies' | 'compiled',
@@ -17,14 +17,14 @@ export function applicableAt(
   return edit === null ? undefined : { edits: [edit], code: null, patch: null };
 }
 
-/** Lines of a text that others take the place of; with `last` before `first` they are inserted before that line. */
+/** A replacement of lines of a text; if `last` is before `first`, it is an insertion before that line. */
 export interface ILineChange {
   readonly first: number;
   readonly last: number;
   readonly lines: readonly string[];
 }
 
-/** A line of a text is another one than an edit was made for, or two edits are about one line. */
+/** A line of a text differs from the line that an edit was made for, or two edits change the same line. */
 export class LineMismatch extends Error {
   /** @param line - The number of the line. */
   constructor(readonly line: number) {
@@ -33,12 +33,12 @@ export class LineMismatch extends Error {
 }
 
 /**
- * Work out what edits change in a text, from its top to its end.
+ * Compute the changes that edits make to a text, from top to bottom.
  *
- * @param text - The text as it is now.
+ * @param text - The current text.
  * @param edits - Edits of one source.
- * @param original - The text that the edits were made for: an edit that only inserts is known by the line that follows.
- * @throws LineMismatch where the text is not what the edits were made for.
+ * @param original - The text that the edits were made for; it identifies the line that follows an insertion.
+ * @throws LineMismatch if the text is not the one that the edits were made for.
  */
 export function changesFor(
   text: string,
@@ -47,7 +47,7 @@ export function changesFor(
 ): ILineChange[] {
   const lines = text.split('\n');
   const originalLines = original.split('\n');
-  // Of two insertions before one line the later stands below the other, and both stand above what replaces the line.
+  // Insertions before the same line keep their order, and come before the replacement of that line.
   const ordered = [...edits].sort(
     (one, other) =>
       one.first_line - other.first_line || one.last_line - other.last_line
@@ -71,14 +71,14 @@ export function changesFor(
   });
 }
 
-/** The part of a text that another takes the place of; positions count characters. */
+/** A replacement of a part of a text; positions count characters. */
 export interface IReplacement {
   readonly start: number;
   readonly end: number;
   readonly text: string;
 }
 
-/** What changes replace in a text, the last first, so that each can be made without moving the others. */
+/** The replacements that changes make in a text, the last first, so that none moves the others. */
 export function replacementsFor(
   text: string,
   changes: readonly ILineChange[]
@@ -102,7 +102,7 @@ export function replacementsFor(
     if (made.length > 0) {
       return { start, end, text: made.join('\n') };
     }
-    // With a line goes one line break: that after it, or before it at the end of the text.
+    // Removing a line removes one line break: the one after it, or before it at the end of the text.
     return last < lines.length
       ? { start, end: end + 1, text: '' }
       : { start: Math.max(0, start - 1), end, text: '' };
@@ -121,26 +121,26 @@ export function withChanges(
   return changed;
 }
 
-/** What edits of one source make of the text that they were made for. */
+/** The result of applying edits of one source to their original text. */
 export function edited(original: string, edits: readonly Edit[]): string {
   return withChanges(original, changesFor(original, edits, original));
 }
 
-/** A line that goes, one that comes, or one that stays and shows where the others are. */
+/** A removed line, an added line, or an unchanged line for context. */
 export interface IDiffLine {
   readonly sign: '-' | '+' | ' ';
-  /** The number of the line before the change; a line that comes has none. */
+  /** The number of the line before the change; null for an added line. */
   readonly number: number | null;
   readonly text: string;
 }
 
-/** Lines around a change that show where it is. */
+/** How many lines of context are shown around a change. */
 const AROUND = 2;
 
 /**
- * What changes make of a text, line by line: all lines that go and all that come, and those around them.
+ * The diff that changes make to a text: all removed and added lines, with context.
  *
- * @returns The lines in groups; between two groups lines that stay are left out.
+ * @returns The lines in groups; unchanged lines between groups are left out.
  */
 export function diffOf(
   text: string,
@@ -177,7 +177,7 @@ export function diffOf(
   return groups;
 }
 
-/** The edits of some remedies, by the id of their source. */
+/** The edits of remedies, by source id. */
 export function editsBySource(
   remedies: readonly Applicable[]
 ): Map<string, Edit[]> {
@@ -191,9 +191,9 @@ export function editsBySource(
 }
 
 /**
- * What a cell runs to apply what a remedy changes outside of cells: settings, switches, functions of files.
+ * The code of a cell that applies the changes of a remedy outside cells: settings, switches, functions of files.
  *
- * @returns null where a remedy changes cells only.
+ * @returns null if the remedy changes only cells.
  */
 export function codeOutside(
   report: Report,
@@ -223,7 +223,7 @@ function withoutCells(patch: string, cells: ReadonlySet<string>): string {
     .join('');
 }
 
-/** Python that patches the functions of this kernel; the files stay as they are. */
+/** Python code that patches functions in this kernel without changing files. */
 function patchCode(patch: string): string {
   const isRaw = !/'''|[\0\r]|['\\]$/.test(patch);
   const literal = isRaw ? `r'''${patch}'''` : JSON.stringify(patch);

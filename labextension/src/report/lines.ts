@@ -1,4 +1,4 @@
-/** What happened on each line of a source, worked out from the report alone; editors mark these lines. */
+/** The annotated lines of a source, computed from the report; editors mark these lines. */
 import { graphColour } from './colours';
 import { endColumn, startColumn } from './columns';
 import { orderedBreaks, pushUpTo } from './lookup';
@@ -14,55 +14,55 @@ import type {
   Source
 } from './types';
 
-/** Of how many graphs and breaks a line keeps more than their number; `totalOf` says how many there are. */
+/** How many graphs and breaks a line keeps; `totalOf` returns their original number. */
 const MOST_ON_LINE = 50;
 
-/** How many lines of a source all breaks, scopes and functions together may span. */
+/** How many lines of a source all breaks, scopes and functions may span in total. */
 const MOST_SPANNED = 100_000;
 
-/** A break, and the number under which people see it. */
+/** A break and its number in all views. */
 export interface INumberedBreak {
   readonly break: Break;
   readonly number: number;
 }
 
-/** The part of a line that a break stands on, in an editor's columns. */
+/** The part of a line that a break covers, in an editor's columns. */
 export interface IBreakOnLine extends INumberedBreak {
   readonly start: number;
   readonly end: number;
 }
 
-/** A graph that holds operations of a line, and the number of its colour. */
+/** A graph that contains operations of a line, and its colour. */
 export interface IGraphOnLine {
   readonly graph: Graph;
   readonly colour: number;
 }
 
-/** A row of a section that lines know nothing else about. */
+/** A row of a section without special treatment. */
 export interface INoteOnLine {
   readonly section: string;
   readonly row: Row;
 }
 
-/** A line on which something happened. */
+/** An annotated line. */
 export interface IReportLine {
-  /** As the editor counts it. */
+  /** The line number in the editor. */
   readonly number: number;
   readonly text: string;
   readonly graphs: readonly IGraphOnLine[];
   /** From left to right. */
   readonly breaks: readonly IBreakOnLine[];
-  /** Breaks further down a call on this line. */
+  /** Breaks reached through a call on this line. */
   readonly leadsTo: readonly INumberedBreak[];
   /** The innermost scope around the line. */
   readonly scope: Scope | null;
-  /** The function around the line that runs eagerly, where there is one. */
+  /** The function around the line that runs eagerly, if there is one. */
   readonly eager: Skipped | null;
-  /** What further sections write beside the line. */
+  /** Notes of other sections beside the line. */
   readonly notes: readonly INoteOnLine[];
 }
 
-/** The text of every line of a source that a report holds, by the line's number. */
+/** The text of every line of a source in a report, by line number. */
 export function textByLine(
   report: Report,
   source: Source
@@ -84,16 +84,16 @@ export function textByLine(
   return new Map([...texts].sort(([one], [other]) => one - other));
 }
 
-/** The sections whose rows are on lines in ways of their own. */
+/** The sections whose rows have special treatment on lines. */
 const KNOWN = new Set(['break', 'graph', 'scope', 'skipped']);
 
 /**
- * The lines of a source on which something happened, in order.
+ * The annotated lines of a source, in order.
  *
  * @param report - The report.
- * @param rows - What is said about it.
+ * @param rows - The rows of the report.
  * @param source - The source.
- * @param texts - As {@link textByLine} returns them.
+ * @param texts - The result of {@link textByLine}.
  */
 export function reportLines(
   report: Report,
@@ -111,7 +111,7 @@ export function reportLines(
   return drafts.finish();
 }
 
-/** The parts of a report that are about one source; those of a break's stack are the lines of its calls. */
+/** The parts of a report that are about one source, with the lines of calls that lead to breaks. */
 interface ISourceParts {
   readonly graphs: (IGraphOnLine & { readonly lines: Set<number> })[];
   readonly breaks: INumberedBreak[];
@@ -135,7 +135,7 @@ function noParts(): ISourceParts {
   return { graphs: [], breaks: [], calls: [], scopes: [], skipped: [] };
 }
 
-/** Sort the parts of a report by their sources, all in one go. */
+/** Group the parts of a report by source, in one pass. */
 function partsBySource(report: Report): Map<string, ISourceParts> {
   const bySource = new Map<string, ISourceParts>();
   const of = (source: string): ISourceParts => {
@@ -147,7 +147,7 @@ function partsBySource(report: Report): Map<string, ISourceParts> {
     const colour = graphColour(index);
     const lines = new LinesBySource();
     graph.lines.forEach(({ source, line }) => lines.add(source, line));
-    // Lines of libraries are not in `lines`, but the operations name them.
+    // `lines` lacks lines of libraries, but operations have locations in them.
     graph.ops.forEach(({ location }) => lines.addLocation(location));
     lines.forEach((source, numbers) =>
       of(source).graphs.push({ graph, colour, lines: numbers })
@@ -177,7 +177,7 @@ function partsBySource(report: Report): Map<string, ISourceParts> {
   return bySource;
 }
 
-/** Numbers of lines, each once, by the source that they are in. */
+/** Unique line numbers, by source. */
 class LinesBySource {
   add(source: string, line: number): void {
     const numbers = this._numbers.get(source) ?? new Set();
@@ -197,7 +197,7 @@ class LinesBySource {
   private readonly _numbers = new Map<string, Set<number>>();
 }
 
-/** A line to which more is being added. */
+/** A line under construction. */
 interface ILineDraft {
   graphs: IGraphOnLine[];
   breaks: IBreakOnLine[];
@@ -212,12 +212,12 @@ class LineDrafts {
     this._numbers = [...texts.keys()];
   }
 
-  /** The numbers of the lines that a location in the source spans. */
+  /** The numbers of the source lines that a location spans. */
   span(location: Location | null): number[] {
     if (location === null) {
       return [];
     }
-    // A report may say that something spans a billion lines, so only lines with a text count, and not without end.
+    // A report may claim that something spans a billion lines, so count only lines with text, up to a limit.
     const first = this._countBefore(location.line);
     const end = this._countBefore(location.end_line + 1);
     const numbers = this._numbers.slice(first, Math.min(end, first + this._left)); // prettier-ignore
@@ -225,7 +225,7 @@ class LineDrafts {
     return numbers;
   }
 
-  /** How many of the lines stand before a line. */
+  /** How many lines come before a line. */
   private _countBefore(line: number): number {
     let [low, high] = [0, this._numbers.length];
     while (low < high) {
@@ -299,7 +299,7 @@ function addBreaks({ breaks, calls }: ISourceParts, drafts: LineDrafts): void {
 function addScopes({ scopes }: ISourceParts, drafts: LineDrafts): void {
   const height = ({ location }: Scope): number =>
     location === null ? 0 : location.end_line - location.line;
-  // The largest first, so that a scope within another takes its place.
+  // The largest first, so that an inner scope overrides an outer one.
   const largestFirst = [...scopes].sort(
     (one, other) => height(other) - height(one)
   );

@@ -1,4 +1,4 @@
-/** Finds the parts of a report by their ids, and says how many a list had before only its beginning was read. */
+/** Finds parts of a report by id, and keeps the original lengths of truncated lists. */
 import type { Break, Report } from './types';
 
 /** A part of a report that other parts refer to. */
@@ -8,7 +8,7 @@ interface IIdentified {
 
 const INDEXES = new WeakMap<readonly IIdentified[], Map<string, number>>();
 
-/** The place of a part in its list; -1 where no part has the id. Of two with one id the first counts. */
+/** The index of a part in its list, -1 if no part has the id. The first of several parts with one id counts. */
 export function indexOf(
   parts: readonly IIdentified[],
   id: string | null | undefined
@@ -24,7 +24,7 @@ export function indexOf(
   return index.get(id ?? '') ?? -1;
 }
 
-/** The part with an id. */
+/** The part with an id, if it exists. */
 export function withId<T extends IIdentified>(
   parts: readonly T[],
   id: string | null | undefined
@@ -33,8 +33,8 @@ export function withId<T extends IIdentified>(
 }
 
 /**
- * The breaks as a person reads them, what to fix first; their numbers count in this order. An older report has them as
- * they happened.
+ * The breaks in reading order, the first to fix first, which is also the order of their numbers. An older report has
+ * them in the order in which they occurred.
  */
 export function orderedBreaks(report: Report): readonly Break[] {
   let ordered = ORDERED.get(report);
@@ -53,19 +53,19 @@ const ORDERED = new WeakMap<Report, readonly Break[]>();
 
 const TOTALS = new WeakMap<readonly unknown[], number>();
 
-/** How many entries a list had where it was read, which may be more than it holds. */
+/** The original length of a list, which may be truncated. */
 export function totalOf(list: readonly unknown[]): number {
   return TOTALS.get(list) ?? list.length;
 }
 
-/** Remember how many entries a list had, of which it holds only the first. */
+/** Remember the original length of a truncated list. */
 export function setTotal(list: readonly unknown[], total: number): void {
   if (total > list.length) {
     TOTALS.set(list, total);
   }
 }
 
-/** Add to a list that keeps only its first entries and counts the others. */
+/** Add to a list that keeps only its first entries and counts the rest. */
 export function pushUpTo<T>(list: T[], most: number, make: () => T): void {
   if (list.length < most) {
     list.push(make());

@@ -1,9 +1,9 @@
-/** Data that a page or an output carries compressed. */
+/** Compressed data in a page or an output. */
 
-/** How many bytes are unpacked at most: little that is packed may be a lot that is not. */
+/** The maximum number of unpacked bytes, to limit decompression bombs. */
 export const MOST_BYTES = 2 ** 28;
 
-/** Unpack JSON that was compressed with gzip and written as base64. */
+/** Unpack JSON that was compressed with gzip and encoded as base64. */
 export async function unpack<T>(
   base64: string,
   mostBytes = MOST_BYTES

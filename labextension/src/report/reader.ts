@@ -1,33 +1,33 @@
 /**
- * Reads reports from untyped data: a notebook may have been made elsewhere, by another version, or by hand.
+ * Reads reports from untyped data: a notebook may come from elsewhere, from a different version, or be edited by hand.
  *
- * A report that was read has every field of the schema in the schema's shape, so no other module checks again. Only
- * references between its parts, such as the source of a location, may lead nowhere.
+ * A report that was read conforms to the schema, so no other module validates it. Only references between its parts,
+ * such as the source of a location, may be dangling.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { conform, Misfit } from './conform';
+import { conform, ConformError } from './conform';
 import { MIME_TYPE } from './mimetype';
 import { readRows } from './rows';
 import type { Report, Rows } from './types';
 
-/** A report with its rows, or why there is none, in words. */
+/** A report with its rows, or the reason why it cannot be read. */
 export type Reading = { report: Report; rows: Rows } | { problem: string };
 
-/** The mime types of reports of any major version. */
+/** The MIME types of reports of any major version. */
 const ANY_VERSION = /^application\/vnd\.graphbreak\.report\.v(\d+)\+json$/;
 
-/** Whether the data of an output, by mime type, carry a report. */
+/** Whether the data of an output, by MIME type, contain a report. */
 export function carriesReport(data: object): boolean {
   return Object.keys(data).some(type => ANY_VERSION.test(type));
 }
 
 /**
- * Read the report that an output carries.
+ * Read the report in an output.
  *
- * @param data - The data of the output, by mime type.
+ * @param data - The data of the output, by MIME type.
  * @param trans - The language of the reader.
- * @returns null where the output has nothing to do with reports.
+ * @returns null if the output contains no report.
  */
 export function readOutput(
   data: Readonly<Record<string, unknown>>,
@@ -44,7 +44,7 @@ export function readOutput(
     : { problem: versionProblem(version, trans) };
 }
 
-/** Read the data under our mime type. Fields that older versions did not have get their defaults. */
+/** Read the data of our MIME type. Fields that older versions lacked get their defaults. */
 export function readReport(data: unknown, trans: TranslationBundle): Reading {
   const version = versionOf(data);
   if (version !== null && !/^1(\.|$)/.test(version)) {
@@ -54,7 +54,7 @@ export function readReport(data: unknown, trans: TranslationBundle): Reading {
     const report = conform(data);
     return { report, rows: readRows(data, report) };
   } catch (error) {
-    if (!(error instanceof Misfit)) {
+    if (!(error instanceof ConformError)) {
       throw error;
     }
     return {
@@ -62,7 +62,7 @@ export function readReport(data: unknown, trans: TranslationBundle): Reading {
         error.path === ''
           ? trans.__('This report cannot be read: it is not a JSON object.')
           : trans.__(
-              'This report cannot be read: its field "%1" is missing or is not what the format says.',
+              'This report cannot be read: its field "%1" is missing or invalid.',
               error.path
             )
     };
@@ -77,7 +77,7 @@ function versionOf(data: unknown): string | null {
 
 function versionProblem(version: string, trans: TranslationBundle): string {
   return trans.__(
-    'This report has version %1 of the format, and only version 1 can be read here. A newer jupyter_graphbreak may read it.',
+    'This report has format version %1, but only version 1 can be read here. A newer jupyter_graphbreak may be able to read it.',
     version.slice(0, 20)
   );
 }

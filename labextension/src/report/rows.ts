@@ -1,27 +1,27 @@
 /**
- * What is said about a report: rows with words, which come with it. No other module has words of its own.
+ * The rows of a report, which come with it. No other module words parts of a report.
  *
- * A notebook that an older version made has no rows. Then the parts of its report are listed as they are, in its words.
+ * A notebook from an older version has no rows; then the parts of its report are listed in their own words.
  */
 import { graphColour } from './colours';
-import { conformRows, Misfit, MOST_PARTS } from './conform';
+import { conformRows, ConformError, MOST_PARTS } from './conform';
 import { orderedBreaks, totalOf } from './lookup';
 import { clip } from './shown';
 import type { Location, Report, Row, Rows, Section, Spot } from './types';
 
-/** How much of a text is shown: of a sign, of a label or a detail, of a paragraph. */
+/** Maximum characters of a sign, of a label or a detail, and of a paragraph. */
 const MOST_OF_SIGN = 20;
 const MOST_OF_LABEL = 1_000;
 const MOST_OF_PARAGRAPH = 2_000;
 
-/** How many details and how many paragraphs a row has at most, and how many sections there are. */
+/** The maximum numbers of details and paragraphs of a row, and of sections. */
 const MOST_TEXTS = 40;
 const MOST_SECTIONS = 100;
 
-/** A word that may be the name of a style. */
+/** A valid style name. */
 const LOOK = /^[a-z]{1,20}$/;
 
-/** Read the rows that come with a report; where there are none that can be read, list its parts. */
+/** Read the rows of a report; if there are no readable rows, list its parts. */
 export function readRows(data: unknown, report: Report): Rows {
   const rows = (data as { rows?: unknown }).rows;
   if (rows === undefined) {
@@ -30,7 +30,7 @@ export function readRows(data: unknown, report: Report): Rows {
   try {
     return bounded(conformRows(rows));
   } catch (error) {
-    if (!(error instanceof Misfit)) {
+    if (!(error instanceof ConformError)) {
       throw error;
     }
     return bounded(plainRows(report));
@@ -42,7 +42,7 @@ export function sectionOf(rows: Rows, id: string): Section | undefined {
   return rows.sections.find(section => section.id === id);
 }
 
-/** The row of a part of a report, by the section and by the part's id. */
+/** The row of a part of a report, by section and id. */
 export function rowOf(
   rows: Rows,
   section: string,
@@ -63,7 +63,7 @@ export function rowOf(
 
 const INDEXES = new WeakMap<Rows, Map<string, Map<string, Row>>>();
 
-/** What a row is about, in one line: "Break 1: Data-dependent branching (GB0170)". */
+/** A row in one line: "Break 1: Data-dependent branching (GB0170)". */
 export function headingOf({ name, label, group }: Row): string {
   return [name === '' ? label : name, group]
     .filter(words => words !== '')
@@ -75,7 +75,7 @@ function oneLine(text: string): string {
   return text.replace(/\s+/g, ' ').trim();
 }
 
-/** The parts of a report without words of ours. */
+/** Rows for the parts of a report that has none. */
 function plainRows(report: Report): Rows {
   const sections = [
     sectionFrom(
@@ -187,7 +187,7 @@ function spotOf(
       };
 }
 
-/** The same rows, no more and no longer than can be shown. */
+/** The same rows, limited in number and length. */
 function bounded({ status, about, sections, ...rows }: Rows): Rows {
   return {
     ...rows,

@@ -1,15 +1,15 @@
-/** Makes text of a report fit to be shown: not endless, and without characters that hide or that reorder other text. */
+/** Makes text of a report safe to show: of limited length, without characters that hide or reorder text. */
 
-/** The beginning of a text, with an ellipsis where more follows. */
+/** Truncate a text with an ellipsis. */
 export function clip(text: string, most: number): string {
   return text.length > most ? `${text.slice(0, most)}…` : text;
 }
 
-/** Characters that nobody sees, that look like a blank, or that change the order in which others are shown. */
+/** Characters that are invisible, look like a blank, or reorder other characters. */
 const HIDDEN =
   /(?![ \t])[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Zs}\p{Default_Ignorable_Code_Point}\u2800]/u;
 
-/** A piece of text as it is, or the name of a character that is hidden: "U+202E". */
+/** A piece of text, or the name of a hidden character: "U+202E". */
 export interface IPiece {
   readonly text: string;
   readonly isHidden: boolean;
@@ -41,11 +41,11 @@ export function visiblePieces(text: string): IPiece[] {
   return pieces;
 }
 
-/** The pages to which links of a report may lead: PyTorch's, and its registry of graph breaks. */
+/** Pages that a report may link to: PyTorch's pages, and its registry of graph breaks. */
 const KNOWN_PAGES =
   /^https:\/\/(?:(?:[a-z0-9-]+\.)*pytorch\.org|meta-pytorch\.github\.io\/compile-graph-break-site)(?:[/?#]|$)/i;
 
-/** Whether a link of a report may be followed out of it. */
+/** Whether a report may link to an external page. */
 export function isKnownPage(address: string): boolean {
   return KNOWN_PAGES.test(address);
 }

@@ -1,4 +1,4 @@
-/** Elements: how to make one, and what an element of a report's markup refers to, shows and says. */
+/** Functions on elements of a report's markup: creation, references, visibility, text. */
 import { isKnownPage } from '../report/shown';
 
 /** Make an element with a class. */
@@ -11,26 +11,26 @@ export function makeElement<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Make the picture of a key. */
+/** Make an element that depicts a key. */
 export function makeKey(key: string): HTMLElement {
   const element = makeElement('kbd');
   element.textContent = key;
   return element;
 }
 
-/** The references of what lights up with an element. */
+/** The references of elements that are highlighted with an element. */
 export function referencesIn(element: HTMLElement): string[] {
   return (element.dataset.in ?? '')
     .split(' ')
     .filter(reference => reference !== '');
 }
 
-/** The reference of the line that an element is about. */
+/** The reference of the line of an element. */
 export function ownLineOf(element: HTMLElement): string | undefined {
   return referencesIn(element).find(other => /^l\d/.test(other));
 }
 
-/** Unfold everything around an element. */
+/** Expand everything around an element. */
 export function openFolds(element: Element): void {
   for (
     let outer = element.parentElement;
@@ -43,7 +43,7 @@ export function openFolds(element: Element): void {
   }
 }
 
-/** Scroll the box that an element is in, as far as needed. */
+/** Scroll the box around an element as far as needed. */
 export function scrollTo(element: HTMLElement): void {
   const box = element.closest<HTMLElement>('.gb-sources, .gb-panel');
   if (box === null) {
@@ -57,39 +57,39 @@ export function scrollTo(element: HTMLElement): void {
   }
 }
 
-/** Scroll the page so that elements are in view; where there is no room for all, the first is. */
+/** Scroll the page so that elements are in view; if they do not fit, the first one is. */
 export function scrollPageTo(elements: readonly HTMLElement[]): void {
   for (const element of [...elements].reverse()) {
     element.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   }
 }
 
-/** Whether an element can be seen and take the focus: browsers differ in what they say of parts that are folded. */
+/** Whether an element is visible and focusable; browsers differ in how they treat folded parts. */
 export function isShown(element: HTMLElement): boolean {
   const outer = element.matches('summary')
     ? element.parentElement?.parentElement
     : element;
-  // Asked last, as it may have the page laid out.
+  // Checked last, because it may force a layout.
   return (
     !outer?.closest('details:not([open])') && element.offsetParent !== null
   );
 }
 
-/** The part of an element that takes the focus. */
+/** The focusable part of an element. */
 export function focusable(element: HTMLElement): HTMLElement | null {
   return element.matches('.gb-line')
     ? element.closest<HTMLElement>('.gb-code')
     : element.querySelector<HTMLElement>('summary, a');
 }
 
-/** The row that stands for an element in a list, also while its card is open. */
+/** The row that represents an element in a list, even if its card is open. */
 export function rowOf(element: HTMLElement): HTMLElement {
   return (
     element.querySelector<HTMLElement>(':scope > details > summary') ?? element
   );
 }
 
-/** What a screen reader says of an element. */
+/** The text of an element for screen readers. */
 export function announcementOf(element: HTMLElement): string {
   const parts = element.matches('.gb-line')
     ? [element]
@@ -102,7 +102,7 @@ export function announcementOf(element: HTMLElement): string {
     .slice(0, 160);
 }
 
-/** Let the links within an element lead to its own parts and to known pages only, and these know nothing of this page. */
+/** Restrict links to parts of the report and known pages, without a referrer. */
 export function secureLinks(element: Element): void {
   for (const link of element.querySelectorAll<HTMLElement>('[href]')) {
     const address = link.getAttribute('href') ?? '';
@@ -118,7 +118,7 @@ export function secureLinks(element: Element): void {
   }
 }
 
-/** Why something failed, in words. */
+/** The reason of a failure, in words. */
 export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

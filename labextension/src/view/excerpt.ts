@@ -1,10 +1,10 @@
-/** Lines of a folded source, shown in the card of the break that stands on them. */
+/** Lines of a folded source, shown in the card of a break. */
 import { makeElement } from './elements';
 
-/** Lines before and after the line of a break. */
+/** How many lines of context are shown around a break. */
 const AROUND = 2;
 
-/** Whether the source of a line is shown by the report at all; those of cells are in editors nearby. */
+/** Whether the report shows the source of a line; editors show those of cells. */
 export function isInReport(line: HTMLElement, root: HTMLElement): boolean {
   return (
     !root.matches('.gb-column') ||
@@ -12,7 +12,7 @@ export function isInReport(line: HTMLElement, root: HTMLElement): boolean {
   );
 }
 
-/** Show a line and those around it in a card, once, below the row that says what the card is about. */
+/** Show a line with context in a card, below its summary, at most once. */
 export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   const known = card.querySelector<HTMLElement>('.gb-excerpt .gb-selected');
   if (known !== null && known.offsetParent !== null) {
@@ -50,7 +50,7 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   return own;
 }
 
-/** Take the lines out of a card again. */
+/** Remove the lines from a card. */
 export function removeExcerpt(card: Element): void {
   card.querySelector('.gb-excerpt')?.remove();
 }

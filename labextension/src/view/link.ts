@@ -1,74 +1,74 @@
 /**
- * What a report and the application around it tell each other.
+ * Communication between a report and the application around it.
  *
- * A report is shown by a script of its own, in JupyterLab as anywhere else, so the two meet on the page: the report
- * announces itself by an event that bubbles, and whoever hears it keeps its handle.
+ * A report has its own script, in JupyterLab as anywhere else, so the two communicate through the page: the report
+ * announces itself by an event that bubbles, and the listener keeps its handle.
  */
 import type { Rest } from './list';
 
-/** How many frames of the screen a report waits to be put into the page. */
+/** How many animation frames a report waits until it is on the page. */
 const MAX_FRAMES = 600;
 
-/** What a frame of the screen may take once its scripts have run, in milliseconds. */
+/** The time that a frame may take after its scripts, in milliseconds. */
 const PAINT_MS = 50;
 
-/** What the application can do with a report. */
+/** The operations of a report that the application can call. */
 export interface IReportHandle {
   /** The element of the report. */
   readonly root: HTMLElement;
-  /** Show conclusions only, because the sources stand in editors nearby; or sources beside them. */
+  /** Show only conclusions, because editors nearby show the sources; or sources beside them. */
   setColumn(isColumn: boolean): void;
-  /** Highlight a part by its reference, the empty string for none; with `reveal` scroll to it. */
+  /** Highlight a part by its reference, or none for an empty string; with `reveal`, scroll to it. */
   highlight(reference: string, reveal: boolean): void;
-  /** Show the line of the selected break here too, because its editor is out of sight. */
+  /** Show the line of the selected break in the report, because its editor is out of sight. */
   quote(): void;
-  /** Select whatever the pointer is on, or stop. */
+  /** Select the element under the pointer, or stop doing so. */
   setFollowing(isFollowing: boolean): void;
 }
 
-/** The parts of the report that its markup does not hold. */
+/** The parts of the report that are not in its markup. */
 export interface IReportData {
   rest(name: string): Promise<Rest>;
   text(): Promise<string>;
   json(): Promise<string>;
 }
 
-/** What the application does about remedies where the reader asks for it. */
+/** The actions of the application on remedies. */
 export interface IRemedyActions {
   /**
-   * Apply remedies, or statements that compile what was compiled for the report, by their places in it.
+   * Apply remedies, or statements that compile functions, by their indexes in the report.
    *
-   * @returns What was done, in words; it is rejected with the reason where nothing was.
+   * @returns A description of the result; rejected with the reason if nothing was applied.
    */
   apply(places: readonly IPlace[]): Promise<string>;
   /** Run the cell again and try remedies. */
   tryRemedies(): Promise<void>;
 }
 
-/** Where something that can be applied is in a report. */
+/** The position of something applicable in a report. */
 export interface IPlace {
   readonly list: 'remedies' | 'compiled';
   readonly at: number;
 }
 
-/** A report is there. */
+/** A report is on the page. */
 export interface IReady {
   readonly handle: IReportHandle;
-  /** Set by whoever can change the notebook around the report. */
+  /** Set by a listener that can change the notebook around the report. */
   actions: IRemedyActions | null;
-  /** Set by whoever has the data at hand, so that no kernel is asked for them. */
+  /** Set by a listener that has the data, so that no kernel is needed. */
   data: IReportData | null;
 }
 
-/** The reader selected something in a report. */
+/** The reader selected a part of a report. */
 export interface ISelected {
-  /** As in the ids of the markup; the empty string where nothing is selected any more. */
+  /** The reference as in the ids of the markup; empty if the selection was removed. */
   readonly reference: string;
-  /** Whether the pointer only passed over it. */
+  /** Whether the pointer made the selection by hovering. */
   readonly isPointer: boolean;
 }
 
-/** The reader switched on or off that the pointer selects. */
+/** The reader switched selection by the pointer on or off. */
 export interface IFollowing {
   readonly isFollowing: boolean;
 }
@@ -79,8 +79,8 @@ interface IEvents {
   'graphbreak-following': IFollowing;
 }
 
-/** Tell the application something, if there is one that hears it. */
-export function tell<K extends keyof IEvents>(
+/** Send an event to the application, if there is one. */
+export function emitEvent<K extends keyof IEvents>(
   root: HTMLElement,
   name: K,
   detail: IEvents[K]
@@ -90,8 +90,8 @@ export function tell<K extends keyof IEvents>(
   );
 }
 
-/** Hear what reports within an element tell. */
-export function hear<K extends keyof IEvents>(
+/** Listen to events of reports within an element. */
+export function onReportEvent<K extends keyof IEvents>(
   within: EventTarget,
   name: K,
   listener: (detail: IEvents[K], root: HTMLElement) => void
@@ -103,8 +103,8 @@ export function hear<K extends keyof IEvents>(
   );
 }
 
-/** Keep from the application what the reports within an element tell. */
-export function keepApart(within: EventTarget): void {
+/** Stop events of reports within an element from reaching the application. */
+export function isolateReports(within: EventTarget): void {
   const names: readonly (keyof IEvents)[] = [
     'graphbreak-ready',
     'graphbreak-selected',
@@ -115,7 +115,7 @@ export function keepApart(within: EventTarget): void {
   }
 }
 
-/** Do something as soon as an element is in the page; a widget is made before it is put there. */
+/** Run a function as soon as an element is on the page; widgets are created before that. */
 export function whenConnected(element: HTMLElement, act: () => void): void {
   const wait = (frames: number): void => {
     if (element.isConnected) {
@@ -128,9 +128,9 @@ export function whenConnected(element: HTMLElement, act: () => void): void {
 }
 
 /**
- * Do something when the page has been painted next.
+ * Run a function after the next paint.
  *
- * @returns A function that calls it off.
+ * @returns A function that cancels it.
  */
 export function afterPaint(act: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -1,28 +1,28 @@
-/** A list of which only the top is in the page. */
+/** A list of which only the beginning is on the page. */
 import { reasonOf } from './elements';
 
-/** What the markup of a report leaves out: markup of further items, by the name of the list that they continue. */
+/** The markup of items that a report leaves out, by list name. */
 export type Rest = Readonly<Record<string, readonly string[]>>;
 
-/** How many more items one press of a "show more" button brings. */
+/** How many items a "show more" button adds. */
 const PAGE = 50;
 
 interface IItem {
   element: Element | null;
   html: string;
-  /** The text that a filter searches, in lower case; made when it is first needed. */
+  /** The text that a filter searches, in lower case; computed on demand. */
   text: string | null;
 }
 
 /**
- * The items of a list, in the page or not.
+ * The items of a list, whether on the page or not.
  *
- * Items that nobody has asked for stay strings, so a list of thousands costs only what it shows.
+ * Items that were never shown stay strings, so only shown items of a long list cost anything.
  */
 export class List {
   /**
-   * @param box - The element that holds the items.
-   * @param options - Where the rest comes from, and what to do with an item that comes into the page.
+   * @param box - The element that contains the items.
+   * @param options - The source of the rest, and callbacks for added items.
    */
   constructor(box: HTMLElement, options: List.IOptions) {
     this._box = box;
@@ -38,17 +38,17 @@ export class List {
     this._showMore();
   }
 
-  /** How many items there are, in the page or not. */
+  /** The number of items, whether on the page or not. */
   get length(): number {
     return this._items.length + this._left;
   }
 
-  /** Whether all items are here. */
+  /** Whether all items are loaded. */
   get isWhole(): boolean {
     return this._left === 0;
   }
 
-  /** Fetch the items that are not here yet. */
+  /** Load the remaining items. */
   async load(): Promise<void> {
     if (this._left === 0) {
       return;
@@ -64,7 +64,7 @@ export class List {
   }
 
   /**
-   * Show the first of the items that contain a text.
+   * Show the first items that contain a text.
    *
    * @returns How many items contain it.
    */
@@ -74,7 +74,7 @@ export class List {
     return this._render();
   }
 
-  /** Bring an item into the page, whatever the filter; null where there is no such item. */
+  /** Add an item to the page regardless of the filter; null if there is no such item. */
   async reveal(index: number): Promise<Element | null> {
     if (index >= this._items.length) {
       await this.load();
@@ -95,12 +95,12 @@ export class List {
     return item.element;
   }
 
-  /** Make the texts that a filter searches, so that the first key pressed in it does not have to. */
+  /** Compute the texts that a filter searches, so that the first key press is fast. */
   prepare(): void {
     this._items.forEach((_, index) => this.text(index));
   }
 
-  /** The text of one item that a filter searches. */
+  /** The searchable text of one item. */
   text(index: number): string {
     const item = this._items[index];
     if (item === undefined) {
@@ -122,7 +122,7 @@ export class List {
     return matching.length;
   }
 
-  /** Show more of the items, those that are in the page stay as they are. */
+  /** Show more items without changing those on the page. */
   private _extend(): void {
     const matching = this._matching();
     const visible = matching.slice(0, this._limit);
@@ -141,7 +141,7 @@ export class List {
         );
   }
 
-  /** The elements of some items together: there may be more than a call takes arguments. */
+  /** A fragment with the elements of items, which may be too many for the arguments of one call. */
   private _elements(items: readonly IItem[]): DocumentFragment {
     const fragment = document.createDocumentFragment();
     items.forEach(item => fragment.append(this._element(item)));
@@ -151,7 +151,7 @@ export class List {
   private _element(item: IItem): Element {
     if (item.element === null) {
       const template = document.createElement('template');
-      // Markup of ours: written and escaped by the template that wrote the page.
+      // Our own markup, escaped by the template that produced the page.
       template.innerHTML = item.html;
       item.element = template.content.firstElementChild!;
       item.html = '';
@@ -207,23 +207,23 @@ export class List {
 
 export namespace List {
   export interface IOptions {
-    /** The name under which {@link Rest} has its items. */
+    /** The name of the list in {@link Rest}. */
     name: string;
-    /** The element that says how many more there are. */
+    /** The element that shows the number of remaining items. */
     more: HTMLElement | null;
     rest(name: string): Promise<readonly string[]>;
-    /** Called with every item that is made from markup. */
+    /** Called with every element that is made from markup. */
     created?(element: Element): void;
-    /** Called when other items are in the page than before. */
+    /** Called when the items on the page change. */
     shown?(): void;
-    /** Text that belongs to an item and is not in its own markup. */
+    /** Text of an item that is not in its markup. */
     further?(index: number): string;
-    /** How many more items at once. */
+    /** How many items to add at once. */
     page?: number;
   }
 }
 
-/** The text in markup of ours, in which every "<" begins an element. */
+/** The text in our own markup, in which every "<" begins an element. */
 export function plainText(html: string): string {
   return html
     .replace(/<[^>]*>/g, ' ')

@@ -1,17 +1,17 @@
-/** The card of a break as Markdown, for an issue or a chat: what the card says, and the lines around the break. */
+/** The card of a break as Markdown, with the lines around the break, for an issue or a chat. */
 import { ownLineOf } from './elements';
 
-/** Lines of the source before and after the line of the break. */
+/** How many source lines of context are included. */
 const AROUND = 5;
 
-/** What means something in Markdown, or calls somebody; words with it are shown as code. */
+/** Words with Markdown syntax or mentions, which are shown as code. */
 const SPECIAL = /(\S*[`*_<>[\]@#|~\\$!{}^&]\S*?)([,.;:]*)(?=\s|$)/g;
 
 /**
- * Write the card of a break as Markdown.
+ * Return the card of a break as Markdown.
  *
  * @param card - The `details` of the card.
- * @param root - The element of the report, in which the source is.
+ * @param root - The element of the report, which contains the source.
  */
 export function cardAsMarkdown(card: HTMLElement, root: HTMLElement): string {
   const summary = card.querySelector(':scope > summary')!;
@@ -27,7 +27,7 @@ export function cardAsMarkdown(card: HTMLElement, root: HTMLElement): string {
   ].join('\n\n');
 }
 
-/** The lines around the break, with a mark at its own. */
+/** The lines around the break, with a mark at the line of the break. */
 function sourceAround(card: HTMLElement, root: HTMLElement): string[] {
   const item = card.closest<HTMLElement>('.gb-item')!;
   const prefix = root.dataset.prefix ?? '';
@@ -50,7 +50,7 @@ function sourceAround(card: HTMLElement, root: HTMLElement): string[] {
   return [fenced(text.join('\n'), '')];
 }
 
-/** The source text of a line, without what the report adds to it. */
+/** The source text of a line, without annotations. */
 function codeOf(line: HTMLElement): string {
   const code = line.querySelector('code')?.cloneNode(true) as Element;
   code.querySelectorAll('.gb-via').forEach(note => note.remove());
@@ -124,14 +124,14 @@ function inline(element: Element): string {
     .trim();
 }
 
-/** Text as code within a line, however many backticks are in it. */
+/** Text as inline code; it may contain backticks. */
 function span(text: string): string {
   const fence = '`'.repeat(longestRun(text) + 1);
   const space = /^`|`$/.test(text) ? ' ' : '';
   return text === '' ? '' : `${fence}${space}${text}${space}${fence}`;
 }
 
-/** Text as a block of code, however many backticks are in it. */
+/** Text as a code block; it may contain backticks. */
 function fenced(text: string, language: string): string {
   const fence = '`'.repeat(Math.max(3, longestRun(text) + 1));
   return `${fence}${language}\n${text.replace(/\n$/, '')}\n${fence}`;

@@ -1,15 +1,15 @@
-/** The panes of a report: one is visible at a time, every pane holds lists, and one filter searches them. */
+/** The panes of a report: one is visible at a time, each contains lists, and one filter searches them. */
 import { makeElement, secureLinks } from './elements';
 import { List, type Rest } from './list';
 
-/** How many operations or chunks of source lines one press of a button brings. */
-const MANY = 500;
+/** How many operations, or chunks of source lines, a button adds. */
+const LARGE_PAGE = 500;
 
 /** Turns the foldable panes of the markup into tabs, and its lists into {@link List}s. */
 export class Panes {
   /**
    * @param root - The element of the report.
-   * @param options - Where the rest comes from, and what to call with the filter's result.
+   * @param options - The source of the rest, and a callback for the filter's result.
    */
   constructor(root: HTMLElement, options: Panes.IOptions) {
     this._options = options;
@@ -25,12 +25,12 @@ export class Panes {
     this._show(0);
   }
 
-  /** A list by its name. */
+  /** The list with a name. */
   list(name: string): List | undefined {
     return this._lists.get(name);
   }
 
-  /** Show the pane that an element is in, if it is in one. */
+  /** Show the pane that contains an element, if any. */
   showAround(element: Element): void {
     const index = this._panes.findIndex(pane => pane.contains(element));
     if (index >= 0) {
@@ -38,12 +38,12 @@ export class Panes {
     }
   }
 
-  /** Show a pane by its name, and put the focus on its tab. */
+  /** Show a pane by name, and focus its tab. */
   focus(name: string): void {
     this._focusTab(this._panes.findIndex(pane => pane.dataset.pane === name));
   }
 
-  /** Go from a tab to the one beside it; false where the element is no tab. */
+  /** Move from a tab to its neighbour; false if the element is not a tab. */
   step(tab: Element, by: 1 | -1): boolean {
     const current = this._tabs.indexOf(tab as HTMLButtonElement);
     if (current < 0) {
@@ -53,12 +53,12 @@ export class Panes {
     return true;
   }
 
-  /** Put the focus into the filter. */
+  /** Focus the filter. */
   focusFilter(): void {
     this._filter.focus();
   }
 
-  /** Empty the filter; false where it is empty. */
+  /** Clear the filter; false if it was empty. */
   clearFilter(): boolean {
     if (this._filter.value === '') {
       return false;
@@ -84,7 +84,7 @@ export class Panes {
           name === 'graphs'
             ? index => entriesOf(this._loaded ?? {}, `ops-${index}`).join(' ')
             : undefined,
-        page: /^(ops-|l)\d/.test(name) ? MANY : undefined
+        page: /^(ops-|l)\d/.test(name) ? LARGE_PAGE : undefined
       });
       this._lists.set(name, list);
       if (this._filter.value !== '') {
@@ -93,7 +93,7 @@ export class Panes {
     }
   }
 
-  /** Fetch the rest of a list, or with the empty string that of all lists. */
+  /** Load the rest of a list, or of all lists for an empty string. */
   private _rest(name: string): Promise<Rest> {
     const known = this._requests.get('') ?? this._requests.get(name);
     if (known !== undefined) {
@@ -106,7 +106,7 @@ export class Panes {
       return rest;
     });
     this._requests.set(name, request);
-    // It may be there when it is asked for again.
+    // A later request may succeed.
     request.catch(() => this._requests.delete(name));
     return request;
   }
@@ -148,7 +148,7 @@ export class Panes {
     this._filter.addEventListener('focus', () => void this._loadPane());
     this._filter.addEventListener('input', () => {
       this._applyFilter();
-      // Whoever types may have come without the event, or the first attempt may have failed.
+      // The event may be missing, or the first request may have failed.
       if (this._filter.value !== '' && !this._isWhole()) {
         void this._loadPane();
       }
@@ -183,7 +183,7 @@ export class Panes {
     }
   }
 
-  /** The lists of the pane that is shown. */
+  /** The lists of the visible pane. */
   private _shownLists(): readonly List[] {
     const boxes =
       this._panes[this._shown]!.querySelectorAll<HTMLElement>('[data-list]');
@@ -194,13 +194,13 @@ export class Panes {
     return this._shownLists().every(list => list.isWhole);
   }
 
-  /** A filter searches all of a pane, so all of it is fetched when the reader turns to the filter. */
+  /** A filter searches the whole pane, so load it when the filter gets the focus. */
   private async _loadPane(): Promise<void> {
     const lists = this._shownLists();
     try {
       const { pane } = this._panes[this._shown]!.dataset;
       if (pane === 'graphs' && !lists.every(list => list.isWhole)) {
-        // Also the operations of graphs that are not in the page.
+        // Include the operations of graphs that are not on the page.
         await this._rest('');
       }
       await Promise.all(lists.map(list => list.load()));
@@ -244,23 +244,23 @@ export class Panes {
 
 export namespace Panes {
   export interface IOptions {
-    /** The rest of a list, or with the empty string that of all lists. */
+    /** The rest of a list, or of all lists for an empty string. */
     rest(name: string): Promise<Rest>;
-    /** Called when another pane is shown, or more of it. */
+    /** Called when a different pane, or more of a pane, is shown. */
     onShow(): void;
-    /** Called with the number of items that match the filter; null when the filter is empty again. */
+    /** Called with the number of items that match the filter; null if the filter is empty. */
     onFilter(matches: number | null): void;
     onError(error: unknown): void;
   }
 }
 
-/** The further items of a list, if there are any. */
+/** The remaining items of a list, if any. */
 function entriesOf(rest: Rest, name: string): readonly string[] {
   const entries: unknown = Object.hasOwn(rest, name) ? rest[name] : [];
   return Array.isArray(entries) ? entries.map(String) : [];
 }
 
-/** Filter the operations of a graph, unless it is the graph's own name that matches. */
+/** Filter the operations of a graph, unless the graph's name matches. */
 function filterOps(name: string, list: List, query: string): void {
   if (name.startsWith('ops-') && list.filter(query) === 0) {
     list.filter('');

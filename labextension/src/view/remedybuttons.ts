@@ -1,10 +1,10 @@
-/** Buttons in the cards of a report: to apply a remedy, to copy it, to copy the whole card. */
+/** Buttons in the cards of a report: apply a remedy, copy it, copy the whole card. */
 import { makeElement, reasonOf } from './elements';
 import type { IPlace, IRemedyActions } from './link';
 import { cardAsMarkdown } from './markdown';
 import { makeButton, type Toolbar, writeClipboard } from './toolbar';
 
-/** The part of a report in JSON that the buttons need. */
+/** The JSON fields of a report that the buttons need. */
 interface IRemedies {
   remedies: { patch: string | null; code: string | null }[] | null;
   compiled: { code: string | null }[] | null;
@@ -13,21 +13,21 @@ interface IRemedies {
 export interface IRemedyButtonOptions {
   /** The report as JSON. */
   json(): Promise<string>;
-  /** Tell the reader something. */
+  /** Show a message to the reader. */
   announce(message: string): void;
 }
 
 export class RemedyButtons {
   /**
    * @param root - The element of the report.
-   * @param options - Where the report's data come from, and how to tell what was done.
+   * @param options - The source of the report's data, and a callback for messages.
    */
   constructor(root: HTMLElement, options: IRemedyButtonOptions) {
     this._root = root;
     this._options = options;
   }
 
-  /** Whoever can change the notebook; without it remedies can only be copied. */
+  /** The actions on the notebook; without them remedies can only be copied. */
   set actions(actions: IRemedyActions) {
     this._actions = actions;
     this._root
@@ -36,13 +36,13 @@ export class RemedyButtons {
     this.refresh();
   }
 
-  /** Offer in a toolbar what is about the report as a whole. */
+  /** Add buttons for the whole report to a toolbar. */
   offerIn(toolbar: Toolbar): void {
     const actions = this._actions!;
     const together = this._root.querySelector<HTMLElement>('.gb-together');
     const chosen = (together?.dataset.remedies ?? '').match(/\d+/g) ?? [];
     if (chosen.length > 0) {
-      toolbar.offer('Apply all that work', () =>
+      toolbar.offer('Apply compatible remedies', () =>
         this._apply(chosen.map(at => ({ list: 'remedies', at: Number(at) })))
       );
     }
@@ -56,7 +56,7 @@ export class RemedyButtons {
     }
   }
 
-  /** Give buttons to the remedies and the cards that have none yet. */
+  /** Add buttons to remedies and cards that have none. */
   refresh(): void {
     for (const remedy of this._root.querySelectorAll<HTMLElement>(
       '.gb-remedy:is([data-remedy], [data-compiled]):not(:has(> .gb-actions))'
@@ -125,7 +125,7 @@ export class RemedyButtons {
     }, button);
   }
 
-  /** Do something and say what came of it; also beside the button, as the foot of the report may be out of sight. */
+  /** Run an action and show its result, also beside the button because the foot of the report may be out of sight. */
   private async _do(
     act: () => Promise<string>,
     button?: HTMLElement
@@ -146,7 +146,7 @@ export class RemedyButtons {
   private _actions: IRemedyActions | null = null;
 }
 
-/** A button whose name says for what it is; several are called the same. */
+/** A button with an accessible name that identifies its remedy. */
 function named(
   label: string,
   title: string,

@@ -1,11 +1,11 @@
-/** The focus in a report, and the keys pressed there: many things to focus are one Tab stop, the arrow keys move within it. */
+/** Roving focus: many focusable elements are one Tab stop, and the arrow keys move among them. */
 import { isShown } from './elements';
 
-/** What takes the focus; boxes that scroll are looked at one by one. */
+/** Focusable elements; scrolling boxes are checked separately. */
 const FOCUSABLE = 'a[href], button, summary, input';
 const BOXES = '.gb-code, .gb-scroll, .gb-text';
 
-/** One part of a report. */
+/** The roving focus in one part of a report. */
 export class Roving {
   /** @param group - The element of the part. */
   constructor(group: HTMLElement) {
@@ -19,16 +19,16 @@ export class Roving {
   }
 
   /**
-   * Take notice of what is new, or visible now, in some parts.
+   * Update the parts after elements were added or became visible.
    *
-   * All are looked at before anything is changed, so that the page is laid out once.
+   * All are read before any is changed, so that the page is laid out only once.
    */
   static refresh(groups: readonly Roving[]): void {
-    groups.map(group => group._look()).forEach(change => change());
+    groups.map(group => group._update()).forEach(change => change());
   }
 
-  /** Find out what takes the focus; the result sets it. */
-  private _look(): () => void {
+  /** Find the focusable elements; the returned function updates them. */
+  private _update(): () => void {
     const boxes = Array.from(
       this._group.querySelectorAll<HTMLElement>(BOXES),
       box => ({ box, tabIndex: scrolls(box) ? 0 : -1 })
@@ -43,7 +43,7 @@ export class Roving {
     };
   }
 
-  /** Move the focus to the item before or after; false where the focus is on none. */
+  /** Move the focus to the previous or next item; false if no item has the focus. */
   step(from: Element, by: 1 | -1): boolean {
     const items = this._items().filter(isShown);
     const index = items.indexOf(from as HTMLElement);
@@ -54,7 +54,7 @@ export class Roving {
     return true;
   }
 
-  /** Whether an element is in this part. */
+  /** Whether this part contains an element. */
   contains(element: Element): boolean {
     return this._group.contains(element);
   }
@@ -77,7 +77,7 @@ export class Roving {
   private _current: HTMLElement | undefined;
 }
 
-/** Whether a box scrolls: then it has to be reached, else it need not. What is folded away need not either. */
+/** Whether a box is visible and scrolls, so that it must be focusable. */
 function scrolls(box: HTMLElement): boolean {
   return (
     isShown(box) &&
@@ -93,22 +93,22 @@ function setTabIndex(element: HTMLElement, tabIndex: number): void {
   }
 }
 
-/** Keep JupyterLab's shortcuts from an element: it matches them with the element itself before those around it. */
+/** Suppress JupyterLab's shortcuts for an element, which it would match before those around it. */
 export function suppress(element: HTMLElement): void {
   element.dataset.lmSuppressShortcuts = 'true';
 }
 
-/** Whether a key is a shortcut, of the application or of whoever is used to one, and not a key of the report. */
+/** Whether a key is a shortcut of the application, or a familiar one, instead of a key of the report. */
 export function isShortcut(event: KeyboardEvent): boolean {
   const { key, shiftKey } = event;
-  // With Shift it runs a cell, elsewhere; whoever means that does not mean what has the focus.
+  // Elsewhere Shift+Enter runs a cell, so do not activate the focused element.
   return hasModifier(event) || (key === 'Enter' && shiftKey);
 }
 
 /**
- * Keep a key from the notebook around a report.
+ * Stop a key from reaching the notebook around a report.
  *
- * With a modifier it may be for the application as a whole, which gets it as if nothing had the focus.
+ * A key with a modifier is passed to the application, as if nothing had the focus.
  */
 export function keepFromNotebook(event: KeyboardEvent): void {
   event.stopPropagation();
@@ -123,7 +123,7 @@ export function keepFromNotebook(event: KeyboardEvent): void {
   }
 }
 
-/** Leave a report: the cell around it takes the focus, so that the notebook's keys work again. */
+/** Leave a report: focus the cell around it, so that the notebook's keys work. */
 export function focusCell(root: HTMLElement): void {
   const cell = root.closest<HTMLElement>('.jp-Cell');
   (document.activeElement as HTMLElement | null)?.blur();

@@ -1,8 +1,8 @@
 /**
- * The part of a report that the reader looks at, highlighted in every pane together with what belongs to it.
+ * The selected part of a report, highlighted in every pane together with related elements.
  *
- * The markup names what belongs together (`references.py`): an element's id is the report's prefix and a reference,
- * links lead to ids, and the `data-in` of an element lists the references of what lights up with it.
+ * The markup contains the relations (`references.py`): an element's id is the report's prefix and a reference, links
+ * lead to ids, and `data-in` lists the references of related elements.
  */
 import {
   focusable,
@@ -16,7 +16,7 @@ import {
 import { excerpt, isInReport } from './excerpt';
 import type { Panes } from './panes';
 
-/** Lists by the first letter of the references of their items, and the number of the first. */
+/** Lists by the first letter of their references, with the number of the first item. */
 const LISTS: Record<string, [name: string, first: number]> = {
   b: ['breaks', 1],
   g: ['graphs', 0],
@@ -30,14 +30,14 @@ const LISTS: Record<string, [name: string, first: number]> = {
 export interface ISelectOptions {
   readonly focus?: boolean;
   readonly open?: boolean;
-  /** Leave the page around the report as it is. */
+  /** Do not scroll the page. */
   readonly still?: boolean;
 }
 
 export class Selection {
   /**
    * @param root - The element of the report.
-   * @param panes - Its panes, which show what is selected.
+   * @param panes - Its panes, which show the selection.
    */
   constructor(root: HTMLElement, panes: Panes) {
     this._root = root;
@@ -45,28 +45,28 @@ export class Selection {
     this._prefix = root.dataset.prefix ?? '';
   }
 
-  /** The reference of what is selected, or the empty string. */
+  /** The reference of the selection, or an empty string. */
   get reference(): string {
     return this._reference;
   }
 
-  /** The element that is selected. */
+  /** The selected element. */
   get element(): HTMLElement | null {
     return this._reference ? this._find(this._reference) : null;
   }
 
-  /** The reference that an element has, or that a link leads to. */
+  /** The reference of an element, or of a link's target. */
   referenceOf(element: Element): string {
     const id = element.getAttribute('href')?.slice(1) ?? element.id;
     return id.startsWith(this._prefix) ? id.slice(this._prefix.length) : '';
   }
 
   /**
-   * Highlight an element and what belongs to it, and show all of it.
+   * Highlight an element and related elements, and show them.
    *
    * @param reference - What to select.
-   * @param options - Whether the keyboard goes there, and whether a card is opened.
-   * @returns The element; null where there is none, or where the reader has selected something else meanwhile.
+   * @param options - Whether to focus the element, and whether to open its card.
+   * @returns The element; null if it does not exist, or if the reader has selected something else meanwhile.
    */
   async select(
     reference: string,
@@ -96,7 +96,7 @@ export class Selection {
     return target;
   }
 
-  /** Highlight what is in the page of an element and what belongs to it; nothing moves. */
+  /** Highlight an element and related elements on the page, without scrolling. */
   highlight(reference: string): void {
     this.clear();
     const target = reference === '' ? null : this._find(reference);
@@ -116,7 +116,7 @@ export class Selection {
     target.setAttribute('aria-current', 'true');
   }
 
-  /** Show the line of the selected card in the card, whether or not an editor shows it. */
+  /** Show the line of the selected card in the card, even if an editor shows it. */
   quote(): void {
     const card = this.element;
     const own = card?.matches('.gb-item') ? ownLineOf(card) : undefined;
@@ -136,7 +136,7 @@ export class Selection {
     this._reference = '';
   }
 
-  /** Bring the element of a reference into the page. */
+  /** Add the element of a reference to the page. */
   private async _reveal(reference: string): Promise<HTMLElement | null> {
     const element = this._find(reference);
     if (element !== null) {
@@ -148,13 +148,13 @@ export class Selection {
       const index = Number(reference.slice(1)) - first;
       const list = this._panes.list(name);
       if (list !== undefined && index >= list.length) {
-        // The last breaks are in a list of their own.
+        // The minor breaks are in a separate list.
         await this._panes.list('minor')?.reveal(index - list.length);
       } else {
         await list?.reveal(index);
       }
     } else {
-      // A line beyond those that the markup shows.
+      // A line that the markup leaves out.
       const lines = this._panes.list(reference.split('-')[0] ?? '');
       await lines?.load();
       await lines?.reveal(lines.length - 1);
@@ -163,7 +163,7 @@ export class Selection {
   }
 
   private _find(reference: string): HTMLElement | null {
-    // Not in the whole document: the same report may be in it twice.
+    // Not in the whole document, which may contain the same report twice.
     return this._root.querySelector<HTMLElement>(
       `#${CSS.escape(this._prefix + reference)}`
     );
@@ -191,14 +191,14 @@ export class Selection {
     return Array.from(elements);
   }
 
-  /** The boxes in the strip of the run. */
+  /** The boxes of the strip. */
   private _boxes(): HTMLElement[] {
     return Array.from(
       this._root.querySelectorAll<HTMLElement>('.gb-strip a[href]')
     );
   }
 
-  /** Open the pane and the folded parts around an element, and a card itself where that is asked for. */
+  /** Open the pane and the folded parts around an element, and optionally its card. */
   private _show(element: HTMLElement, open: boolean): void {
     this._panes.showAround(element);
     openFolds(element);
@@ -210,7 +210,7 @@ export class Selection {
     scrollTo(element);
   }
 
-  /** Show, on the other side, the line of an item or the first item of a line. */
+  /** Show the line of an item, or the first item of a line, on the other side. */
   private _showOther(target: HTMLElement): HTMLElement | null {
     const around = this._around(target, this._reference);
     if (target.matches('.gb-line')) {

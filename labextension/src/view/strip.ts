@@ -1,7 +1,7 @@
-/** The strip of a run, and below it where the time of a call goes. */
+/** The strip of a run, and the bars of a call's time below it. */
 import { makeElement } from './elements';
 
-/** Fold the strip of a run to one row, with a button for the rest. */
+/** Collapse the strip of a run to one row, with a button for the rest. */
 export function addStripButton(root: HTMLElement): () => void {
   const strip = root.querySelector<HTMLElement>('.gb-strip');
   if (strip === null) {
@@ -25,7 +25,7 @@ export function addStripButton(root: HTMLElement): () => void {
   return show;
 }
 
-/** Let the bars be as wide as the operations of their pieces, in place of their time. */
+/** Switch the width of bars between time and number of operations. */
 export function addMeasureButtons(root: HTMLElement): void {
   for (const times of root.querySelectorAll<HTMLElement>('.gb-times')) {
     const button = makeElement('button', 'gb-measure');

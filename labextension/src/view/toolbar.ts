@@ -14,17 +14,17 @@ const KEYS: [key: string, meaning: string][] = [
   ['?', 'these keys']
 ];
 
-/** A form of the report that can be copied. */
+/** A format of the report that can be copied. */
 export type CopyFormat = 'text' | 'json';
 
 export interface IToolbarOptions {
   /** Go to the next break. */
   nextBreak(): Promise<void>;
-  /** The report in a form to copy. */
+  /** The report in a format to copy. */
   load(format: CopyFormat): Promise<string>;
-  /** The pointer selects from now on, or not any more. */
+  /** Enable or disable selection by the pointer. */
   follow(isFollowing: boolean): void;
-  /** Show the report without sources beside it, or with them. */
+  /** Show the report with or without sources beside it. */
   setColumn(isColumn: boolean): void;
 }
 
@@ -51,12 +51,12 @@ export class Toolbar {
 
   readonly element = makeElement('div', 'gb-tools');
 
-  /** Show a message, which screen readers speak too. */
+  /** Show a message, which screen readers announce. */
   announce(message: string): void {
     this._status.textContent = message;
   }
 
-  /** Let the pointer select, or not. */
+  /** Enable or disable selection by the pointer. */
   setFollowing(isFollowing: boolean): void {
     if (this._isFollowing !== isFollowing) {
       this._isFollowing = isFollowing;
@@ -65,17 +65,17 @@ export class Toolbar {
     }
   }
 
-  /** Offer something more, before everything else. */
+  /** Add a button before all others. */
   offer(label: string, act: () => Promise<void>): void {
     this._status.after(makeButton(label, '', act));
   }
 
-  /** Offer to put the sources beside the conclusions, where these stand alone. */
+  /** Offer to show the sources beside the conclusions, if these are shown alone. */
   offerColumn(isOffered: boolean): void {
     this._source.hidden = !isOffered;
   }
 
-  /** Say whether the sources stand beside the conclusions. */
+  /** Show whether the sources are beside the conclusions. */
   showColumn(isColumn: boolean): void {
     this._isColumn = isColumn;
     this._source.setAttribute('aria-pressed', String(!isColumn));
@@ -97,7 +97,7 @@ export class Toolbar {
     this._keys.querySelector('summary')!.focus();
   }
 
-  /** Close the list of keys; false where it is closed. */
+  /** Close the list of keys; false if it was closed. */
   closeKeys(): boolean {
     const { open } = this._keys;
     this._keys.open = false;
@@ -129,7 +129,7 @@ function makeKeyTable(): HTMLElement {
   return table;
 }
 
-/** Make a button, with the picture of the key that does the same. */
+/** Make a button that depicts its equivalent key. */
 export function makeButton(
   label: string,
   key: string,
@@ -142,13 +142,13 @@ export function makeButton(
   return button;
 }
 
-/** Put a text on the clipboard. */
+/** Copy a text to the clipboard. */
 export async function writeClipboard(text: string): Promise<void> {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
     return;
   }
-  // Pages from a host without https have no clipboard object.
+  // Pages without https have no clipboard object.
   const area = makeElement('textarea');
   area.value = text;
   document.body.append(area);

@@ -1,4 +1,4 @@
-/** What the static markup of a report does when clicked and when keys are pressed in it. */
+/** The behaviour of a report's markup: clicks, keys and selection. */
 import {
   announcementOf,
   isShown,
@@ -7,7 +7,12 @@ import {
   secureLinks
 } from './elements';
 import { removeExcerpt } from './excerpt';
-import { type IReady, type IReportData, tell, whenConnected } from './link';
+import {
+  type IReady,
+  type IReportData,
+  emitEvent,
+  whenConnected
+} from './link';
 import { Panes } from './panes';
 import { RemedyButtons } from './remedybuttons';
 import {
@@ -25,15 +30,15 @@ import { Toolbar } from './toolbar';
  * Add behaviour to the markup of a report.
  *
  * @param root - The element with class `graphbreak`.
- * @param data - Where the rest of the report comes from, unless the application has it at hand.
- * @returns A function that removes the listeners again.
+ * @param data - The source of the rest of the report, unless the application provides it.
+ * @returns A function that removes the listeners.
  */
 export function addBehaviour(root: HTMLElement, data: IReportData): () => void {
   const view = new View(root, data);
   return () => view.dispose();
 }
 
-/** How long after a change the parts of a report are looked through for what takes the focus. */
+/** The delay after a change before focusable elements are updated, in milliseconds. */
 const REFRESH_MS = 120;
 
 class View {
@@ -93,7 +98,7 @@ class View {
     root.addEventListener('pointerover', event => this._onPointer(event), {
       signal
     });
-    // A page that holds nothing else takes keys without a click into the report.
+    // On a page that contains only the report, keys work without a click into it.
     document.addEventListener(
       'keydown',
       event => {
@@ -105,7 +110,7 @@ class View {
     );
   }
 
-  /** Tell the application around the report that it is there. */
+  /** Announce the report to the application around it. */
   private _announce(): void {
     this._refresh();
     const ready: IReady = {
@@ -122,7 +127,7 @@ class View {
         setFollowing: isFollowing => this._toolbar.setFollowing(isFollowing)
       }
     };
-    tell(this._root, 'graphbreak-ready', ready);
+    emitEvent(this._root, 'graphbreak-ready', ready);
     this._data = ready.data ?? this._data;
     if (ready.actions !== null) {
       this._remedies.actions = ready.actions;
@@ -130,7 +135,7 @@ class View {
     }
   }
 
-  /** Highlight what is selected elsewhere. */
+  /** Highlight a selection made elsewhere. */
   private _highlight(reference: string, reveal: boolean): void {
     if (reference === this._selection.reference) {
       return;
@@ -144,7 +149,7 @@ class View {
     }
   }
 
-  /** Take notice of what is shown now; not while the reader types. */
+  /** Update after a change of the shown items, but not while the reader types. */
   private _refresh(): void {
     clearTimeout(this._refreshTimer);
     this._refreshTimer = setTimeout(() => {
@@ -154,7 +159,7 @@ class View {
     }, REFRESH_MS);
   }
 
-  /** Show conclusions only, the sources folded below them; or the sources beside them. */
+  /** Show the sources folded below the conclusions, or beside them. */
   private _setColumn(isColumn: boolean): void {
     if (this._root.classList.toggle('gb-column', isColumn) !== isColumn) {
       return;
@@ -166,7 +171,7 @@ class View {
       source.open = !isColumn && (!isLibrary || source.matches(':has(.gb-broken)')); // prettier-ignore
     }
     if (isColumn) {
-      // Their rows say what there is to know first.
+      // The summaries contain the essentials.
       const cards = '[data-list=breaks] > .gb-item > details';
       this._root
         .querySelectorAll<HTMLDetailsElement>(cards)
@@ -179,7 +184,7 @@ class View {
   private _follow(isFollowing: boolean): void {
     this._isFollowing = isFollowing;
     this._root.classList.toggle('gb-following', isFollowing);
-    tell(this._root, 'graphbreak-following', { isFollowing });
+    emitEvent(this._root, 'graphbreak-following', { isFollowing });
   }
 
   private async _select(
@@ -190,16 +195,16 @@ class View {
       const target = await this._selection.select(reference, options);
       if (target !== null) {
         this._toolbar.announce(announcementOf(target));
-        this._tellSelection(false);
+        this._emitSelection(false);
       }
     } catch (error) {
       this._toolbar.announce(reasonOf(error));
     }
   }
 
-  private _tellSelection(isPointer: boolean): void {
+  private _emitSelection(isPointer: boolean): void {
     const { reference } = this._selection;
-    tell(this._root, 'graphbreak-selected', { reference, isPointer });
+    emitEvent(this._root, 'graphbreak-selected', { reference, isPointer });
   }
 
   private async _step(by: 1 | -1): Promise<void> {
@@ -230,7 +235,7 @@ class View {
     }
   }
 
-  /** Open or close the card that has the focus, or else what is selected. */
+  /** Open or close the focused card, or else the selected one. */
   private _toggle(target: Element): void {
     const card =
       target.closest('.gb-item') ??
@@ -248,7 +253,7 @@ class View {
     if (this._selection.reference) {
       this._selection.clear();
       this._toolbar.announce('');
-      this._tellSelection(false);
+      this._emitSelection(false);
     } else {
       focusCell(this._root);
     }
@@ -267,7 +272,7 @@ class View {
     }
     const summary = target.closest('.gb-item > details > summary');
     if (summary !== null) {
-      // Opened or closed here, not by the browser after what is selected has opened it.
+      // Toggle the card here, because the browser would toggle it again after the selection.
       event.preventDefault();
       if (this._hasMarked(event)) {
         return;
@@ -290,9 +295,9 @@ class View {
   }
 
   /**
-   * Whether a click ends a drag over text, which somebody marks to copy it. Text
-   * may be marked without: the second of two quick clicks marks a word, and a
-   * click on marked text leaves the mark until it is over.
+   * Whether a click ends a drag that selects text. Selected text alone does not
+   * tell: a double click selects a word, and a click on selected text keeps the
+   * selection until it ends.
    */
   private _hasMarked(event: MouseEvent): boolean {
     const from = this._pressed;
@@ -304,7 +309,7 @@ class View {
     );
   }
 
-  /** Highlight what the pointer is on, where the reader asked for it. */
+  /** Highlight the element under the pointer, if the reader has enabled that. */
   private _onPointer(event: PointerEvent): void {
     if (!this._isFollowing) {
       return;
@@ -317,11 +322,11 @@ class View {
         : this._referenceAt(target);
     if (reference && reference !== this._selection.reference) {
       this._selection.highlight(reference);
-      this._tellSelection(true);
+      this._emitSelection(true);
     }
   }
 
-  /** The reference that a click on a line or a row selects; the empty string where it selects nothing. */
+  /** The reference that a click on a line or a row selects, or an empty string. */
   private _referenceAt(target: Element): string {
     const element = target.closest<HTMLElement>('.gb-line, tr');
     if (element === null) {
@@ -341,7 +346,7 @@ class View {
   private _onKey(event: KeyboardEvent): void {
     const target = event.target as Element;
     if (isShortcut(event) || event.defaultPrevented) {
-      // A shortcut of the application, or of the browser.
+      // A shortcut of the application or the browser.
     } else if (event.key === 'Escape') {
       this._leave();
       event.preventDefault();
@@ -355,7 +360,7 @@ class View {
     }
   }
 
-  /** Do what a key is for; false where it is for nothing here. */
+  /** Handle a key; false if the key has no function here. */
   private _handleKey(key: string, target: Element): boolean {
     switch (key) {
       case 'n':
@@ -425,7 +430,7 @@ class View {
   private readonly _toolbar: Toolbar;
   private readonly _remedies: RemedyButtons;
   private readonly _groups: readonly Roving[];
-  /** Notice whether the strip has more than one row. */
+  /** Update whether the strip has more than one row. */
   private readonly _strip: () => void;
   private _data: IReportData;
   private _pressed: PointerEvent | undefined;
@@ -433,14 +438,14 @@ class View {
   private _isFollowing = false;
 }
 
-/** Open a card or close it; the lines that it showed go with it. */
+/** Open or close a card, and remove the lines that it showed. */
 function turn(card: HTMLDetailsElement): boolean {
   card.open = !card.open;
   removeExcerpt(card.parentElement!);
   return card.open;
 }
 
-/** Whether a report has a page of its own, and the keys pressed in it are meant for the report. */
+/** Whether the report is the whole page, so that all keys are meant for it. */
 function isPageOf(root: HTMLElement): boolean {
   return root.parentElement?.parentElement === document.body;
 }

@@ -69,7 +69,7 @@ function insert(view: EditorView, at: number, text: string, to = at): void {
   view.dispatch({ changes: { from: at, to, insert: text } });
 }
 
-test('marks are where the report has them', () => {
+test('marks are at the positions of the report', () => {
   const view = editor();
   assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 14]);
   assert.deepEqual(brokenExpressions(view), ['log_stats(x)', 'score > 3']);
@@ -97,7 +97,7 @@ test('an editor without marks has no gutter', () => {
   assert.deepEqual(lines(marked, 'jp-GraphBreakMark'), []);
 });
 
-test('marks follow what is written above and below them', () => {
+test('marks follow edits above and below them', () => {
   const view = editor();
   insert(view, 0, 'first\nsecond\n');
   insert(view, view.state.doc.length, '\nlast');
@@ -107,7 +107,7 @@ test('marks follow what is written above and below them', () => {
   assert.equal(currentLine(view.state, 14), 16);
 });
 
-test('a mark goes stale with its line, and is fresh when that is taken back', () => {
+test('a mark becomes stale when its line is edited, and fresh after undo', () => {
   const view = editor();
   const { from } = view.state.doc.line(14);
   insert(view, from, '#');
@@ -118,7 +118,7 @@ test('a mark goes stale with its line, and is fresh when that is taken back', ()
   assert.deepEqual(brokenExpressions(view), ['log_stats(x)', 'score > 3']);
 });
 
-test('a mark goes along with a line that moves down with its indentation', () => {
+test('a mark follows a line that moves down with its indentation', () => {
   const view = editor();
   const { from } = view.state.doc.line(14);
   insert(view, from + 8, '\n        ');
@@ -129,7 +129,7 @@ test('a mark goes along with a line that moves down with its indentation', () =>
   assert.deepEqual(lines(view, 'jp-mod-stale'), []);
 });
 
-test('a deleted line takes its mark with it, and brings it back', () => {
+test('deleting a line removes its mark, and undo restores it', () => {
   const view = editor();
   const { from, to, text } = view.state.doc.line(14);
   insert(view, from, '', to + 1);
@@ -139,7 +139,7 @@ test('a deleted line takes its mark with it, and brings it back', () => {
   assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 14]);
 });
 
-test('a text that was replaced whole keeps the marks of what stayed', () => {
+test('a replaced text keeps the marks of unchanged lines', () => {
   const view = editor();
   const text = view.state.doc.toString();
   insert(view, 0, `# formatted\n${text}`, text.length);
@@ -147,14 +147,14 @@ test('a text that was replaced whole keeps the marks of what stayed', () => {
   assert.deepEqual(lines(view, 'jp-mod-stale'), []);
 });
 
-test('marks are where the lines are, though the text was edited before', () => {
+test('marks follow lines that were edited before marking', () => {
   const doc = textOf().text.join('\n').replace('    y = x @ w\n', '');
   const view = editor(textOf(), doc);
   assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 13]);
   assert.deepEqual(lines(view, 'jp-mod-stale'), []);
 });
 
-test('of a cell that was run again all marks are stale, and say so', () => {
+test('all marks of a cell that was run again are stale, and say so', () => {
   const view = editor(textOf(REPORT, true));
   assert.deepEqual(
     lines(view, 'jp-mod-stale'),
@@ -166,7 +166,7 @@ test('of a cell that was run again all marks are stale, and say so', () => {
   assert.match(sign!.title, /run again since, not explained/);
 });
 
-test('what is selected is shown', () => {
+test('the selection is highlighted', () => {
   const view = editor();
   showSelection(view, BREAK);
   assert.deepEqual(lines(view, 'jp-mod-selected'), [14]);
@@ -176,7 +176,7 @@ test('what is selected is shown', () => {
   assert.deepEqual(lines(view, 'jp-mod-selected'), []);
 });
 
-test('of two reports about one line the later one counts', () => {
+test('the later of two reports about one line counts', () => {
   const view = editor();
   const later = { ...textOf(), runName: 'Cell In[8]' };
   showMarks(view, [textOf(), later], null, OPTIONS);
@@ -187,7 +187,7 @@ test('of two reports about one line the later one counts', () => {
   assert.ok(Array.from(signs).every(({ title }) => title.endsWith('In[8]')));
 });
 
-test('a section that no script knows writes beside its line', () => {
+test('an unknown section adds notes beside its lines', () => {
   const row = {
     ...ROWS.sections[0]!.rows[0]!,
     id: 'w1',
@@ -209,7 +209,7 @@ test('a section that no script knows writes beside its line', () => {
   assert.deepEqual(lines(view, 'jp-mod-selected'), [15]);
 });
 
-test('the text of a report stays text', () => {
+test('text of a report is never interpreted as markup', () => {
   const view = editor(textOf(HOSTILE, false, HOSTILE_ROWS));
   assert.equal(
     view.dom.querySelectorAll('img:not(.cm-widgetBuffer), script').length,

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { align } from '../../src/editor/positions';
 
-test('lines are found again where text was put in or taken out', () => {
+test('lines are matched after insertions and deletions', () => {
   const linesAfter = (after: string): (number | null)[] => {
     const lineAfter = align([...'abcde'], [...after]);
     return [1, 2, 3, 4, 5].map(lineAfter);

@@ -12,7 +12,7 @@ const PROGRESS = {
   elapsed_s: 12
 };
 
-test('the line says what is compiled, how much there is and how long it took', () => {
+test('the line shows the compiled function, the counts and the time', () => {
   assert.equal(activityOf(null), 'starting');
   assert.equal(
     activityOf({ ...PROGRESS, function: null, phase: 'running' }),
@@ -25,7 +25,7 @@ test('the line says what is compiled, how much there is and how long it took', (
   assert.equal(countsOf(null, 125), '2 min 5 s');
 });
 
-test('the clock goes on between two messages, five times a second at most', t => {
+test('the clock runs between messages, at most five times a second', t => {
   t.mock.timers.enable({ apis: ['setInterval'] });
   let now = 0;
   t.mock.method(performance, 'now', () => now);

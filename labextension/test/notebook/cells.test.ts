@@ -40,7 +40,7 @@ function withHelper(): Report {
   }; // prettier-ignore
 }
 
-test('a source is the cell that has its text, wherever that is', () => {
+test('a source is matched to the cell with its text, wherever it is', () => {
   const carrier = cell(`${OWN}\n`, 7);
   const helper = cell(DEFS, 12);
   const cells = [cell('other', 3), carrier, helper];
@@ -49,7 +49,7 @@ test('a source is the cell that has its text, wherever that is', () => {
   assert.deepEqual(findCell(report, 's2', carrier, cells), { cell: helper, stale: false }); // prettier-ignore
 });
 
-test('of two cells with one text it is the one with the right count, else the first', () => {
+test('of two cells with the same text, the one with the right count or else the first matches', () => {
   const carrier = cell(OWN, 7);
   const first = cell(DEFS, 1);
   const second = cell(DEFS, 3);
@@ -61,7 +61,7 @@ test('of two cells with one text it is the one with the right count, else the fi
   assert.equal(findCell(report, 's2', carrier, [first, cell(DEFS)])?.cell, first); // prettier-ignore
 });
 
-test('the carrier comes before another cell with its text', () => {
+test('the cell with the report takes precedence over another cell with its text', () => {
   const carrier = cell(OWN, 9);
   const copy = cell(OWN, 7);
   assert.equal(findCell(REPORT, 's1', carrier, [copy, carrier])?.cell, carrier);
@@ -76,12 +76,12 @@ test('a cell that was edited is found by its count, and is stale', () => {
   assert.deepEqual(findCell(report, 's2', carrier, cells), { cell: helper, stale: true }); // prettier-ignore
 });
 
-test('the only cell of a report is its carrier, counts or not', () => {
+test('a report with one cell is matched to the cell with the report, regardless of counts', () => {
   const carrier = cell('edited');
   assert.deepEqual(findCell(REPORT, 's1', carrier, [carrier]), { cell: carrier, stale: true }); // prettier-ignore
 });
 
-test('what is no cell, or whose cell is gone, is nowhere', () => {
+test('a source that is not a cell, or whose cell was deleted, has no match', () => {
   const carrier = cell(OWN, 7);
   const report = withHelper();
   for (const source of ['s2', 's3', 'unheard of']) {
@@ -89,7 +89,7 @@ test('what is no cell, or whose cell is gone, is nowhere', () => {
   }
 });
 
-test('however many sources and cells there are, the text of a cell is put together once', () => {
+test('the text of a cell is computed once for all sources', () => {
   let reads = 0;
   const counted = (text: string, count: number): ICell => ({
     executionCount: count,

@@ -111,7 +111,7 @@ test('runs are those of the current notebook, in the order of its cells', () => 
   assert.deepEqual(reports.runs, []);
 });
 
-test('many changes at a time are one, and those that change no run are none', async () => {
+test('simultaneous changes are emitted once, and changes of no run are not emitted', async () => {
   const cell = new Cell('a');
   const notebook = new Notebook(cell);
   const { reports, emissions } = reportsOf(new Tracker(notebook));
@@ -146,7 +146,7 @@ test('a report is read once, not at each change', async () => {
   assert.equal(reports.runs[0]!.report, report);
 });
 
-test('while nobody watches nothing is read, and what is asked for is right', async () => {
+test('without watchers nothing is read, and requests are answered correctly', async () => {
   const cell = new Cell('a');
   const notebook = new Notebook(cell);
   const tracker = new Tracker(notebook);
@@ -165,7 +165,7 @@ test('while nobody watches nothing is read, and what is asked for is right', asy
   assert.equal(reports.runs[0]!.cellId, 'b');
 });
 
-test('a selection is emitted once, and is gone in another notebook but not in another view', () => {
+test('a selection is emitted once, and is removed in another notebook but not in another view', () => {
   const notebook = new Notebook(new Cell('a'));
   const tracker = new Tracker(notebook);
   const { reports } = reportsOf(tracker);
@@ -192,7 +192,7 @@ test('a selection is emitted once, and is gone in another notebook but not in an
   assert.equal(reports.runOf(selection), undefined);
 });
 
-test('an edit is judged against the last run that had the cell', () => {
+test('an edit is compared with the last run of the cell', () => {
   const run = new Cell('a');
   const copy = new Cell('b');
   const other = new Cell('c', 'x = 1', []);

@@ -64,7 +64,7 @@ function model(trusted: boolean, data: object = {}): IRenderMime.IMimeModel {
 const later = (ms = 0): Promise<void> =>
   new Promise(resolve => setTimeout(resolve, ms));
 
-test('an output that is not trusted shows the HTML at once', async () => {
+test('an untrusted output shows the HTML at once', async () => {
   const renderers = new Renderers();
   await new ReportOutput(renderers, () => true).renderModel(model(false));
   assert.deepEqual(renderers.types, ['text/html']);
@@ -77,7 +77,7 @@ test('without ipywidgets the HTML is shown at once', async () => {
   assert.deepEqual(renderers.types, ['text/html']);
 });
 
-test('a live widget is shown, and the HTML never', async () => {
+test('a live widget is shown instead of the HTML', async () => {
   const renderers = new Renderers();
   const output = new ReportOutput(renderers, () => true);
   await output.renderModel(model(true));
@@ -90,7 +90,7 @@ test('a live widget is shown, and the HTML never', async () => {
   output.dispose();
 });
 
-test('a widget that is gone makes way for the HTML, and takes its place again when it is back', async () => {
+test('the HTML replaces a widget that is gone, until the widget is restored', async () => {
   const renderers = new Renderers();
   const output = new ReportOutput(renderers, () => true);
   await output.renderModel(model(true));
@@ -109,14 +109,14 @@ test('a widget that is gone makes way for the HTML, and takes its place again wh
   assert.deepEqual(renderers.types, []);
 });
 
-test('while a run goes on there is no HTML, and text stands in for it', async () => {
+test('during a run the text is shown because there is no HTML', async () => {
   const renderers = new Renderers();
   const output = new ReportOutput(renderers, () => true);
   await output.renderModel(model(false, { 'text/html': undefined }));
   assert.deepEqual(renderers.types, ['text/plain']);
 });
 
-test('without a kernel no widget is waited for, and it takes the place of the HTML when it is there', async () => {
+test('without a kernel the HTML is shown at once, until a widget appears', async () => {
   const renderers = new Renderers();
   const output = new ReportOutput(renderers, () => false);
   await output.renderModel(model(true));
@@ -130,7 +130,7 @@ test('without a kernel no widget is waited for, and it takes the place of the HT
   output.dispose();
 });
 
-test('a widget that is said to be missing is not waited for', async () => {
+test('the HTML is shown at once if the widget is reported as missing', async () => {
   const renderers = new Renderers();
   const output = new ReportOutput(renderers, () => true);
   await output.renderModel(model(true));
@@ -141,7 +141,7 @@ test('a widget that is said to be missing is not waited for', async () => {
   output.dispose();
 });
 
-test('the data of a notebook are read without copies of them, and renderers get their own only', async () => {
+test('the data of a notebook are read without copies, and renderers get only their own', async () => {
   const renderers = new Renderers();
   const { data } = model(true);
   const copying = {

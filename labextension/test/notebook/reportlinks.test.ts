@@ -15,7 +15,7 @@ const REPORT = conform({
   order: ['b2', 'b1']
 });
 
-test('breaks have the numbers in which a person reads them, everywhere', () => {
+test('breaks are numbered in reading order in all views', () => {
   assert.deepEqual(orderedBreaks(REPORT).map(({ id }) => id), ['b2', 'b1']); // prettier-ignore
   const numbers = reportLines(
     REPORT,
@@ -30,12 +30,12 @@ test('breaks have the numbers in which a person reads them, everywhere', () => {
   ]);
 });
 
-test('a report without an order has its breaks as they happened', () => {
+test('a report without an order lists its breaks as they occurred', () => {
   const older = { ...REPORT, order: [] };
   assert.deepEqual(orderedBreaks(older).map(({ id }) => id), ['b1', 'b2']); // prettier-ignore
 });
 
-test('references of the markup and parts of the report are one thing', () => {
+test('references of the markup match the parts of the report', () => {
   for (const [reference, kind, id] of [
     ['b1', 'break', 'b2'],
     ['b2', 'break', 'b1'],

@@ -45,7 +45,7 @@ function labels(model: PanelModel): string[] {
   return model.rows.map(({ level, label }) => `${level} ${label}`);
 }
 
-test('a state is replaced and never changed', () => {
+test('a state is replaced, not changed', () => {
   const model = makeModel();
   const before = model.state;
   const copy = structuredClone({ ...before, runs: [] });
@@ -57,7 +57,7 @@ test('a state is replaced and never changed', () => {
   assert.deepEqual({ ...before, runs: [] }, copy);
 });
 
-test('a change that changes nothing is not emitted', () => {
+test('a change without effect is not emitted', () => {
   const model = makeModel();
   let emissions = 0;
   model.changed.connect(() => (emissions += 1));
@@ -69,7 +69,7 @@ test('a change that changes nothing is not emitted', () => {
   assert.equal(emissions, 1);
 });
 
-test('rows are made anew only when something in them changes', () => {
+test('rows are recomputed only if their state changes', () => {
   const model = makeModel();
   const { rows } = model;
   model.setActive(rows[1]!);
@@ -101,7 +101,7 @@ test('rows are runs, groups and parts, and a closed group has none inside', () =
   assert.equal(model.state.activeKey, group.key);
 });
 
-test('what is selected becomes active, and its group is opened', () => {
+test('the selected row becomes active, and its group is opened', () => {
   const model = makeModel();
   model.setSelection(GRAPH, RUN);
   const row = model.rows.find(({ key }) => key === model.state.activeKey)!;
@@ -112,7 +112,7 @@ test('what is selected becomes active, and its group is opened', () => {
   assert.equal(model.state.activeKey, row.key, 'the keyboard stays');
 });
 
-test('a selection ends a filter that hides it, and no other', () => {
+test('a selection clears a filter only if it hides the row', () => {
   const model = makeModel();
   model.toggleKind('graph');
   model.setQuery('log_stats');
@@ -126,7 +126,7 @@ test('a selection ends a filter that hides it, and no other', () => {
   assert(model.rows.some(({ key }) => key === model.state.activeKey));
 });
 
-test('a filter leaves what matches, and opens it', () => {
+test('a filter keeps and opens matches', () => {
   const model = makeModel([RUN, makeRun('b', { ...ROWS, sections: [] })]);
   model.setQuery(' SCORE > 3 ');
   const parts = model.rows.filter(({ selection }) => selection !== null);
@@ -151,7 +151,7 @@ test('the active row is on the page, however far down it is', () => {
   assert.equal(rowLimit(model.state, model.rows), 2 * PAGE_SIZE);
 });
 
-test('only the order that the reader chooses is emitted as chosen', () => {
+test('only an order chosen by the reader is emitted', () => {
   const model = makeModel();
   const chosen: string[] = [];
   model.sortChosen.connect((_, sort) => chosen.push(sort));

@@ -41,7 +41,7 @@ class Switch {
   };
 }
 
-test('what is stored is shown, and not stored again', async () => {
+test('a stored choice is applied, and not stored again', async () => {
   const settings = new Slow(false);
   const marks = new Switch(true);
   keep(settings, 'marks', marks);
@@ -53,7 +53,7 @@ test('what is stored is shown, and not stored again', async () => {
   assert.deepEqual(settings.requests, []);
 });
 
-test('of two choices the later one stays, though the earlier is stored first', async () => {
+test('the later of two choices stays, although the earlier is stored first', async () => {
   const settings = new Slow(true);
   const marks = new Switch(true);
   keep(settings, 'marks', marks);

@@ -74,7 +74,7 @@ test('lines are replaced, deleted and inserted', () => {
   }
 });
 
-test('a text that is another one by now is left alone', () => {
+test('a text that has changed is not edited', () => {
   for (const [text, edits, line] of [
     ['one\n2\nthree', [edit(2, 2, 'two', 'x')], 2],
     ['one', [edit(2, 2, 'two', 'x')], 2],
@@ -93,12 +93,12 @@ test('a text that is another one by now is left alone', () => {
   }
 });
 
-test('an insertion needs the line that follows only', () => {
+test('an insertion checks only the line that follows', () => {
   const longer = `${TEXT}\nfive`;
   assert.equal(applied(longer, [edit(2, 1, '', 'x')], TEXT), 'one\nx\ntwo\nthree\nfour\nfive'); // prettier-ignore
 });
 
-test('what is outside of cells is set or patched by a cell', async () => {
+test('a cell applies settings and patches outside cells', async () => {
   const report = conform(await saved('remedies'));
   const remedies = report.remedies ?? [];
   const cell = report.sources.find(({ kind }) => kind === 'cell')!;

@@ -60,7 +60,7 @@ function rowsOf(
   return makeRows([run], options, trans);
 }
 
-test('of a very long list the beginning is read, and how long it is is known', () => {
+test('only the beginning of a very long list is read, and its length is kept', () => {
   const order = Array.from({ length: 20_000 }, (_, at) => `b${19_999 - at}`);
   const report = read({ ...REPORT, breaks: breaksOf(20_000), order });
   assert.equal(report.breaks.length, MOST_PARTS);
@@ -76,7 +76,7 @@ test('of a very long list the beginning is read, and how long it is is known', (
   assert(rows.length < 2 * MOST_PARTS);
 });
 
-test('lists within lists have a limit together', () => {
+test('nested lists share one limit', () => {
   const [call] = REPORT.breaks[0]!.stack;
   const stack = Array.from({ length: 300 }, () => call!);
   const breaks = breaksOf(4_000, { stack });
@@ -86,7 +86,7 @@ test('lists within lists have a limit together', () => {
   assert.equal(totalOf(report.breaks.at(-1)!.stack), 300);
 });
 
-test('of parts with one id the first is read', () => {
+test('only the first part with an id is read', () => {
   const [first, second] = REPORT.breaks;
   const breaks = [first!, { ...second!, id: first!.id }, second!];
   const report = read({ ...REPORT, breaks });
@@ -96,7 +96,7 @@ test('of parts with one id the first is read', () => {
   assert.equal(new Set(keys).size, keys.length);
 });
 
-test('finding parts and places costs one look at each list', () => {
+test('finding parts and indexes reads each list once', () => {
   const sources = Array.from({ length: MOST_PARTS }, (_, at) => ({
     ...REPORT.sources[0]!,
     id: `s${at}`
@@ -156,7 +156,7 @@ test('thousands of breaks on thousands of lines are counted, and few are kept', 
   assert.equal(totalOf(first!.breaks), 5_000);
 });
 
-test('no line, column or reference is too strange', async () => {
+test('invalid lines, columns and references do no harm', async () => {
   const hostile = await saved('hostile');
   const numbers = [-1e9, -1, 0, 1, 2 ** 31, 1e15, 1e300];
   const strange = ['', '__proto__', 'constructor', 'toString', 's1', '\u202e'];
@@ -221,7 +221,7 @@ test('no line, column or reference is too strange', async () => {
   }
 });
 
-test('a prototype of its own changes nothing', () => {
+test('a prototype in the data changes nothing', () => {
   const data = JSON.parse(
     `{"__proto__": {"breaks": [1]}, "status": "ok", "device": {"requested": "auto", "used": "cpu", "__proto__": 1}}`
   ) as object;
@@ -229,7 +229,7 @@ test('a prototype of its own changes nothing', () => {
   assert.equal(({} as { breaks?: unknown }).breaks, undefined);
 });
 
-test('texts without end are cut in rows', () => {
+test('long texts are truncated in rows', () => {
   const long = 'x'.repeat(1_000_000);
   const [first] = REPORT.breaks;
   const report = read({
@@ -244,7 +244,7 @@ test('texts without end are cut in rows', () => {
   }
 });
 
-test('rows of anybody are cut, and those that are none are not read', async () => {
+test('untrusted rows are truncated, and invalid ones are not read', async () => {
   const long = 'x'.repeat(1_000_000);
   const row = { id: '0', label: long, look: 'note injected', more: [long], details: Array.from({ length: 500 }, () => long) }; // prettier-ignore
   const sections = [
@@ -265,7 +265,7 @@ test('rows of anybody are cut, and those that are none are not read', async () =
   assert.equal(plain.sections[0]!.rows[0]!.label, 'score > 3');
 });
 
-test('rows that a later version made are drawn', async () => {
+test('rows of a later version are drawn', async () => {
   const rows = structuredClone(await savedRows('two_breaks')) as Rows & { more?: object }; // prettier-ignore
   rows.version = '1.7';
   rows.more = { than: 'we know' };
@@ -275,7 +275,7 @@ test('rows that a later version made are drawn', async () => {
   assert(!('more' in read));
 });
 
-test('data that unpack to very much are refused', async () => {
+test('data that unpack to too many bytes are refused', async () => {
   const stream = new Blob([JSON.stringify('x'.repeat(100_000))])
     .stream()
     .pipeThrough(new CompressionStream('gzip'));
@@ -285,7 +285,7 @@ test('data that unpack to very much are refused', async () => {
   await assert.rejects(unpack(base64, 50_000), /too large/);
 });
 
-test('characters that hide have names', () => {
+test('hidden characters are shown by name', () => {
   const text = 'a\u202eb\u200bc\u00a0d\te \u{e0041}';
   assert.deepEqual(
     visiblePieces(text).map(({ text, isHidden }) => (isHidden ? `<${text}>` : text)).join(''),

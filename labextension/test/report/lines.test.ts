@@ -33,7 +33,7 @@ function about(text: string, fields: Partial<Report>): Report {
 
 const PLACE = TWO_BREAKS.breaks[0]!.location!;
 
-test('each line has the graphs that its operations are in', () => {
+test('each line has the graphs of its operations', () => {
   const lines = linesOf(TWO_BREAKS);
   const letters = [...lines].map(([number, { graphs }]) => [
     number,
@@ -52,7 +52,7 @@ test('each line has the graphs that its operations are in', () => {
   );
 });
 
-test('a break is at its columns, and under the number of the report', () => {
+test('a break has the columns and the number of the report', () => {
   const lines = linesOf(TWO_BREAKS);
   const [first] = lines.get(14)!.breaks;
   assert.deepEqual([first!.number, first!.start, first!.end], [1, 11, 20]);
@@ -63,7 +63,7 @@ test('a break is at its columns, and under the number of the report', () => {
   );
 });
 
-test('the innermost scope counts, and the eager function is whole', () => {
+test('the innermost scope counts, and all lines of an eager function are marked', () => {
   const lines = linesOf(TWO_BREAKS);
   const values = [2, 8, 13, 15, 16].map(line => lines.get(line)!.scope?.value);
   assert.deepEqual(values, [false, true, false, false, true]);
@@ -74,7 +74,7 @@ test('the innermost scope counts, and the eager function is whole', () => {
   );
 });
 
-test('a break over lines, without columns, and beyond the plane of Unicode', () => {
+test('breaks over several lines, without columns, and after astral characters', () => {
   const [first] = TWO_BREAKS.breaks;
   const report = about('a = "😀"; f(\n    x\n)\n  y  ', {
     breaks: [
@@ -105,7 +105,7 @@ test('a break over lines, without columns, and beyond the plane of Unicode', () 
   assert.deepEqual(marked, ['f(', 'x', ')', 'y']);
 });
 
-test('a function that runs eagerly is as long as the report says', () => {
+test('an eager function has the lines that the report names', () => {
   const [skipped] = TWO_BREAKS.skipped;
   const text = 'def f(x):\n    a\n\n    b\n\nf(1)';
   const eagerLines = (line: number, end: number): number[] => {
@@ -120,7 +120,7 @@ test('a function that runs eagerly is as long as the report says', () => {
   assert.deepEqual(eagerLines(2, 2), [2]);
 });
 
-test('a place of a billion lines marks those that there are', () => {
+test('a place of a billion lines marks only existing lines', () => {
   const [scope] = TWO_BREAKS.scopes;
   const report = about('a\nb', {
     scopes: [{ ...scope!, location: { ...PLACE, line: -5, end_line: 1e9 } }]

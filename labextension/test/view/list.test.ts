@@ -37,7 +37,7 @@ function makeList(fail = false): IListFixture {
   return { box, list, more, requests: () => requests };
 }
 
-test('the rest is fetched when more is asked for, and shown a page at a time', async () => {
+test('the rest is loaded on demand, and shown page by page', async () => {
   const { box, list, more, requests } = makeList();
   assert.equal(list.length, 100);
   assert.equal(requests(), 0);
@@ -53,7 +53,7 @@ test('the rest is fetched when more is asked for, and shown a page at a time', a
   assert(more.hidden);
 });
 
-test('where the rest cannot be had, the button says why', async () => {
+test('the button says why the rest cannot be loaded', async () => {
   const { box, more } = makeList(true);
   more.querySelector('button')!.click();
   await new Promise(resolve => setTimeout(resolve));
@@ -61,7 +61,7 @@ test('where the rest cannot be had, the button says why', async () => {
   assert.equal(box.childElementCount, 2);
 });
 
-test('a filter looks through all items and shows the first that match', async () => {
+test('a filter searches all items and shows the first matches', async () => {
   const { box, list } = makeList();
   await list.load();
   assert.equal(list.filter(' ITEM 9'), 11);
@@ -72,7 +72,7 @@ test('a filter looks through all items and shows the first that match', async ()
   assert.equal(box.childElementCount, 50);
 });
 
-test('an item far down gets into the page, filter or not', async () => {
+test('an item at the end can be shown despite a filter', async () => {
   const { box, list } = makeList();
   await list.load();
   list.filter('item 1');
@@ -82,7 +82,7 @@ test('an item far down gets into the page, filter or not', async () => {
   assert.equal(await list.reveal(100), null);
 });
 
-test('an element stays the same over filters, with what was opened in it', async () => {
+test('filtering keeps elements and their open parts', async () => {
   const { box, list } = makeList();
   const first = box.firstElementChild;
   list.filter('nothing');

@@ -14,7 +14,7 @@ function markdownOf(card: string, line = ''): string {
 const SUMMARY =
   '<summary><strong><span>✂1</span> Why <small>GB1</small></strong><br><span>allowed by f_g(True), line 3</span></summary>';
 
-test('a card says the same in Markdown', () => {
+test('a card has the same content in Markdown', () => {
   const text = markdownOf(
     `${SUMMARY}<section><h5>Remedies</h5><div><p><b>✓ works</b> <strong>With <code>where</code></strong></p>
      <pre class="gb-diff">-a\n+b\n</pre><div class="gb-actions"><button>Apply</button></div></div></section>
@@ -34,7 +34,7 @@ test('a card says the same in Markdown', () => {
   );
 });
 
-test('the lines around the break come first, without what the report adds to them', () => {
+test('the lines around the break come first, without annotations', () => {
   const lines = [1, 2, 3].map(
     number =>
       `<span class="gb-line" id="p-l0-${number}"><i>${number}</i><code>x = ${number}<span class="gb-via"> → ✂1</span></code></span>`
@@ -45,7 +45,7 @@ test('the lines around the break come first, without what the report adds to the
   );
 });
 
-test('text of others is no markup and calls nobody', () => {
+test('untrusted text is neither markup nor a mention', () => {
   const text = markdownOf(
     `${SUMMARY}<p>&lt;img src=x&gt; @somebody [a](b) *c* a \`tick</p><pre>\`\`\`\nend</pre>`
   );

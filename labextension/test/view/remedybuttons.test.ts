@@ -41,14 +41,14 @@ const COPIES = [
   'Copy as Markdown: break ✂1'
 ];
 
-test('where nothing can be changed there are copies only, once', () => {
+test('without actions there are only copy buttons, added once', () => {
   const { root, buttons } = setUp();
   assert.deepEqual(names(root), COPIES);
   buttons.refresh();
   assert.deepEqual(names(root), COPIES);
 });
 
-test('whoever can change the notebook is told which remedies', async () => {
+test('the actions receive the chosen remedies', async () => {
   const { root, buttons, told } = setUp();
   const applied: (readonly number[])[] = [];
   let tried = 0;

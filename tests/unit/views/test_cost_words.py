@@ -15,14 +15,14 @@ from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.cost import (
-    checked,
-    coverage_of,
+    break_time,
+    check_sentence,
+    cost_verdicts,
+    coverage_sentences,
     pieces,
     repeated,
     startup,
-    time_of,
     time_text,
-    verdicts_of_cost,
 )
 from tests.support.sample_reports import checks, cost, two_breaks
 
@@ -37,32 +37,32 @@ def with_entry(report: Report, **fields: object) -> Report:
     return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **fields)]))
 
 
-def test_whether_it_pays() -> None:
-    assert verdicts_of_cost(cost()) == [
+def test_cost_verdicts() -> None:
+    assert cost_verdicts(cost()) == [
         "compiled: 0.88 times eager's speed (4.21 ms, eager 3.71 ms); without break 1: 1.22 times (3.03 ms); "
         "without break 2: no effect is measurable; without breaks 1 and 2: 1.43 times (2.60 ms)"
     ]
-    assert verdicts_of_cost(two_breaks()) == []
+    assert cost_verdicts(two_breaks()) == []
 
 
-def test_where_spreads_overlap_there_is_no_ratio() -> None:
+def test_overlapping_spreads_have_no_ratio() -> None:
     report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
-    assert verdicts_of_cost(report) == ["compiled: no difference from eager is measurable (3.71 ms, eager 3.71 ms)"]
+    assert cost_verdicts(report) == ["compiled: no difference from eager is measurable (3.71 ms, eager 3.71 ms)"]
 
 
 def test_a_remedy_that_makes_it_as_fast_as_eager_has_no_ratio() -> None:
-    slow, mended = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
-    report = with_entry(cost(), compiled=slow, remedied=[replace(entry_of(cost()).remedied[0], time=mended)])
-    (said,) = verdicts_of_cost(report)
-    assert said.endswith("; without break 1: 3.71 ms, no difference from eager is measurable")
+    slow, fixed = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
+    report = with_entry(cost(), compiled=slow, remedied=[replace(entry_of(cost()).remedied[0], time=fixed)])
+    (sentence,) = cost_verdicts(report)
+    assert sentence.endswith("; without break 1: 3.71 ms, no difference from eager is measurable")
 
 
-def test_what_still_compiles_has_no_figures() -> None:
+def test_an_unsettled_entry_has_no_figures() -> None:
     report = with_entry(cost(), settled=False)
-    (said,) = verdicts_of_cost(report)
-    assert said.startswith("has not settled")
-    assert not re.search(r"\d", said)
-    assert time_of(report, report.breaks[0]) == ""
+    (sentence,) = cost_verdicts(report)
+    assert sentence.startswith("not measured")
+    assert not re.search(r"\d", sentence)
+    assert break_time(report, report.breaks[0]) == ""
     assert 'class="gb-bars"' not in render_html(report)
 
 
@@ -70,32 +70,33 @@ def test_several_entries_are_named() -> None:
     report = cost()
     other = replace(entry_of(report), function="norm", remedied=[], coverage=Coverage(0, 3, 0.0), break_even_calls=7)
     both = replace(report, cost=Cost("cpu", "eager", [entry_of(report), other]))
-    assert [said.partition(":")[0] for said in verdicts_of_cost(both)] == ["step", "norm"]
-    assert coverage_of(both) == [
+    assert [sentence.partition(":")[0] for sentence in cost_verdicts(both)] == ["step", "norm"]
+    assert coverage_sentences(both) == [
         "step: 9 of 11 operations ran compiled, 61% of the time",
-        "norm: nothing ran compiled: 3 operations ran eagerly; compiling has paid after 7 calls",
+        "norm: nothing ran compiled: 3 operations ran eagerly; compiling pays off after 7 calls",
     ]
 
 
 def test_what_a_call_has_a_cuda_device_do() -> None:
     eager, graphs = DeviceWork(48, 0, 3, 5 * 2**20), DeviceWork(0, 1, 1, 1536)
-    (said,) = coverage_of(with_entry(cost(), eager_device_work=eager, device_work=graphs))
-    assert said.endswith(
+    (sentence,) = coverage_sentences(with_entry(cost(), eager_device_work=eager, device_work=graphs))
+    assert sentence.endswith(
         "; a call launches 0 kernels and 1 CUDA graph (eager 48), waits for the device 1 time (eager 3), "
         "takes up to 1.5 KiB of its memory (eager 5.0 MiB)"
     )
-    (said,) = coverage_of(with_entry(cost(), eager_device_work=eager, device_work=DeviceWork(12, 0, 2, 3 * 2**30)))
-    assert "launches 12 kernels (eager 48), waits for the device 2 times (eager 3), takes up to 3.0 GiB" in said
+    work = DeviceWork(12, 0, 2, 3 * 2**30)
+    (sentence,) = coverage_sentences(with_entry(cost(), eager_device_work=eager, device_work=work))
+    assert "launches 12 kernels (eager 48), waits for the device 2 times (eager 3), takes up to 3.0 GiB" in sentence
 
 
 def test_what_a_break_costs_is_what_mending_it_saved_before_what_runs_outside() -> None:
     report = cost()
     first, second = report.breaks
-    assert time_of(report, first) == "mending it saves 1.18 ms of 4.21 ms a call"
-    assert time_of(report, second) == "mending it saves no time that is measurable"
+    assert break_time(report, first) == "fixing it saves 1.18 ms of 4.21 ms a call"
+    assert break_time(report, second) == "fixing it saves no measurable time"
     without = with_entry(report, remedied=[])
-    assert time_of(without, first) == "1.34 ms of each call run outside of graphs at it"
-    assert time_of(two_breaks(), first) == ""
+    assert break_time(without, first) == "1.34 ms of each call are spent outside graphs at this break"
+    assert break_time(two_breaks(), first) == ""
 
 
 def test_pieces_are_in_order_and_their_shares_add_up() -> None:
@@ -109,31 +110,31 @@ def test_pieces_are_in_order_and_their_shares_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("us", "text"), [(4.25, "4.2 µs"), (56, "56 µs"), (999, "999 µs"), (3705, "3.71 ms"), (2.5e6, "2.50 s")]
+    ("us", "sentence"), [(4.25, "4.2 µs"), (56, "56 µs"), (999, "999 µs"), (3705, "3.71 ms"), (2.5e6, "2.50 s")]
 )
-def test_times_have_the_unit_that_suits_them(us: float, text: str) -> None:
-    assert time_text(us) == text
+def test_times_have_a_suitable_unit(us: float, sentence: str) -> None:
+    assert time_text(us) == sentence
 
 
-def test_whether_it_is_right() -> None:
+def test_check_sentences() -> None:
     report = checks()
     right, wrong = report.check or []
-    assert checked(report, right) == "right: norm compiled with inductor gives what it gives eagerly"
-    assert checked(report, wrong) == (
-        "wrong: step compiled with inductor, from graph B, line 15 (truediv), brought in by the backend: "
+    assert check_sentence(report, right) == "right: norm compiled with inductor gives the same result as eager"
+    assert check_sentence(report, wrong) == (
+        "wrong: step compiled with inductor, from graph B, line 15 (truediv), introduced by the backend: "
         "the value differs by 0.25"
     )
-    assert checked(report, Check("f", "eager", False)) == "wrong: f compiled with eager"
+    assert check_sentence(report, Check("f", "eager", False)) == "wrong: f compiled with eager"
 
 
-def test_text_and_markup_say_it_at_the_top() -> None:
-    text = render_text(cost()).split("\n")
-    assert text[1] == "compiled in part: step and norm; log_stats ran eagerly"
-    assert text[2].startswith("compiled: 0.88 times eager's speed")
-    assert text[4] == "9 of 11 operations ran compiled, 61% of the time"
-    assert "    mending it saves 1.18 ms of 4.21 ms a call" in text
+def test_text_and_markup_contain_the_sentences_at_the_top() -> None:
+    sentence = render_text(cost()).split("\n")
+    assert sentence[1] == "compiled in part: step and norm; log_stats ran eagerly"
+    assert sentence[2].startswith("compiled: 0.88 times eager's speed")
+    assert sentence[4] == "9 of 11 operations ran compiled, 61% of the time"
+    assert "    fixing it saves 1.18 ms of 4.21 ms a call" in sentence
     html = re.sub(r"<[^>]+>", "", render_html(cost()).partition("</style>")[2])
-    order = ["2 breaks", "compiled: 0.88 times", "9 of 11 operations", "4.21 ms a call", "mending it saves 1.18 ms"]
+    order = ["2 breaks", "compiled: 0.88 times", "9 of 11 operations", "4.21 ms a call", "fixing it saves 1.18 ms"]
     assert [html.index(words) for words in order] == sorted(html.index(words) for words in order)
     assert "wrong: step compiled with inductor" in render_html(checks())
     assert "wrong: step" in render_text(checks())
@@ -147,7 +148,7 @@ def test_bars_are_as_wide_as_their_time() -> None:
     assert 'style="flex-grow' not in render_html(two_breaks())
 
 
-def test_where_the_time_of_compiling_went_is_said_where_it_is_long() -> None:
+def test_long_compile_times_are_broken_down() -> None:
     place = Location("s1", 9, 9, function="step")
     frames = [
         Frame("0/0", "step", place, "entry", "compiled", compile_s=4.0),
@@ -157,19 +158,19 @@ def test_where_the_time_of_compiling_went_is_said_where_it_is_long() -> None:
         Frame("3/0", "scale", None, "call", "compiled", compile_s=0.25),
     ]
     report = replace(cost(), frames=frames)
-    said = startup(report)
-    assert said == (
+    sentence = startup(report)
+    assert sentence == (
         "start-up: 13.8 s of compiling: step resumed at line 12 7.1 s, step 6.0 s, norm 0.5 s, 1 more function 0.2 s; "
         "2.0 s of it was spent on recompiles"
     )
     assert "start-up: 13.8 s of compiling" in render_text(report)
-    assert said in render_html(report)
+    assert sentence in render_html(report)
     assert "start-up" not in render_text(replace(report, cost=None))
     assert startup(replace(report, frames=frames[3:])) == ""
 
 
 def layers(times: int) -> Graph:
-    """Return a graph of a model: an embedding, the same four lines for each of its layers, an output."""
+    """Return the graph of a model: an embedding, four lines repeated for each layer, and an output."""
 
     def op(line: int, function: str, target: str = "add") -> Op:
         return Op(f"v{line}", target, Location("s1", line, line, 4, 9, function))
@@ -178,48 +179,48 @@ def layers(times: int) -> Graph:
     return Graph("A", "graph", "0/0", [op(3, "embed"), *block * times, op(5, "head")])
 
 
-def test_a_block_that_repeats_is_said_where_compiling_it_alone_would_save_much() -> None:
+def test_a_repeated_block_is_named_if_compiling_it_alone_saves_much() -> None:
     report = replace(cost(), frames=[Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)])
-    (said,) = [
-        part for part in startup(replace(report, graphs=[layers(6)])).split("; ") if part.startswith("what begins")
+    (sentence,) = [
+        part for part in startup(replace(report, graphs=[layers(6)])).split("; ") if part.startswith("graph A repeats")
     ]
-    assert said == (
-        "what begins at line 12 in forward is in graph A 6 times, with 92% of its operations: compiling that block "
-        "alone, once for all of them, may save 77% of what the graph takes"
+    assert sentence == (
+        "graph A repeats the block that starts at line 12 in forward 6 times (92% of its operations): compiling that "
+        "block alone may save 77% of the graph's compile time"
     )
-    assert "what begins" not in startup(replace(report, graphs=[layers(2)]))
+    assert "repeats" not in startup(replace(report, graphs=[layers(2)]))
     assert repeated(layers(1)) is None
 
 
-def test_processor_time_is_said_where_it_is_not_that_of_the_clock() -> None:
+def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
     report = cost()
     measured = report.cost
     assert measured is not None
     entry = entry_of(report)
     eager = replace(entry.eager, processor_us=entry.eager.median_us)
 
-    def said(compiled_us: float) -> str:
+    def sentence(compiled_us: float) -> str:
         compiled = replace(entry.compiled, processor_us=compiled_us)
         changed = replace(report, cost=replace(measured, entries=[replace(entry, eager=eager, compiled=compiled)]))
-        assert coverage_of(changed)[0] in " ".join(render_text(changed).split())
-        assert coverage_of(changed)[0] in render_html(changed)
-        return coverage_of(changed)[0]
+        assert coverage_sentences(changed)[0] in " ".join(render_text(changed).split())
+        assert coverage_sentences(changed)[0] in render_html(changed)
+        return coverage_sentences(changed)[0]
 
     twice = 2 * entry.compiled.median_us
-    assert f"processors work {time_text(twice)} for a call, {time_text(eager.median_us)} eagerly" in said(twice)
-    assert "processors" not in said(1.1 * entry.compiled.median_us)
-    assert "processors" not in coverage_of(report)[0]
+    assert f"processor time: {time_text(twice)} a call, {time_text(eager.median_us)} eagerly" in sentence(twice)
+    assert "processor time" not in sentence(1.1 * entry.compiled.median_us)
+    assert "processor time" not in coverage_sentences(report)[0]
 
 
 @pytest.mark.parametrize(
-    ("timing", "said"),
+    ("timing", "expected"),
     [
         (Timing(cache_hits=3, cache_misses=2), "inductor's cache had the code of 3 of 5 graphs"),
         (Timing(cache_hits=0, cache_misses=2), "inductor's cache had none of it: keep the folder"),
         (Timing(), None),
     ],
 )
-def test_what_came_from_a_cache_is_said(timing: Timing, said: str | None) -> None:
+def test_startup_says_how_much_code_came_from_the_cache(timing: Timing, expected: str | None) -> None:
     frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
     sentence = startup(replace(cost(), frames=frames, timing=timing, graphs=[]))
-    assert (said in sentence) if said is not None else ("cache" not in sentence)
+    assert (expected in sentence) if expected is not None else ("cache" not in sentence)

@@ -20,7 +20,7 @@ def writing() -> Effect:
     return Effect("file", "writes to the file /home/u/secret.csv", Location(source.id, 11, 11, function="step"))
 
 
-def test_one_sentence_says_what_was_not_run_again_and_why() -> None:
+def test_one_sentence_names_what_was_not_run_again_and_why() -> None:
     assert not_run_again(with_effects(writing())) == (
         "Nothing was run again, because that would repeat side effects: "
         "line 11 in step writes to the file /home/u/secret.csv."
@@ -30,14 +30,14 @@ def test_one_sentence_says_what_was_not_run_again_and_why() -> None:
     assert not_run_again(two_breaks()) == ""
 
 
-def test_text_html_and_json_say_it() -> None:
+def test_text_html_and_json_contain_the_sentence() -> None:
     report = Shown.of(with_effects(writing()))
     assert "Nothing was run again" in report.to_text()
     assert "Nothing was run again" in report.to_html()
     assert Report.from_json(report.to_json()).effects == [writing()]
 
 
-def test_a_redacted_report_keeps_the_kind_and_the_line_alone() -> None:
+def test_a_redacted_report_keeps_only_the_kind_and_the_line() -> None:
     redacted = Shown.of(with_effects(writing())).redacted()
     assert redacted.effects is not None
     [effect] = redacted.effects

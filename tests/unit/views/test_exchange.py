@@ -1,4 +1,4 @@
-"""Remedies in the formats that other programs show."""
+"""Remedies in the exchange formats Markdown and SARIF."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_sarif_has_fixes_for_files_only() -> None:
 def test_sarif_inserts_and_deletes_whole_lines() -> None:
     report = remedies()
     edits = [Edit("s2", 1, 0, "", "import torch"), Edit("s2", 2, 2, "    return x", "")]
-    changed = [replace(each, edits=edits) if each.id == "m11" else each for each in report.remedies or []]
+    changed = [replace(remedy, edits=edits) if remedy.id == "m11" else remedy for remedy in report.remedies or []]
     found = json.loads(render_sarif([replace(report, remedies=changed)], "0"))["runs"][0]["results"]
     assert found[0]["fixes"][0]["artifactChanges"][0]["replacements"] == [
         {

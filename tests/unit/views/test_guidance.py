@@ -1,4 +1,4 @@
-"""What a break's advice says once remedies were tried."""
+"""The advice about a break after trials of remedies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def texts(
     return [advice.text for advice in guidance(report, broken)]
 
 
-def test_what_failed_is_left_out_and_named() -> None:
+def test_failed_techniques_are_left_out_and_named() -> None:
     assert texts(BRANCH, []) == [BRANCH.text]
     assert texts(BRANCH, [(WHERE, "another result")]) == [
         "torch.cond, where they hold no dropout (torch.where was tried and did not work)"
@@ -45,10 +45,10 @@ def test_what_failed_is_left_out_and_named() -> None:
     ]
 
 
-def test_what_works_or_was_not_tried_stays() -> None:
+def test_techniques_that_work_or_were_not_tried_remain() -> None:
     assert texts(BRANCH, [(WHERE, "works"), (COND, "fails")])[0].startswith("take both sides with torch.where")
     assert texts(BRANCH, [(WHERE, "not tried")]) == [BRANCH.text]
-    assert texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [BRANCH.text]  # together, which says nothing of each
+    assert texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [BRANCH.text]  # a combination says nothing about its parts
 
 
 def test_hints_follow_what_remains() -> None:

@@ -1,4 +1,4 @@
-"""Reports that somebody else made: every view ends soon, stays small, says what it leaves out, and raises nothing."""
+"""Hostile reports: every view is fast and small, says what it leaves out, and does not raise."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Data = dict[str, Any]
-#: Of the processor, however busy the machine is; each takes a few seconds at most.
+#: Processor time, so a busy machine does not matter; each shape takes a few seconds at most.
 MOST_SECONDS = 60
 LIST_NAMES = ("sources", "frames", "graphs", "breaks", "resumes", "skipped", "scopes", "recompiles", "diagnostics")
 
 
 def everything(report: PlainReport) -> dict[str, str]:
-    """Return a report in every form that we have for one."""
+    """Render a report in every format."""
     shown = Report.of(report)
     job = Job.of(build_job([Process("p1", 0, 1, None, report), Process("p2", 1, 2, None, report)]))
     baseline = baseline_of([report])
@@ -66,109 +66,109 @@ def two() -> Data:
 
 
 def breaks_on_one_line() -> Data:
-    made = two()
-    made["breaks"] = [made["breaks"][0] | {"id": f"b{index}"} for index in range(10_000)]
-    return made | {"order": []}
+    data = two()
+    data["breaks"] = [data["breaks"][0] | {"id": f"b{index}"} for index in range(10_000)]
+    return data | {"order": []}
 
 
 def sources() -> Data:
-    made = two()
+    data = two()
     segments = [{"first_line": 1, "text": "def f(x):\n    return x\n" * 7}]
     more = ({"id": f"x{index}", "name": f"Cell In[{index}]", "kind": "cell", "segments": segments}
             for index in range(20_000))  # fmt: skip
-    made["sources"] += more
-    return made
+    data["sources"] += more
+    return data
 
 
 def long_lists() -> Data:
-    """Every list of the report, each entry of which refers to many of every other."""
-    made = two()
+    """Fill every list of a report with entries that refer to many entries of every other list."""
+    data = two()
     other: Data = {
         "recompiles": {"frame": "0/1", "of": "0/0", "function": "f", "location": None},
         "diagnostics": {"level": "info", "message": "x"},
     }
     for name in LIST_NAMES:
-        first = made[name][0] if made[name] else other[name]
-        made[name] = [first | ({"id": f"{name[0]}{index}"} if "id" in first else {}) for index in range(6_000)]
-    for index, found in enumerate(made["breaks"]):
-        found["resumes"] = [f"r{(index + step) % 6_000}" for step in range(20)]
-        found["skipped"] = [f"s{(index + step) % 6_000}" for step in range(20)]
-    return made
+        first = data[name][0] if data[name] else other[name]
+        data[name] = [first | ({"id": f"{name[0]}{index}"} if "id" in first else {}) for index in range(6_000)]
+    for index, break_ in enumerate(data["breaks"]):
+        break_["resumes"] = [f"r{(index + step) % 6_000}" for step in range(20)]
+        break_["skipped"] = [f"s{(index + step) % 6_000}" for step in range(20)]
+    return data
 
 
-def circles() -> Data:
-    made = two()
-    made["scopes"] = [made["scopes"][0] | {"id": f"c{index}", "parent": f"c{(index + 1) % 3_000}"}
+def cycles() -> Data:
+    data = two()
+    data["scopes"] = [data["scopes"][0] | {"id": f"c{index}", "parent": f"c{(index + 1) % 3_000}"}
                       for index in range(3_000)]  # fmt: skip
-    made["frames"] = [made["frames"][0] | {"id": f"{index}/0", "caller": f"{(index + 1) % 3_000}/0", "breaks": ["b1"],
+    data["frames"] = [data["frames"][0] | {"id": f"{index}/0", "caller": f"{(index + 1) % 3_000}/0", "breaks": ["b1"],
                                            "recompile_of": f"{index}/0", "resume": "r1"}
                       for index in range(3_000)]  # fmt: skip
-    made["resumes"][0] |= {"frames": ["0/0", "1/0"], "break": "b1"}
-    made["breaks"] = [found | {"minor": True} for found in made["breaks"]]
-    return made
+    data["resumes"][0] |= {"frames": ["0/0", "1/0"], "break": "b1"}
+    data["breaks"] = [break_ | {"minor": True} for break_ in data["breaks"]]
+    return data
 
 
 def deep_calls() -> Data:
-    made = two()
-    made["frames"] = [made["frames"][0] | {"id": f"{index}/0", "caller": f"{index - 1}/0"} for index in range(4_000)]
-    place = made["breaks"][0]["location"]
+    data = two()
+    data["frames"] = [data["frames"][0] | {"id": f"{index}/0", "caller": f"{index - 1}/0"} for index in range(4_000)]
+    place = data["breaks"][0]["location"]
     stacks = [[place | {"line": line} for line in range(1, depth)] for depth in range(2, 400)]
-    occurrence = made["breaks"][0]["occurrences"][0]
-    made["breaks"][0]["occurrences"] = [occurrence | {"stack": stack} for stack in stacks]
-    return made
+    occurrence = data["breaks"][0]["occurrences"][0]
+    data["breaks"][0]["occurrences"] = [occurrence | {"stack": stack} for stack in stacks]
+    return data
 
 
 def wide_places() -> Data:
-    made = two()
+    data = two()
     for name in ("breaks", "scopes", "skipped"):
-        first = made[name][0]
+        first = data[name][0]
         place = first["location"] | {"line": 1, "end_line": 2**62, "column": -3, "end_column": 2**62}
-        made[name] = [first | {"id": f"{name[0]}{index}", "location": place} for index in range(3_000)]
-    made["sources"][0]["segments"] = [{"first_line": 1, "text": "x = 1\n" * 30_000}]
-    return made
+        data[name] = [first | {"id": f"{name[0]}{index}", "location": place} for index in range(3_000)]
+    data["sources"][0]["segments"] = [{"first_line": 1, "text": "x = 1\n" * 30_000}]
+    return data
 
 
 def long_texts() -> Data:
-    made: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
+    data: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
     text = "`x" * 150_000 + "\n" * 5_000 + "' a mismatch at index 0. expected " * 5_000
-    for found in made["breaks"]:
-        found |= {"explanation": text, "gb_type": text, "hints": [text] * 3, "context": text}
-        found["location"] |= {"code": text, "function": text}
-    made["sources"][0]["name"] = text
-    made["recompiles"] = [
+    for break_ in data["breaks"]:
+        break_ |= {"explanation": text, "gb_type": text, "hints": [text] * 3, "context": text}
+        break_["location"] |= {"code": text, "function": text}
+    data["sources"][0]["name"] = text
+    data["recompiles"] = [
         {"frame": "0/1", "of": "0/0", "function": text, "location": None,
          "reasons": [{"guard": guard} for guard in (text, f"tensor '{text}", f"___check_obj_id({text}")]}
     ]  # fmt: skip
-    for remedy in made["remedies"]:
+    for remedy in data["remedies"]:
         remedy |= {"title": text, "reason": text, "patch": text, "code": text, "differences": [text] * 3}
-    return made
+    return data
 
 
 def many_remedies() -> Data:
-    made: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
-    first = made["breaks"][0]
-    made["breaks"] = [first | {"id": f"b{index}"} for index in range(2_000)]
-    ids = [found["id"] for found in made["breaks"][:200]]
-    made["remedies"] = [remedy | {"id": f"m{index}", "breaks": ids}
-                        for index in range(500) for remedy in made["remedies"][:1]]  # fmt: skip
-    return made
+    data: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
+    first = data["breaks"][0]
+    data["breaks"] = [first | {"id": f"b{index}"} for index in range(2_000)]
+    ids = [break_["id"] for break_ in data["breaks"][:200]]
+    data["remedies"] = [remedy | {"id": f"m{index}", "breaks": ids}
+                        for index in range(500) for remedy in data["remedies"][:1]]  # fmt: skip
+    return data
 
 
 def similar_lines() -> Data:
-    made = two()
-    made["sources"][0]["segments"] = [{"first_line": 1, "text": "\n".join(f"x{index % 3}" for index in range(9_000))}]
-    return made
+    data = two()
+    data["sources"][0]["segments"] = [{"first_line": 1, "text": "\n".join(f"x{index % 3}" for index in range(9_000))}]
+    return data
 
 
-QUICK = (breaks_on_one_line, circles, long_texts, similar_lines)
+QUICK = (breaks_on_one_line, cycles, long_texts, similar_lines)
 SLOW = (sources, long_lists, deep_calls, wide_places, many_remedies)
 SHAPES = [*QUICK, *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in SLOW)]
-#: More than this no form of any report has. A page with everything has most.
+#: The maximum size of any format; the complete page is the largest.
 MOST_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 8_000_000, "markdown": 400_000, "job": 200_000}
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-def test_views_of_a_huge_report_end_soon_and_stay_small(shape: Callable[[], Data]) -> None:
+def test_views_of_a_huge_report_are_fast_and_small(shape: Callable[[], Data]) -> None:
     report = PlainReport.from_dict(shape())
     start = time.process_time()
     forms = everything(report)
@@ -177,7 +177,7 @@ def test_views_of_a_huge_report_end_soon_and_stay_small(shape: Callable[[], Data
         assert len(forms[name]) < most, name
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_notes_say_what_is_left_out() -> None:
     report = PlainReport.from_dict(breaks_on_one_line())
     note = f"Shown: {MOST_PARTS} of 10000 breaks."
     text = Report.of(report).to_text()
@@ -187,21 +187,21 @@ def test_what_is_left_out_is_said() -> None:
     assert headline(judge(Baseline(), [report])).startswith("gate failed: 10000 new breaks")  # it judges all of them
 
 
-def test_the_breaks_that_are_shown_are_the_first_to_read() -> None:
-    made = breaks_on_one_line()
-    made["order"] = [found["id"] for found in reversed(made["breaks"])]
-    numbers = break_numbers(shown_part(PlainReport.from_dict(made)))
+def test_the_breaks_first_in_reading_order_are_shown() -> None:
+    data = breaks_on_one_line()
+    data["order"] = [break_["id"] for break_ in reversed(data["breaks"])]
+    numbers = break_numbers(shown_part(PlainReport.from_dict(data)))
     assert len(numbers) == MOST_PARTS
     assert (numbers["b9999"], numbers["b5000"]) == (1, 5000)
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_an_ordinary_report_is_shown_as_it_is(name: str) -> None:
+def test_an_ordinary_report_is_shown_unchanged(name: str) -> None:
     report = PlainReport.from_json((FOLDER / f"{name}.json").read_bytes())
     assert shown_part(report) is report
 
 
-def test_a_report_is_forgotten_when_nobody_holds_it() -> None:
+def test_a_report_is_garbage_collected_without_references() -> None:
     report = PlainReport.from_dict(breaks_on_one_line())
     shown_part(report)
     known = weakref.ref(report)
@@ -218,12 +218,12 @@ WRONG_TEXTS = (
 )  # fmt: skip
 
 
-def spoilt(value: Any, chance: random.Random, share: float) -> Any:
-    """Return a part of a report in which some things are other ones that fit the schema, or nearly."""
+def corrupted(value: Any, chance: random.Random, share: float) -> Any:
+    """Replace some values in a part of a report by others that fit the schema, or nearly."""
     if isinstance(value, dict):
-        return {key: spoilt(inner, chance, share) for key, inner in value.items()}
+        return {key: corrupted(inner, chance, share) for key, inner in value.items()}
     if isinstance(value, list):
-        items = [spoilt(inner, chance, share) for inner in value]
+        items = [corrupted(inner, chance, share) for inner in value]
         if items and chance.random() < share:
             items = chance.choice([[], items[:1] * 60, [*items, *items], items[::-1], items[1:]])
         return items
@@ -244,14 +244,14 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_no_view_of_a_spoilt_report_raises(name: str) -> None:
+def test_no_view_of_a_corrupted_report_raises(name: str) -> None:
     data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     read = 0
     for seed in range(25):
         chance = random.Random(f"{name} {seed}")  # noqa: S311 - the same reports in every run
-        changed = spoilt(data, chance, chance.choice((0.01, 0.05, 0.3)))
+        changed = corrupted(data, chance, chance.choice((0.01, 0.05, 0.3)))
         changed["schema_version"], changed["config"] = "1.1", {"x": nested(chance.randrange(400)), "\x1b": "\x1b"}
-        for field in ("status", "kind", "role", "outcome"):  # one word of a list, which nothing else fits
+        for field in ("status", "kind", "role", "outcome"):  # fields with a fixed set of values
             changed = restored(changed, data, field)
         try:
             report = PlainReport.from_dict(changed)
@@ -267,7 +267,7 @@ def test_no_view_of_a_spoilt_report_raises(name: str) -> None:
 
 
 def restored(value: Any, original: Any, field: str) -> Any:
-    """Return a value with the original content of a field wherever both have it."""
+    """Return a value with the original content of a field, if both have the field."""
     if isinstance(value, dict) and isinstance(original, dict):
         return {key: original[key] if key == field and key in original else restored(inner, original.get(key), field)
                 for key, inner in value.items()}  # fmt: skip
@@ -277,5 +277,5 @@ def restored(value: Any, original: Any, field: str) -> Any:
 
 
 def steering(text: str) -> set[str]:
-    """Return the characters of a text that can steer a terminal or reorder what it shows."""
+    """Return the characters of a text that can control a terminal or reorder text."""
     return {char for char in text if char not in "\n\t" and unicodedata.category(char) in {"Cc", "Cf", "Cs"}}

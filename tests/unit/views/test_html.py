@@ -1,4 +1,4 @@
-"""The report as markup: what it says, in which order, and that nothing in it is ever markup of somebody else."""
+"""The report as markup: its content and order, and that foreign text never becomes markup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jupyter_graphbreak.views.words.where import stack_tree
 from tests.support.sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, job, no_breaks, two_breaks
 
 VOID = {"br"}
-#: Elements that the markup is made of; anything else got in from outside.
+#: Elements that our markup consists of; any other element would be injected.
 KNOWN = {
     *("div", "style", "header", "footer", "section", "p", "b", "i", "em", "strong", "small", "span", "br", "a", "h3"),
     *("h5", "ol", "ul", "li", "pre", "code", "mark", "details", "summary", "dl", "dt", "dd", "table", "thead", "tbody"),
@@ -33,7 +33,7 @@ KNOWN = {
 
 
 class Markup(HTMLParser):
-    """Reads markup as JupyterLab's sanitiser leaves it: elements and text, without style, ids or data."""
+    """Parses markup as sanitised by JupyterLab: elements and text, without style, ids or data."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def test_the_saved_reports_are_current(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_the_markup_is_well_formed_and_every_link_leads_somewhere(name: str) -> None:
+def test_the_markup_is_well_formed_and_every_link_has_a_target(name: str) -> None:
     html = render_html(SAVED[name]())
     found = Markup(html)
     assert found.open == []
@@ -82,7 +82,7 @@ def test_the_markup_is_well_formed_and_every_link_leads_somewhere(name: str) -> 
 
 
 @pytest.mark.parametrize("with_data", [False, True])
-def test_a_job_is_well_formed_and_no_report_is_within_another(with_data: bool) -> None:
+def test_a_job_is_well_formed_and_reports_are_not_nested(with_data: bool) -> None:
     html = render_job_html(job(), with_data=with_data)
     found = Markup(html)
     assert found.open == []
@@ -94,17 +94,17 @@ def test_a_job_is_well_formed_and_no_report_is_within_another(with_data: bool) -
     assert len(reports) == 3
 
 
-def test_the_output_of_a_job_carries_what_its_reports_leave_out() -> None:
+def test_the_output_of_a_job_contains_the_rest_of_its_reports() -> None:
     shown = big(breaks=60, ops=900)
     several = msgspec.structs.replace(job(), processes=[Process("p1", None, 1, None, shown)] * 10)
     packed = several._repr_mimebundle_()[REST_TYPE]["processes"]
-    assert len(packed) == 8  # of more processes only the summary is shown
+    assert len(packed) == 8  # further processes have only a summary
     data = json.loads(gzip.decompress(base64.b64decode(packed[1]["gzip"])))
     assert data == {"text": shown.to_text(), "rest": render_rest(shown)}
     assert data["rest"]
 
 
-def test_where_nothing_was_captured_nothing_is_praised() -> None:
+def test_a_run_without_graphs_is_not_called_good() -> None:
     empty = msgspec.structs.replace(no_breaks(), sources=[], frames=[], graphs=[], scopes=[], summary=Summary())
     html = render_html(empty).partition("</style>")[2]
     assert "Nothing was captured." in html
@@ -113,12 +113,12 @@ def test_where_nothing_was_captured_nothing_is_praised() -> None:
     assert "gb-good" in render_html(no_breaks()).partition("</style>")[2]
 
 
-def test_it_answers_in_order_how_bad_how_where_why() -> None:
+def test_the_content_is_in_reading_order() -> None:
     text = Markup(render_html(two_breaks())).text
     wanted = [
         "compile_explain Cell In[7]: 2 breaks, 4 graphs (9 ops), 1 function eager | cuda:0 NVIDIA H100",
         "0.84 s, compiling 0.79 s",
-        "A step",  # the run as it went
+        "A step",  # the course of the run
         "✂1",
         "eager log_stats",
         "%%compile_explain",  # the source
@@ -132,7 +132,7 @@ def test_it_answers_in_order_how_bad_how_where_why() -> None:
         "Do: Make it branchless: torch.where(score > 3, y / score, y), or use torch.cond.",
         "Why",
         "Dynamo does not support tracing dynamic control flow.",
-        "goes on at line 15 in step, graph B",
+        "resumes at line 15 in step, graph B",
         "line 16 in step (not reached)",
         "once, by frame 0/0",
         "✂2 Call to print GB0025",
@@ -158,7 +158,7 @@ def test_it_answers_in_order_how_bad_how_where_why() -> None:
         at = text.index(part, at)
 
 
-def test_without_a_style_sheet_the_columns_of_the_source_stay_in_place() -> None:
+def test_source_columns_are_aligned_without_a_style_sheet() -> None:
     lines = Markup(render_html(two_breaks())).text.split("\n")
     def_line = next(line for line in lines if "def step(x, w):" in line)
     body_line = next(line for line in lines if "y = x @ w" in line)
@@ -177,13 +177,13 @@ def test_a_run_without_breaks_says_so() -> None:
     assert "ran on cpu: there is no CUDA device" in text
 
 
-def test_a_failed_run_says_what_failed_and_what_was_not_compiled() -> None:
+def test_a_failed_run_shows_the_error_and_what_was_not_compiled() -> None:
     text = Markup(render_html(failed())).text
     assert "Unsupported at line 5 in f, ✂1: Call to torch._dynamo.graph_break()" in text
-    assert "cuda was asked for; ran on cpu: the variable model lives on the CPU" in text
+    assert "cuda was requested; ran on cpu: the variable model lives on the CPU" in text
     assert "Warning: g was compiled by an earlier run" in text
     assert "an error by fullgraph=True, line 2" in text
-    assert "compiled again (0/1), then limit reached: runs eagerly" in text
+    assert "recompiled (0/1), then limit reached: runs eagerly" in text
     assert "n: 0 → 1 (line 4)" in text
     assert "Do: torch.compile(..., dynamic=True), or a tensor instead of a number" in text
 
@@ -193,7 +193,7 @@ def test_numbers_that_were_not_measured_are_not_shown() -> None:
     assert "compiling" not in Markup(render_html(report)).text.partition("Cell In[7]")[2].partition("A step")[0]
 
 
-def test_hostile_text_stays_text() -> None:
+def test_hostile_text_is_never_markup() -> None:
     html = render_html(hostile())
     found = Markup(html)
     assert found.tags <= KNOWN
@@ -208,7 +208,7 @@ def test_a_report_is_small() -> None:
     assert len(render_html(two_breaks())) < 45_000
 
 
-def test_a_big_report_shows_the_top_of_each_list_and_counts_the_rest() -> None:
+def test_a_large_report_shows_the_beginning_of_each_list_and_counts_the_rest() -> None:
     report = big()
     html = render_html(report)
     assert len(html) < 1_000_000
@@ -238,7 +238,7 @@ def test_a_small_report_has_no_rest() -> None:
     assert render_rest(two_breaks()) == {}
 
 
-def test_long_functions_are_folded_where_nothing_broke() -> None:
+def test_long_functions_are_folded_away_from_breaks() -> None:
     report = big(breaks=1, ops=1)
     source = report.sources[0]
     longer = msgspec.structs.replace(
@@ -250,7 +250,7 @@ def test_long_functions_are_folded_where_nothing_broke() -> None:
     assert re.search(r"lines \d+ to \d+", text)
 
 
-def test_stacks_that_begin_alike_are_one_branch() -> None:
+def test_stacks_with_the_same_beginning_share_a_branch() -> None:
     a, b, c, d = (Location("s", line, line) for line in (1, 2, 3, 4))
     (root,) = stack_tree([[a, b, c], [a, b, d], [a, b]])
     assert root.places == [a, b]
@@ -271,11 +271,11 @@ def test_code_is_coloured_and_marked_across_tokens() -> None:
     )
 
 
-def test_tokens_keep_their_lines_whatever_ends_them() -> None:
+def test_tokens_keep_their_lines_with_any_line_break() -> None:
     assert token_runs("'''a\rb\n\u2028c'''\n1") == [[(0, 6, "s")], [(0, 5, "s")], [(0, 1, "m")]]
 
 
-def test_text_cannot_hide_or_reorder_what_stands_around_it() -> None:
+def test_text_cannot_hide_or_reorder_other_text() -> None:
     assert visible("a\u202eb\x1b[0m\ud800\t\n") == "a\\u202eb\\x1b[0m\\ud800\t\n"
     report = two_breaks()
     first = msgspec.structs.replace(report.breaks[0], gb_type="safe\u202e`evil\u202e`", explanation="\u2066x")
@@ -284,14 +284,14 @@ def test_text_cannot_hide_or_reorder_what_stands_around_it() -> None:
     assert not {"\u202e", "\u2066"} & set(html)
 
 
-def test_an_output_carries_the_rules_of_style_that_it_needs() -> None:
+def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
     assert ".gb-remedy" in render_html(SAVED["remedies"]())
     assert ".gb-bars" in render_html(SAVED["cost"]())
     plain = render_html(two_breaks())
     assert not [name for name in (".gb-remedy", ".gb-bars", ".gb-frontends", ".gb-process") if name in plain]
     for name in SAVED:
         markup = render_html(SAVED[name]())
-        used = {part for found in re.findall(r'class="([^"]*)"', markup) for part in found.split()}
+        used = {part for classes in re.findall(r'class="([^"]*)"', markup) for part in classes.split()}
         for part in used & {"gb-remedy", "gb-remedies", "gb-together", "gb-person", "gb-bars", "gb-times"}:
             assert f".{part}" in markup.partition("</style>")[0], (name, part)
     whole = style_sheet("cost", "frontends", "job", "remedies")

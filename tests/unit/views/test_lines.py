@@ -1,4 +1,4 @@
-"""Which graph, cut, scope and eager region a source line shows."""
+"""The graphs, breaks, scopes and eager regions of source lines."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ def test_a_break_over_two_lines_marks_its_part_of_each() -> None:
     assert made[6].breaks == (BreakMark("b", 1, 12, 15, last=True),)
 
 
-def test_columns_outside_the_line_are_brought_back_into_it() -> None:
+def test_columns_outside_the_line_are_clamped() -> None:
     broken = Break("b", None, "branch", at(4, column=90, end_column=95), "resumed")
     assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 13, 13, last=True),)
 
 
-def test_without_columns_the_line_is_marked_from_its_indentation_on() -> None:
+def test_without_columns_the_line_is_marked_after_its_indentation() -> None:
     broken = Break("b", None, "branch", at(4), "resumed")
     assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 4, 13, last=True),)
 
 
-def test_graphs_stand_on_their_lines_in_the_order_of_the_report() -> None:
+def test_graphs_of_a_line_are_in_the_order_of_the_report() -> None:
     graphs = [
         Graph("A", "step", "0/0", lines=[GraphLine("s1", 4, 1)]),
         Graph("B", "step", "1/0", lines=[GraphLine("s1", 4, 1), GraphLine("s1", 7, 1), GraphLine("other", 9, 1)]),
@@ -107,7 +107,7 @@ def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
     assert made[4].leads_to == (1,)
 
 
-def test_the_innermost_scope_holds_wherever_it_stands_in_the_list() -> None:
+def test_the_innermost_scope_counts_at_any_position_in_the_list() -> None:
     inner = Scope("in", "error_on_graph_break", False, "with", at(5, 7))
     outer = Scope("out", "fullgraph", True, "decorator", at(2, 9))
     for scopes in ([inner, outer], [outer, inner]):
@@ -120,7 +120,7 @@ def test_a_skipped_function_is_eager_on_the_lines_that_the_report_names() -> Non
     assert [number for number, line in made.items() if line.eager] == [3, 4, 5, 6, 7, 8, 9]
 
 
-def test_eager_lines_that_the_source_does_not_hold_are_left_out() -> None:
+def test_eager_lines_missing_from_the_source_are_left_out() -> None:
     segments = [Segment(1, "class A:\n    @wrapped\n    def f("), Segment(9, "        if x:\n            y = 1")]
     source = Source("s1", "lib.py", "library", segments=segments)
     made = report(skipped=[Skipped("k", "0/0", "f", at(2, 10**9), "why")])

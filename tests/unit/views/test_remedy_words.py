@@ -1,4 +1,4 @@
-"""What is said about remedies: what verdicts rest on, what changes, what goes together; as text and markup."""
+"""Sentences about remedies: evidence, changes and combinations, as text and markup."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.remedies import (
-    applied_to,
     breaks_of,
     change_lines,
     code_of,
+    compatible_remedies,
+    how_to_apply,
     outcome,
+    remedies_for_break,
+    remedies_for_frame,
     sign_of,
-    together,
-    tried_for,
-    tried_for_frame,
 )
 from tests.support.sample_reports import HOSTILE, hostile, remedies, two_breaks
 
@@ -57,22 +57,22 @@ def own(report: Report, ident: str) -> Remedy:
             "works on what ran: values, gradients and output equal on 6 inputs with inductor, both sides taken, but "
             "`flag` was never true; 5 graphs become 1, no break is left",
         ),
-        (a_remedy("break stays"), "the break stays"),
-        (a_remedy("another break", reason="GB0010, line 3"), "another break comes instead: GB0010, line 3"),
-        (a_remedy("another result", differences=["a", "b"]), "another result: a; b"),
+        (a_remedy("break stays"), "still breaks"),
+        (a_remedy("another break", reason="GB0010, line 3"), "breaks elsewhere: GB0010, line 3"),
+        (a_remedy("another result", differences=["a", "b"]), "different result: a; b"),
         (a_remedy("fails", reason="NameError: y"), "fails: NameError: y"),
         (a_remedy("not tried", reason="no time was left"), "not tried: no time was left"),
         (a_remedy(evidence=None), "works"),
     ],
 )
-def test_a_verdict_says_what_it_rests_on(remedy: Remedy, said: str) -> None:
+def test_a_verdict_comes_with_its_evidence(remedy: Remedy, said: str) -> None:
     assert outcome(remedy) == said
 
 
-def test_what_works_comes_first_and_what_a_person_decides_is_no_change() -> None:
+def test_working_remedies_come_first_and_decisions_are_separate() -> None:
     report = remedies()
-    first = tried_for(report, report.breaks[0])
-    second = tried_for(report, report.breaks[1])
+    first = remedies_for_break(report, report.breaks[0])
+    second = remedies_for_break(report, report.breaks[1])
     assert first is not None
     assert second is not None
     assert [remedy.id for remedy in first.working] == ["m1", "m11", "m7"]
@@ -84,21 +84,21 @@ def test_what_works_comes_first_and_what_a_person_decides_is_no_change() -> None
     assert sign_of(own(report, "m4")) == "≈"
 
 
-def test_nobody_asked_and_nothing_found_are_two_things() -> None:
+def test_no_trials_and_no_remedies_are_different() -> None:
     report = two_breaks()
-    assert tried_for(report, report.breaks[0]) is None
+    assert remedies_for_break(report, report.breaks[0]) is None
     assert "tried" not in render_text(report)
     assert "Remedies" not in render_html(report)
     nothing = replace(report, remedies=[])
-    assert not tried_for(nothing, nothing.breaks[0])
-    assert "tried: nothing, there is no remedy of a known kind" in render_text(nothing)
+    assert not remedies_for_break(nothing, nothing.breaks[0])
+    assert "tried: nothing, no known remedy applies" in render_text(nothing)
     assert "Nothing was tried" in render_html(nothing)
 
 
-def test_a_function_that_runs_eagerly_without_a_break_has_its_own() -> None:
+def test_a_function_that_runs_eagerly_without_a_break_has_remedies() -> None:
     report = remedies()
     alone = replace(report, breaks=[], order=[], skipped=[replace(report.skipped[0], break_=None)])
-    tried = tried_for_frame(alone, alone.skipped[0])
+    tried = remedies_for_frame(alone, alone.skipped[0])
     assert tried is not None
     assert [remedy.id for remedy in tried.working] == ["m10"]
     text = render_text(alone).split("\n")
@@ -113,7 +113,7 @@ def test_a_change_is_shown_by_its_lines() -> None:
         "@line 5", "-    log_stats(x)", "+    stats = x.mean(), x.std()",
         "@before line 20", "+    # printed by the caller",
     ]  # fmt: skip
-    # Of a long edit only what changes, and two lines around it.
+    # A long edit shows only its changes with two lines of context.
     old = "\n".join(f"    line{number}" for number in range(1, 21))
     remedy = a_remedy(edits=[Edit("s1", 3, 22, old, old.replace("line10\n", "ten\n"))])
     assert [line.sign + line.text for line in change_lines(report, remedy)] == [
@@ -139,34 +139,34 @@ def test_settings_without_code_are_statements() -> None:
     assert code_of(own(remedies(), "m7")) == "model.config.log_stats = False"
 
 
-def test_a_notebook_applies_what_is_in_its_cells_or_is_code() -> None:
+def test_a_notebook_applies_edits_of_cells_and_code() -> None:
     report = remedies()
-    applied = {remedy.id: applied_to(report, remedy) for remedy in report.remedies or []}
+    applied = {remedy.id: how_to_apply(report, remedy) for remedy in report.remedies or []}
     assert applied == {
         "m1": "edit", "m2": None, "m3": None, "m4": "edit", "m5": None, "m6": None, "m7": "cell", "m8": None,
         "m9": None, "m10": "edit", "m11": "cell",
     }  # fmt: skip
 
 
-def test_together_go_those_of_most_breaks_and_none_that_they_exclude() -> None:
+def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     report = remedies()
-    assert [remedy.id for remedy in together(report)] == ["m7", "m10"]
+    assert [remedy.id for remedy in compatible_remedies(report)] == ["m7", "m10"]
     others = [remedy for remedy in report.remedies or [] if remedy.id != "m7"]
     without = replace(report, remedies=others)
-    assert [remedy.id for remedy in together(without)] == ["m1", "m4", "m10"]
-    assert [breaks_of(report, own(report, each)) for each in ("m7", "m1", "m10")] == [
+    assert [remedy.id for remedy in compatible_remedies(without)] == ["m1", "m4", "m10"]
+    assert [breaks_of(report, own(report, ident)) for ident in ("m7", "m1", "m10")] == [
         "breaks 1 and 2", "break 1", "log_stats",
     ]  # fmt: skip
-    # One that excludes another need not be named by it; nor can two change one line.
+    # Exclusion works in both directions, and two remedies cannot change the same line.
     apart = [replace(other, excludes=["m1"] if other.id == "m4" else []) for other in others]
-    assert "m4" not in [remedy.id for remedy in together(replace(report, remedies=apart))]
+    assert "m4" not in [remedy.id for remedy in compatible_remedies(replace(report, remedies=apart))]
     overlapping = replace(own(report, "m4"), edits=[Edit("s1", 15, 16, "", "")])
     changed = [overlapping if other.id == "m4" else other for other in others]
-    assert [remedy.id for remedy in together(replace(report, remedies=changed))] == ["m1", "m10"]
-    assert together(two_breaks()) == []
+    assert [remedy.id for remedy in compatible_remedies(replace(report, remedies=changed))] == ["m1", "m10"]
+    assert compatible_remedies(two_breaks()) == []
 
 
-def test_the_text_says_it_after_the_advice_and_within_100_columns() -> None:
+def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
     text = render_text(remedies())
     assert max(map(len, text.split("\n")[1:])) <= 100
     wanted = [
@@ -174,11 +174,11 @@ def test_the_text_says_it_after_the_advice_and_within_100_columns() -> None:
         "remedy: Take both sides with torch.where\n         works: values, gradients and output equal on 6 inputs",
         "           -        if score > 3:\n           -            y = y / score\n           +        y = torch.wh",
         "remedy: Switch statistics off: works on what ran: values",
-        "tried: Branch with torch.cond: another result: the gradient of w is 12, not 18",
+        "tried: Branch with torch.cond: different result: the gradient of w is 12, not 18",
         "remedy: Switch statistics off: works on what ran, see break 1",
         "differs: mean and std are printed when the call ends, not while it runs",
         "decide: Whether the statistics must be printed",
-        "all that work together (each was tried alone): Switch statistics off (breaks 1 and 2); Let log_stats",
+        "compatible remedies (each was tested alone): Switch statistics off (breaks 1 and 2); Let log_stats",
     ]
     at = -1
     for sentence in wanted:
@@ -187,29 +187,29 @@ def test_the_text_says_it_after_the_advice_and_within_100_columns() -> None:
         at = found
 
 
-def test_a_long_change_is_cut_in_the_text_and_whole_in_the_markup() -> None:
+def test_a_long_change_is_truncated_in_the_text_but_not_in_the_markup() -> None:
     long = a_remedy(edits=[Edit("s1", 1, 30, "\n".join(f"a{number}" for number in range(30)), "b")])
     report = replace(two_breaks(), remedies=[long])
     assert "... and 16 more lines" in render_text(report)
     assert ">-a29\n<" in render_html(report)
 
 
-def test_the_markup_of_a_card_reads_without_style() -> None:
+def test_the_markup_of_a_card_is_readable_without_style() -> None:
     html = render_html(remedies()).partition("</style>")[2]
     card = html[html.index("Data-dependent branching <small>") : html.index('id="', html.index("<h5>Remedies"))]
     text = re.sub(r"<[^>]+>", "", card)
     assert "Do: Take both sides with torch.where ✓ works" in text
     assert "values, gradients and output equal on 6 inputs with inductor, both sides taken" in text
     assert "lines 14 to 15\n-        if score &gt; 3:\n-            y = y / score\n+        y = torch.where" in text
-    assert "2 tried without success" in text
-    assert "Make it branchless" in text  # the advice that is not proven, among the other ways
+    assert "2 trials failed" in text
+    assert "Make it branchless" in text  # untested advice is among the other ways
     assert 'data-remedy="0" data-apply="edit" data-copy=""' in card
     assert 'data-remedy="10" data-apply="cell" data-copy="patch"' in card
     assert card.count('data-remedy="6"') == 1
     assert 'class="gb-together" data-remedies="6 9 "' in html
 
 
-def test_hostile_text_stays_text() -> None:
+def test_hostile_text_is_never_markup() -> None:
     html = render_html(hostile()).partition("</style>")[2]
     assert "<script>" not in html
     assert "<img" not in html

@@ -1,4 +1,4 @@
-"""A report in words, once for all views."""
+"""The rows of a report, which all views share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_graphbreak.views.html.bundle import mime_bundle
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows import sections
 from jupyter_graphbreak.views.rows.schema import Row, Rows, Section
-from jupyter_graphbreak.views.rows.sections import MOST_ROWS, rows
+from jupyter_graphbreak.views.rows.sections import MOST_ROWS, build_rows
 from tests.support.sample_reports import FOLDER, SAVED, failed, hostile, no_breaks, two_breaks
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def section(report: Report, ident: str) -> Section:
-    (found,) = [each for each in rows(report).sections if each.id == ident]
+    (found,) = [section for section in build_rows(report).sections if section.id == ident]
     return found
 
 
@@ -33,15 +33,15 @@ def labels(report: Report, ident: str) -> list[str]:
     return [" · ".join([row.label, *row.details]) for row in section(report, ident).rows]
 
 
-def test_sections_come_in_the_order_in_which_people_read_them() -> None:
-    assert [each.id for each in rows(two_breaks()).sections] == ["break", "graph", "skipped", "scope"]
-    assert rows(two_breaks()).status == ["2 breaks", "4 graphs"]
-    assert rows(failed()).status == ["failed", "1 break", "0 graphs"]
-    assert rows(no_breaks()).status == ["no breaks", "1 graph"]
-    assert [rows(each).look for each in (two_breaks(), no_breaks())] == ["bad", "good"]
+def test_sections_are_in_reading_order() -> None:
+    assert [section.id for section in build_rows(two_breaks()).sections] == ["break", "graph", "skipped", "scope"]
+    assert build_rows(two_breaks()).status == ["2 breaks", "4 graphs"]
+    assert build_rows(failed()).status == ["failed", "1 break", "0 graphs"]
+    assert build_rows(no_breaks()).status == ["no breaks", "1 graph"]
+    assert [build_rows(report).look for report in (two_breaks(), no_breaks())] == ["bad", "good"]
 
 
-def test_a_break_says_where_it_is_what_follows_and_what_to_do() -> None:
+def test_a_break_has_place_consequence_and_advice() -> None:
     first, second = section(two_breaks(), "break").rows
     assert (first.id, first.name, first.sign, first.label) == ("b1", "Break 1", "1", "score > 3")
     assert first.details == ["line 14", "resumes at 15 (B)", "in step"]
@@ -53,14 +53,14 @@ def test_a_break_says_where_it_is_what_follows_and_what_to_do() -> None:
     assert second.beside == "✂2 Call to print"
 
 
-def test_what_happened_on_lines_has_words_of_its_own() -> None:
+def test_rows_have_notes_for_their_lines() -> None:
     assert labels(two_breaks(), "graph")[0] == "step · line 11 · 4 ops · ends at break 1"
     assert labels(two_breaks(), "skipped") == ["log_stats · line 18 · graph break in a loop"]
     assert labels(two_breaks(), "scope")[1] == "error_on_graph_break(True) · line 8 · breaks are errors"
     assert {row.beside for row in section(two_breaks(), "skipped").rows} == {"runs eagerly"}
 
 
-def test_two_runs_are_compared_in_the_words_of_the_text() -> None:
+def test_a_comparison_of_runs_has_the_same_wording_as_the_text() -> None:
     after = two_breaks()
     before = msgspec.structs.replace(after, breaks=[*failed().breaks, *after.breaks[1:]])
     after = msgspec.structs.replace(after, changes=before.diff(after))
@@ -69,10 +69,10 @@ def test_two_runs_are_compared_in_the_words_of_the_text() -> None:
     assert found.details[0] in after.to_text()
     assert found.rows[0].label.startswith("breaks 2")
     assert (found.total, len(found.rows)) == (2, 3)
-    assert "since the last run: 1 break gone, 1 new" in rows(after).status
+    assert "since the last run: 1 break gone, 1 new" in build_rows(after).status
 
 
-def test_a_break_goes_on_where_the_run_did_not_at_the_branch_that_was_left() -> None:
+def test_a_break_resumes_at_the_branch_that_ran() -> None:
     report = two_breaks()
     taken, left = (
         next(resume for resume in report.resumes if resume.location and resume.location.line == line)
@@ -80,7 +80,7 @@ def test_a_break_goes_on_where_the_run_did_not_at_the_branch_that_was_left() -> 
     )
 
     def then(*resumes: schema.Resume) -> str:
-        breaks = [msgspec.structs.replace(each, resumes=[r.id for r in resumes]) for each in report.breaks]
+        breaks = [msgspec.structs.replace(break_, resumes=[r.id for r in resumes]) for break_ in report.breaks]
         changed = msgspec.structs.replace(report, resumes=list(resumes), breaks=breaks)
         return section(changed, "break").rows[0].details[1]
 
@@ -93,40 +93,42 @@ def test_a_break_goes_on_where_the_run_did_not_at_the_branch_that_was_left() -> 
 @pytest.mark.parametrize("name", SAVED)
 def test_the_saved_rows_are_current(name: str) -> None:
     saved = (FOLDER / "rows" / f"{name}.json").read_bytes()
-    assert msgspec.json.decode(saved, type=Rows) == rows(SAVED[name]()), "run python tests/support/sample_reports.py"
+    current = build_rows(SAVED[name]())
+    assert msgspec.json.decode(saved, type=Rows) == current, "run python tests/support/sample_reports.py"
 
 
 @pytest.mark.parametrize("make", SAVED.values(), ids=SAVED)
 def test_rows_survive_json_and_every_id_is_used_once(make: Callable[[], Report]) -> None:
-    made = rows(make())
-    assert msgspec.json.decode(msgspec.json.encode(made), type=Rows) == made
-    assert len({each.id for each in made.sections}) == len(made.sections)
-    for each in made.sections:
-        assert len({row.id for row in each.rows}) == len(each.rows)
-        assert each.rows
+    rows = build_rows(make())
+    assert msgspec.json.decode(msgspec.json.encode(rows), type=Rows) == rows
+    assert len({section.id for section in rows.sections}) == len(rows.sections)
+    for section in rows.sections:
+        assert len({row.id for row in section.rows}) == len(section.rows)
+        assert section.rows
 
 
-def test_rows_travel_with_the_report_and_change_nothing_of_it() -> None:
+def test_rows_come_with_the_report_without_changing_it() -> None:
     data = json.loads(json.dumps(mime_bundle(two_breaks(), None)[MIME_TYPE]))
-    assert msgspec.convert(data.pop("rows"), Rows) == rows(two_breaks())
+    assert msgspec.convert(data.pop("rows"), Rows) == build_rows(two_breaks())
     assert data == json.loads(two_breaks().to_json())
 
 
-def test_texts_without_end_and_lists_without_end_are_cut() -> None:
+def test_long_texts_and_lists_are_truncated() -> None:
     long = "x" * 1_000_000
     first = two_breaks().breaks[0]
     notes = [Diagnostic("info", long), *[Diagnostic("info", "x")] * (MOST_ROWS + 5)]
     breaks = [msgspec.structs.replace(first, gb_type=long, explanation=long)]
     report = msgspec.structs.replace(two_breaks(), breaks=breaks, diagnostics=notes)
-    assert all(len(row.label) < 2_000 and len(row.group) < 500 for each in rows(report).sections for row in each.rows)
+    shown = [row for section in build_rows(report).sections for row in section.rows]
+    assert all(len(row.label) < 2_000 and len(row.group) < 500 for row in shown)
     found = section(report, "note")
     assert len(found.rows) == MOST_ROWS < len(notes)
     assert len(found.rows[0].label) < 2_000
-    assert len(msgspec.json.encode(rows(hostile()))) < len(hostile().to_json())
+    assert len(msgspec.json.encode(build_rows(hostile()))) < len(hostile().to_json())
 
 
 def test_a_section_in_sentences_is_in_every_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an experiment says needs rows and nothing else."""
+    """An experiment needs only rows to be shown in all views."""
 
     def weather(_: schema.Report) -> Section:
         return Section("weather", "Weather", [Row("0", "it rains in `step`", "bad")], 1)
@@ -144,6 +146,6 @@ def test_checks_and_costs_are_sentences() -> None:
     report = msgspec.structs.replace(no_breaks(), check=[Check("step", "inductor", equal=True)])
     found = section(report, "check")
     assert [(row.look, row.label) for row in found.rows] == [
-        ("good", "right: step compiled with inductor gives what it gives eagerly")
+        ("good", "right: step compiled with inductor gives the same result as eager")
     ]
     assert found.rows[0].label in report.to_text()

@@ -1,4 +1,4 @@
-"""The table of front ends, from verdicts alone: as text, as HTML, with hostile text, with nothing to say."""
+"""The table of front ends as text and HTML, also with hostile text and without verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_graphbreak.results import Frontends
 HOSTILE = '</style></table><script>alert("x")</script>\x1b[31m\u202e`'
 
 
-def found(*verdicts: Verdict, others: list[Example] | None = None, searched: bool = True) -> Frontends:
+def table_of(*verdicts: Verdict, others: list[Example] | None = None, searched: bool = True) -> Frontends:
     return Frontends(
         function="f",
         torch="2.13.0",
@@ -60,26 +60,26 @@ front ends on f(x = tensor([1.])) | torch 2.13.0
     with x = 3: AssertionError: Guard failed: x == 2
 Also run with: x negated.
 Graphs and breaks are counted with the first input.
-"captures" and "right" mean that none of these inputs told the program from the function itself."""
+"captures" and "right" mean that the program agreed with the function on all of these inputs."""
 
 
-def test_text_says_each_verdict_and_how_it_is_known() -> None:
-    assert found(WRONG, BREAKS, RAISES, LATE, REFUSES).to_text() == SAID
+def test_text_contains_each_verdict_with_its_evidence() -> None:
+    assert table_of(WRONG, BREAKS, RAISES, LATE, REFUSES).to_text() == SAID
 
 
-def test_an_error_without_a_warning_is_called_that() -> None:
+def test_a_wrong_result_without_a_warning_is_labelled() -> None:
     silent = Verdict("torch.jit.trace", "silently wrong", graphs=1, breaks=0, difference="1 instead of 2")
-    assert "without a warning" in found(silent).to_text()
+    assert "without a warning" in table_of(silent).to_text()
 
 
-def test_where_nothing_else_could_be_tried_no_proof_is_claimed() -> None:
-    text = found(Verdict("torch.compile", "captures", graphs=1, breaks=0), others=[]).to_text()
-    assert "seen with one input only" in " ".join(text.split())
+def test_a_single_input_is_reported_as_weak_evidence() -> None:
+    text = table_of(Verdict("torch.compile", "captures", graphs=1, breaks=0), others=[]).to_text()
+    assert "compared with eager on one input only" in " ".join(text.split())
     assert "none of these inputs" not in text
 
 
-def test_the_table_is_one_and_its_rows_have_headings() -> None:
-    html = found(WRONG, RAISES).to_html()
+def test_there_is_one_table_and_its_rows_have_headings() -> None:
+    html = table_of(WRONG, RAISES).to_html()
     rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
     assert [re.sub(r"<[^>]+>", " ", row).split()[0] for row in rows[1:]] == [
         "torch.jit.trace",
@@ -100,7 +100,7 @@ class Tags(HTMLParser):
         self.seen.add(tag)
 
 
-def test_hostile_text_stays_text() -> None:
+def test_hostile_text_is_never_markup() -> None:
     hostile = Verdict(
         "torch.compile",
         "silently wrong",
@@ -116,7 +116,7 @@ def test_hostile_text_stays_text() -> None:
         HOSTILE, HOSTILE, Example(HOSTILE, HOSTILE), [Example(HOSTILE, "")], True, [hostile, raises], HOSTILE
     )
     plain = Tags()
-    plain.feed(found(WRONG, RAISES).to_html())
+    plain.feed(table_of(WRONG, RAISES).to_html())
     tags = Tags()
     tags.feed(table.to_html())
     assert tags.seen <= plain.seen | {"code"}

@@ -1,4 +1,4 @@
-"""What an output carries, and what the widget tells its front end."""
+"""The content of outputs, and the messages of the widget to its front end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return messages
 
 
-def test_the_bundle_carries_the_report_for_every_kind_of_reader() -> None:
+def test_the_bundle_contains_the_report_in_all_formats() -> None:
     report = two_breaks()
     bundle = mime_bundle(report, None)
     assert list(bundle) == ["text/plain", "text/html", MIME_TYPE]
@@ -51,13 +51,13 @@ def test_with_a_widget_the_bundle_names_it() -> None:
     assert shown[0] == bundle
 
 
-def test_while_the_run_goes_on_the_output_holds_no_report() -> None:
+def test_the_output_contains_no_report_during_the_run() -> None:
     widget = ReportWidget()
     assert set(running_bundle(widget)) == {"text/plain", WIDGET_VIEW}
     assert widget._html == ""
 
 
-def test_progress_is_told_five_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_sent_at_most_five_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     widget = ReportWidget()
     now = 100.0
     monkeypatch.setattr("jupyter_graphbreak.views.html.widget.time.monotonic", lambda: now)
@@ -77,7 +77,7 @@ def test_progress_after_the_end_is_dropped() -> None:
     assert widget._progress == {}
 
 
-def test_the_front_end_gets_what_it_asks_for(sent: list[Any]) -> None:
+def test_the_widget_answers_requests_of_the_front_end(sent: list[Any]) -> None:
     widget = ReportWidget()
     widget._handle_msg({"content": {"data": {"method": "custom", "content": {"ask": "rest"}}}, "buffers": []})
     assert sent == []
@@ -107,18 +107,18 @@ def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
     assert len(nbformat.writes(notebook)) < 5_000_000
     assert len(bundle["text/html"]) < 1_000_000
-    carried = Report.from_dict(bundle[MIME_TYPE])
-    assert carried.breaks == report.breaks
-    assert [graph.lines for graph in carried.graphs] == [graph.lines for graph in report.graphs]
-    assert carried.summary == report.summary
-    assert not any(graph.ops or graph.code for graph in carried.graphs)
-    assert "leaves out the operations and the code of 1000 graphs" in carried.diagnostics[-1].message
+    notebook_copy = Report.from_dict(bundle[MIME_TYPE])
+    assert notebook_copy.breaks == report.breaks
+    assert [graph.lines for graph in notebook_copy.graphs] == [graph.lines for graph in report.graphs]
+    assert notebook_copy.summary == report.summary
+    assert not any(graph.ops or graph.code for graph in notebook_copy.graphs)
+    assert "leaves out the operations and the code of 1000 graphs" in notebook_copy.diagnostics[-1].message
     breaks = bundle[MIME_TYPE]["rows"]["sections"][0]
     assert (len(breaks["rows"]), breaks["total"]) == (500, 1000)
     assert Report.from_dict(mime_bundle(two_breaks(), None)[MIME_TYPE]) == two_breaks()
 
 
-def test_the_text_of_a_long_cell_ends() -> None:
+def test_the_text_of_a_long_cell_is_limited() -> None:
     lines = big().to_text().split("\n")
     assert lines[-1] == "and 3603 more lines"
     assert len(lines) < 1200

@@ -1,4 +1,4 @@
-"""What is said about a report, once for every view."""
+"""The wording of reports, which all views share."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
-from jupyter_graphbreak.views.words.recompilation import at_limit, no_breaks_but, recompilations
+from jupyter_graphbreak.views.words.recompilation import limit_headline, limited_functions, recompilations
 from jupyter_graphbreak.views.words.where import brief_code, place
 from tests.support.sample_reports import no_breaks, two_breaks
 
 
 def model() -> Report:
-    """A break in a library's model that six frames report, a helper of the library, and a break of the reader's."""
+    """Return a report with a library break that six frames report, one in a library helper, and one in own code."""
     branch = Location("s2", 660, 660, 19, 56, "forward", "dropout_probability < self.layerdrop")
     helper = Location("s3", 332, 335, 30, 9, "<dictcomp>", "{\n    f'output_{k}': 1\n}")
     own = Location("s1", 2, 2, 0, 9, "step", "print(1)")
@@ -98,16 +98,16 @@ def model() -> Report:
     )  # fmt: skip
 
 
-def test_the_readers_own_break_is_the_first_and_the_librarys_helper_the_last() -> None:
+def test_breaks_in_own_code_come_first_and_in_library_helpers_last() -> None:
     report = model()
-    assert [listed.id for listed in report.breaks] == ["b1", "b2", "b3"]
+    assert [break_.id for break_ in report.breaks] == ["b1", "b2", "b3"]
     assert report.order == ["b3", "b1", "b2"]
     assert break_numbers(report) == {"b3": 1, "b1": 2, "b2": 3}
-    assert [listed.minor for listed in report.breaks] == [False, True, False]
+    assert [break_.minor for break_ in report.breaks] == [False, True, False]
     assert Report.from_json(report.to_json()) == report
 
 
-def test_text_and_markup_have_one_order_and_the_same_numbers() -> None:
+def test_text_and_markup_have_the_same_order_and_numbers() -> None:
     text = render_text(model())
     assert [line[:30].split()[:3] for line in text.split("\n") if line[:2].strip().isdigit() and line[2:4] == "  "] == [
         ["1", "line", "2"],
@@ -123,9 +123,9 @@ def test_text_and_markup_have_one_order_and_the_same_numbers() -> None:
     assert ["print" in rows[0][1], "BartDecoder.forward" in rows[1][1], "…" in rows[2][1]] == [True] * 3
 
 
-def test_a_break_says_what_it_costs_and_that_it_was_allowed_by_default() -> None:
+def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
     report = model()
-    costs = [cost_of(listed) for listed in report.breaks]
+    costs = [cost_of(break_) for break_ in report.breaks]
     assert costs[0] == "adds 1 graph, 0.50 s of compiling; 3 functions run eagerly"
     assert costs[1] == "1 function runs eagerly"
     assert permission(report, report.breaks[2]) == "allowed by default"
@@ -134,26 +134,28 @@ def test_a_break_says_what_it_costs_and_that_it_was_allowed_by_default() -> None
     assert "allowed by default | adds no graph" in html
 
 
-def test_a_helper_says_which_break_is_to_go_first() -> None:
+def test_advice_names_the_break_to_fix_first() -> None:
     report = model()
     (advice,) = guidance(report, report.breaks[1])
-    assert advice.text.startswith("fix break 2 first: compiled by itself only because its caller `wrapper` runs")
+    assert advice.text.startswith(
+        "fix break 2 first: this function is compiled on its own only because its caller `wrapper` runs"
+    )
 
 
-def test_a_place_in_a_library_says_whose_function_it_is() -> None:
+def test_a_place_in_a_library_has_a_qualified_name() -> None:
     report = model()
     assert place(report, report.breaks[0].location) == "modeling_bart.py:660 in BartDecoder.forward"
     assert place(report, report.resumes[1].location) == "modeling_bart.py:1280 in BartForCausalLM.forward"
 
 
-def test_a_note_tells_of_the_function_that_it_stands_in_and_names_another_file() -> None:
+def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
     report = model()
-    listed = report.breaks[0]
-    assert aftermath_here(report, listed, report.resumes, report.skipped) == "runs eagerly"
-    assert aftermath_here(report, listed, report.resumes, []) == (
+    break_ = report.breaks[0]
+    assert aftermath_here(report, break_, report.resumes, report.skipped) == "runs eagerly"
+    assert aftermath_here(report, break_, report.resumes, []) == (
         "resumes at modeling_bart.py:1280 in BartForCausalLM.forward (B)"
     )
-    assert aftermath(report, listed)[0] == (
+    assert aftermath(report, break_)[0] == (
         "resumes at modeling_bart.py:1280 in BartForCausalLM.forward (graph B); "
         "output_capturing.py:944 in wrapper (ran eagerly)"
     )
@@ -170,7 +172,7 @@ def outline(items: list[Item]) -> list[object]:
     return [brief(item) for item in items]
 
 
-def test_the_course_is_nested_by_call_and_has_a_break_once_that_six_frames_report() -> None:
+def test_the_course_is_nested_by_call_and_contains_a_break_of_six_frames_once() -> None:
     graph, eager = ("graph", "Graph"), ("eager", "Skipped")
     assert outline(course(model())) == [
         [
@@ -207,24 +209,24 @@ def again(*guards: str, limit: bool = False) -> Report:
         ),
         (
             again("___stack0 == 28.5"),
-            "the value that the break returned: 28.5 -> another value",
-            "`torch.compile(..., dynamic=True)`, or keep the value a tensor: then there is no break either",
+            "the value that the break returned: 28.5 -> different value",
+            "`torch.compile(..., dynamic=True)`, or keep the value a tensor, which also removes the break",
         ),
         (
             again("self.k == 2"),
-            "self.k: 2 -> another value",
+            "self.k: 2 -> different value",
             "a tensor instead of a number: `self.k = torch.tensor(2)`, "
             "or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`",
         ),
         (
             again("mode == 'a'"),
-            "mode: 'a' -> another value",
-            "each value of `mode` has code of its own: decide by it outside of the compiled function",
+            "mode: 'a' -> different value",
+            "each value of `mode` is compiled separately: branch on it outside the compiled function",
         ),
         (
             again("causal == False"),
             "causal: False -> True",
-            "each value of `causal` has code of its own: decide by it outside of the compiled function",
+            "each value of `causal` is compiled separately: branch on it outside the compiled function",
         ),
         (again("tensor 'x' rank mismatch. expected 1, actual 2"), "number of dimensions of x: 1 -> 2", ""),
         (
@@ -234,14 +236,14 @@ def again(*guards: str, limit: bool = False) -> Report:
         ),
         (
             again("___check_obj_id(fn, 140), type=<class 'function'>", "___check_obj_id(fn, 150), type=<class 'x'>"),
-            "`fn` is another object",
+            "`fn` is a different object",
             "",
         ),
         (again("GLOBAL_STATE changed: grad_mode "), "global state changed: grad_mode", ""),
-        (again("not args"), "`not args` did not hold", ""),
+        (again("not args"), "`not args` failed", ""),
     ],
 )
-def test_recompiles_read_as_a_sentence_with_the_line_that_ends_them(report: Report, story: str, advice: str) -> None:
+def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice: str) -> None:
     (recompilation,) = recompilations(report)
     (guard,) = recompilation.guards
     assert (guard.story, guard.advice) == (story, advice)
@@ -250,9 +252,9 @@ def test_recompiles_read_as_a_sentence_with_the_line_that_ends_them(report: Repo
 SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"
 
 
-def test_a_headline_does_not_praise_a_function_that_reached_the_limit() -> None:
+def test_a_headline_does_not_hide_the_recompile_limit() -> None:
     report = again("k == 1", "k == 2", "k == 3", limit=True)
-    assert no_breaks_but(report) == SPENT
+    assert limit_headline(report) == SPENT
     assert render_text(report).startswith(f"compile_explain  Cell In[1]: {SPENT}; 1 graph (2 ops)")
     assert f'<b class="gb-verdict gb-bad">{SPENT}</b>; <b>1 graph</b>' in render_html(report)
     assert render_markdown([report]).startswith(
@@ -266,16 +268,16 @@ def test_a_headline_does_not_praise_a_function_that_reached_the_limit() -> None:
 def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
     report = again("k == 1", limit=True)
     unknown = [replace(recompile, of=None) for recompile in report.recompiles]
-    assert at_limit(replace(report, recompiles=unknown)) == "f now runs eagerly (recompile limit)"
+    assert limited_functions(replace(report, recompiles=unknown)) == "f now runs eagerly (recompile limit)"
     wrapped = [Skipped(f"k{name}", None, name, None, "", kind="shared wrapper") for name in ("g", "h")]
-    assert at_limit(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
+    assert limited_functions(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
     limited = replace(report, skipped=[Skipped("k1", None, "f", None, "", kind="recompile limit")])
     assert extent(limited) == "compiled in part: f ran eagerly from the recompile limit on"
-    assert no_breaks_but(no_breaks()) == ""
+    assert limit_headline(no_breaks()) == ""
 
 
 def several_guards() -> Report:
-    """A function whose flag, name and size vary: a recompile has one failed guard for each earlier version."""
+    """Return a report on a function whose flag, name and size vary: each recompile has a failed guard per version."""
     f = Location("s1", 2, 4, function="f")
     causal = Location("s1", 3, 3, function="f", code="if causal:")
     name = Location("s1", 4, 4, function="f", code="if name == 'a':")
@@ -297,7 +299,7 @@ def several_guards() -> Report:
     return replace(no_breaks(), recompiles=recompiles)
 
 
-def test_every_guard_that_failed_counts_for_the_recompiles_that_have_it_at_its_own_line() -> None:
+def test_each_failed_guard_has_its_own_count_and_lines() -> None:
     (recompilation,) = recompilations(several_guards())
     known = [
         (guard.story, recompilation.share(guard), [place.line for place in guard.locations])
@@ -305,15 +307,15 @@ def test_every_guard_that_failed_counts_for_the_recompiles_that_have_it_at_its_o
     ]
     assert known == [
         ("dimension 0 of x: 4 -> 5 -> ... -> 8", "all 4 times", []),
-        ("name: 'a', 'b'", "3 of 4 times", [4]),  # 'a' came back, so no arrow
+        ("name: 'a', 'b'", "3 of 4 times", [4]),  # 'a' recurred, so no arrow
         ("causal: False -> True", "1 of 4 times", [3]),
     ]
 
 
-def test_views_name_every_guard_that_failed() -> None:
+def test_views_name_every_failed_guard() -> None:
     report = several_guards()
     text = render_text(report)
-    assert "f compiled 3 times again, then limit reached: runs eagerly, because these varied:\n" in text
+    assert "f recompiled 3 times, then limit reached: runs eagerly, because these varied:\n" in text
     assert "    -  name: 'a', 'b', 3 of 4 times, line 4\n" in text
     assert "    -  causal: False -> True, 1 of 4 times, line 3\n" in text
     html = unescape(re.sub(r"<[^>]+>", "", render_html(report)))
@@ -325,19 +327,19 @@ def test_views_name_every_guard_that_failed() -> None:
 @pytest.mark.parametrize(
     ("guards", "limit", "times"),
     [
-        (1, False, "compiled again (0/1)"),
-        (3, False, "compiled 3 times again"),
-        (1, True, "was to be compiled again: limit reached, runs eagerly"),
-        (3, True, "compiled 2 times again, then limit reached: runs eagerly"),
+        (1, False, "recompiled (0/1)"),
+        (3, False, "recompiled 3 times"),
+        (1, True, "not recompiled: limit reached, runs eagerly"),
+        (3, True, "recompiled 2 times, then limit reached: runs eagerly"),
     ],
 )
-def test_a_recompile_that_the_limit_refused_is_not_counted(guards: int, limit: bool, times: str) -> None:
+def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: bool, times: str) -> None:
     report = again(*(f"k == {value}" for value in range(guards)), limit=limit)
     (recompilation,) = recompilations(report)
     assert recompilation.times == times
 
 
-def test_a_function_that_spent_its_limit_is_not_praised() -> None:
+def test_a_function_at_the_recompile_limit_is_not_called_good() -> None:
     html = render_html(again("k == 2", limit=True)).partition("</style>")[2]
     assert "gb-good" not in html
     assert "No graph break, but f was compiled once and now runs eagerly (recompile limit): see Recompiles." in html
@@ -355,7 +357,7 @@ def test_a_function_that_spent_its_limit_is_not_praised() -> None:
         ("if (\n  x\n  and y", "if ( x …"),
     ],
 )
-def test_code_of_several_lines_is_its_first_and_an_ellipsis(code: str | None, brief: str) -> None:
+def test_multiline_code_is_shown_as_its_first_line_and_an_ellipsis(code: str | None, brief: str) -> None:
     assert brief_code(code) == brief
 
 
@@ -364,16 +366,16 @@ def test_the_sentence_for_an_interrupted_run() -> None:
 
     place = Location("s1", 3, 3, function="f")
     report = replace(no_breaks(), status="interrupted", error=RunError("KeyboardInterrupt", "", place))
-    assert " -  interrupted at line 3 in f: the report holds what happened until then" in render_text(report)
+    assert " -  interrupted at line 3 in f: the report covers what happened until then" in render_text(report)
     html = render_html(report)
     assert "<b>Interrupted</b> at" in html
-    assert "the report holds what happened until then" in html
-    # An interrupt before the cell began, or while the report was made, has no place.
+    assert "the report covers what happened until then" in html
+    # An interrupt before the cell began, or during reporting, has no place.
     report = replace(no_breaks(), status="interrupted", error=None)
-    assert " -  interrupted: the report holds what happened until then" in render_text(report)
+    assert " -  interrupted: the report covers what happened until then" in render_text(report)
 
 
-def test_an_older_report_has_its_breaks_as_they_happened() -> None:
+def test_an_older_report_lists_breaks_as_they_occurred() -> None:
     report = replace(model(), order=[])
     assert break_numbers(report) == {"b1": 1, "b2": 2, "b3": 3}
 
@@ -390,7 +392,7 @@ def test_an_older_report_has_its_breaks_as_they_happened() -> None:
         (two_breaks(), "compiled in part: step and norm; log_stats ran eagerly"),
     ],
 )  # fmt: skip
-def test_how_much_was_compiled_is_said_and_praised_only_where_it_is_everything(report: Report, words: str) -> None:
+def test_the_extent_of_compilation_is_called_good_only_if_complete(report: Report, words: str) -> None:
     assert extent(report) == words
     assert words in render_text(report)
     html = render_html(report)
@@ -398,7 +400,7 @@ def test_how_much_was_compiled_is_said_and_praised_only_where_it_is_everything(r
     assert ("gb-verdict gb-good" in html) == (not words)
 
 
-def test_what_runs_eagerly_within_a_wrapper_of_torch_is_named_by_the_reader() -> None:
+def test_eager_code_in_a_torch_wrapper_has_the_readers_name() -> None:
     wrapper = Location("s1", 69, 69, function="wrap_inline.inner")
     report = Report(
         "ok",

@@ -14,7 +14,7 @@ import jupyter_graphbreak
 from jupyter_graphbreak.api.watching import Run
 from jupyter_graphbreak.experiments.remedies.finding import worth_measuring
 from jupyter_graphbreak.report.remedies import WORKING
-from jupyter_graphbreak.views.words.cost import time_of, verdicts_of_cost
+from jupyter_graphbreak.views.words.cost import break_time, cost_verdicts
 
 
 def three_breaks(x: torch.Tensor) -> torch.Tensor:
@@ -72,7 +72,7 @@ def test_working_remedy_is_measured_with_the_original() -> None:
     assert [len(remedy.breaks) for remedy, _ in measured[1:]] == [1, 1, 1]
     assert without_all.median_us < cost.compiled.median_us
     assert all(without_all.median_us < without_one.median_us for _, without_one in measured[1:])
-    (verdict,) = verdicts_of_cost(report)
+    (verdict,) = cost_verdicts(report)
     assert "without breaks 1, 2 and 3: " in verdict
     assert three_breaks.__code__ is code
 
@@ -90,7 +90,7 @@ def test_settings_and_edits_apply_only_during_measuring() -> None:
     assert {"edit", "setting"} <= kinds
     assert torch._dynamo.config.get_config_copy() == config
     assert dict(os.environ) == environment
-    assert all(time_of(report, break_).startswith("mending it ") for break_ in report.breaks)
+    assert all(break_time(report, break_).startswith("fixing it ") for break_ in report.breaks)
 
 
 def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_backend() -> None:
@@ -108,7 +108,7 @@ def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_back
     assert remedy.title == "Write it after the call"
     assert len(COMPILED) == 3  # two graphs without the remedy, one with it
     assert remedied.time.runs >= 7
-    assert time_of(report, report.breaks[0]).startswith("mending it ")
+    assert break_time(report, report.breaks[0]).startswith("fixing it ")
 
 
 def test_block_is_measured_after_it_ends(capsys: pytest.CaptureFixture[str]) -> None:

@@ -282,7 +282,7 @@ export interface Rows {
   sections: Section[];
 }
 /**
- * One thing to say.
+ * One entry of a section.
  */
 export interface Row {
   id: string;

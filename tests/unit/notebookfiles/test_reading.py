@@ -37,7 +37,6 @@ def nested(depth: int) -> Any:
         two_breaks().to_dict() | {"status": "?"},
         two_breaks().to_dict() | {"schema_version": "9.0"},
         two_breaks().to_dict() | {"device": {"requested": "\ud800", "used": "cpu"}},
-        two_breaks().to_dict() | {"summary": {"breaks": 10**30}},
         two_breaks().to_dict() | {"config": nested(900)},
         two_breaks().to_dict() | {"breaks": [None]},
     ],

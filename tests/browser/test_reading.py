@@ -142,7 +142,7 @@ def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> Non
     order = [*report.order, *(helper.id for helper in helpers)]
     report = msgspec.structs.replace(report, breaks=[*report.breaks, *helpers], order=order)
     page = open_report(Report.of(report)).page
-    expect(page.get_by_text("5 more breaks in libraries, where none of them ends a graph")).to_be_visible()
+    expect(page.get_by_text("5 more breaks in libraries, none of which ends a graph")).to_be_visible()
     expect(page.locator(".gb-item[id$='-b3']")).to_be_hidden()
     for _ in range(3):
         page.keyboard.press("n")

@@ -114,7 +114,6 @@ def _fix_caller_first(report: Report, break_: Break) -> Advice | None:
     if cause is None or number is None or cause.break_ == break_.id:
         return None
     return Advice(
-        f"fix break {number} first: this function is compiled on its own only because its caller "
-        f"`{cause.function}` runs eagerly",
+        f"fix break {number} first: this is compiled separately because its caller `{cause.function}` runs eagerly",
         "graphbreak",
     )

@@ -137,9 +137,7 @@ def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
 def test_advice_names_the_break_to_fix_first() -> None:
     report = model()
     (advice,) = guidance(report, report.breaks[1])
-    assert advice.text.startswith(
-        "fix break 2 first: this function is compiled on its own only because its caller `wrapper` runs"
-    )
+    assert advice.text.startswith("fix break 2 first: this is compiled separately because its caller `wrapper` runs")
 
 
 def test_a_place_in_a_library_has_a_qualified_name() -> None:

@@ -96,7 +96,7 @@ def test_without_time_nothing_is_called_and_the_report_says_so() -> None:
         TrialRunner(entry)
     for ask in (jupyter_graphbreak.check, jupyter_graphbreak.measure):
         report = ask(counted, torch.ones(3), seconds=0.0)
-        assert [note.message.endswith("took too long and was ended.") for note in report.diagnostics] == [True]
+        assert [note.message.endswith("took too long and was stopped.") for note in report.diagnostics] == [True]
     compared = jupyter_graphbreak.compare_frontends(counted, torch.ones(3), seconds=0.0)
     assert compared.verdicts == []
     assert "torch.compile" in compared.left_out
@@ -121,5 +121,5 @@ def test_questions_to_a_run_respect_their_time_limit() -> None:
     compiled = torch.compile(three_breaks, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))
-    assert "no time left" in run.check(seconds=0.0).diagnostics[-1].message
-    assert "no time left" in run.measure(seconds=0.0).diagnostics[-1].message
+    assert "time was up" in run.check(seconds=0.0).diagnostics[-1].message
+    assert "time was up" in run.measure(seconds=0.0).diagnostics[-1].message

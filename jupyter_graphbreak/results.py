@@ -62,10 +62,6 @@ class Report(schema.Report, frozen=True):
         ----------
         other : Report
             The report of the later run.
-
-        Returns
-        -------
-        Changes
         """
         from jupyter_graphbreak.analysis.matching import compare_runs
 

@@ -393,7 +393,7 @@ def _published(line: dict[str, Any]) -> dict[str, Any]:
     breaks = []
     for found in line["breaks"]:
         working = [each for each in line.get("remedies", []) if each["verdict"] in _WORKING]
-        fixing = [each for each in working if found["id"] in each["breaks"]]
+        fixing = [remedy for remedy in working if found["id"] in remedy["breaks"]]
         best = min(fixing, key=lambda each: (_WORKING.index(each["verdict"]), len(each["title"])), default=None)
         persons = [each["person"] for each in line.get("remedies", []) if found["id"] in each["breaks"]]
         breaks.append(

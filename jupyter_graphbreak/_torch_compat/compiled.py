@@ -85,11 +85,6 @@ def is_dynamo_disabled(value: Any) -> bool:
     return is_marked and not getattr(getattr(value, "__wrapped__", None), "_torchdynamo_disable", False)
 
 
-def is_forbidden(value: Any) -> bool:
-    """Return whether a function raises when compiled code calls it, like those under ``torch.compiler.set_stance``."""
-    return bool(getattr(value, "_dynamo_forbidden", False))
-
-
 def resume_codes(code: CodeType) -> list[CodeType]:
     """Return the resume functions that Dynamo has created for a code object, and theirs in turn."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache

@@ -11,7 +11,7 @@ import warnings
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import redirected_here, replaced_result, report_fault
+from jupyter_graphbreak._torch_compat.patching import redirected_here, replaced_result, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.records.package_paths import package_paths
@@ -129,7 +129,7 @@ def quiet() -> Iterator[None]:
     def is_shown(record: logging.LogRecord) -> bool:
         return get_ident() != thread or not record.name.startswith(_COMPILER_LOGGERS)
 
-    shown = with_fallback("reading logs", is_shown, lambda _: True, report_fault)
+    shown = with_fallback("reading logs", is_shown, lambda _: True, report_to_run)
     for handler in handlers:
         handler.addFilter(shown)
     try:

@@ -12,7 +12,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import suppressed_errors, uncompiled_output
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here, report_fault
+from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here, report_to_run
 from jupyter_graphbreak._torch_compat.separate_cache import ThreadCompilations, restored_counters
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _load_new_globals(original: Callable[..., Any]) -> Callable[..., Any]:
         except (AttributeError, KeyError, TypeError):  # a different torch: use its own lookup
             pass
         except Exception as fault:  # noqa: BLE001 - as above
-            report_fault("reading new globals", fault)
+            report_to_run("reading new globals", fault)
         if stored is None:
             return original(self, inst, *args, **kwargs)
         self.push(stored)

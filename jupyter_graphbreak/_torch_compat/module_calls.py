@@ -15,7 +15,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.configuration import stance
-from jupyter_graphbreak._torch_compat.patching import active_function, patched, report_fault
+from jupyter_graphbreak._torch_compat.patching import active_function, patched, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
             if state.is_open and not state.inside and get_callback() is None:
                 substitute = (plan if get_ident() == state.thread else on_other_thread)(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - the program must still run
-            report_fault("deciding what to compile", fault)
+            report_to_run("deciding what to compile", fault)
         if substitute is None:
             try:
                 return original(*args, **kwargs)
@@ -224,14 +224,14 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
             try:
                 instead = substitute.failed(error)
             except Exception as fault:  # noqa: BLE001 - as above
-                report_fault("hiding the frames of the compiler", fault)
+                report_to_run("hiding the frames of the compiler", fault)
             if instead is None:
                 raise
         finally:
             try:
                 substitute.end()
             except Exception as fault:  # noqa: BLE001 - as above
-                report_fault("ending a compiled call", fault)
+                report_to_run("ending a compiled call", fault)
         try:
             raise instead  # noqa: TRY301 - outside the handler, to avoid chaining
         except BaseException:
@@ -383,7 +383,7 @@ def while_converting(
                     context = make(args[0].f_code)
                     context.__enter__()
                 except Exception as fault:  # noqa: BLE001 - the frame must still run
-                    report_fault("preparing a compilation", fault)
+                    report_to_run("preparing a compilation", fault)
                     return skipped()
                 try:
                     return original(self, *args, **kwargs)
@@ -391,7 +391,7 @@ def while_converting(
                     try:
                         context.__exit__(None, None, None)
                     except Exception as fault:  # noqa: BLE001 - as above
-                        report_fault("undoing what a compilation needed", fault)
+                        report_to_run("undoing what a compilation needed", fault)
             finally:
                 converting.active = False
 

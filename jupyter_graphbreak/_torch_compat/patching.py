@@ -28,7 +28,7 @@ _below: dict[int, tuple[Any, Any]] = {}
 _lock = threading.RLock()
 
 
-def report_fault(what: str, fault: Exception) -> None:
+def report_to_run(what: str, fault: Exception) -> None:
     """Report an internal error to the run that the calling thread works for; never raise."""
     if isinstance(fault, RecursionError):  # the program's own recursion is near its limit
         return
@@ -93,7 +93,7 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
             if is_open and get_ident() == thread:
                 chosen = plan(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
-            report_fault(f"following calls of `{name}`", fault)
+            report_to_run(f"following calls of `{name}`", fault)
         function, args, kwargs = chosen or (original, args, kwargs)
         return function(*args, **kwargs)
 
@@ -136,7 +136,7 @@ def followed_here(
             try:
                 after(kept, result, *args, **kwargs)
             except Exception as fault:  # noqa: BLE001 - see the module
-                report_fault(f"following calls of `{name}`", fault)
+                report_to_run(f"following calls of `{name}`", fault)
             return result
 
         return follow, (), {}
@@ -168,7 +168,7 @@ def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterat
             if is_open and get_ident() == thread:
                 prepare(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
-            report_fault(f"preparing calls of `{name}`", fault)
+            report_to_run(f"preparing calls of `{name}`", fault)
             raise give_up from None
         return original(*args, **kwargs)
 
@@ -198,7 +198,7 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
         try:
             return result(returned, *args, **kwargs) if is_open else returned
         except Exception as fault:  # noqa: BLE001 - see the module
-            report_fault(f"following calls of `{name}`", fault)
+            report_to_run(f"following calls of `{name}`", fault)
             return returned
 
     with patched(owner, name, dispatch):

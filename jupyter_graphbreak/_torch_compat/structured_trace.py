@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak._torch_compat.patching import report_fault
+from jupyter_graphbreak._torch_compat.patching import report_to_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,7 +129,7 @@ def _narrowed(original: Callable[..., Any], logger: logging.Logger, kept: frozen
                 for reader in _readers:
                     reader.on_fault(kind, error)
             except Exception as fault:  # noqa: BLE001 - as above
-                report_fault("noting what the trace lacks", fault)
+                report_to_run("noting what the trace lacks", fault)
             return None
 
     return trace_structured

@@ -25,7 +25,7 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     is_traced,
     while_converting,
 )
-from jupyter_graphbreak._torch_compat.patching import redirected_here, report_fault
+from jupyter_graphbreak._torch_compat.patching import redirected_here, report_to_run
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
@@ -309,7 +309,7 @@ def _hidden(error: BaseException, **_: object) -> None:
     hide_compiler(error)
 
 
-hide_compilation = with_fallback("restoring an error", _hide_compilation, _hidden, report_fault)
+hide_compilation = with_fallback("restoring an error", _hide_compilation, _hidden, report_to_run)
 
 
 def _failed_in_graph(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - bound with functools.partial

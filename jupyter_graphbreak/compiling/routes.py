@@ -13,7 +13,7 @@ import threading
 import types
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import report_fault
+from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.faults import with_fallback
 
@@ -37,7 +37,7 @@ def _route(call: Any) -> Any:
 
 
 #: What routed code calls; it returns what is called in place of a callable.
-route = with_fallback("deciding what to compile", _route, lambda call: call, report_fault)
+route = with_fallback("deciding what to compile", _route, lambda call: call, report_to_run)
 
 
 def route_calls(statements: Iterable[ast.stmt]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.patching import report_fault
+from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import is_resume, plain_function
@@ -45,7 +45,7 @@ def hide_compiler(error: BaseException) -> None:
             try:
                 chained.__traceback__ = _relinked([*_without_carriers(_with_lines_of_graphs(entries))])
             except Exception as fault:  # noqa: BLE001 - the traceback is still usable
-                report_fault("hiding the frames of the compiler", fault)
+                report_to_run("hiding the frames of the compiler", fault)
 
 
 def self_test_hiding() -> None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 _A = TypeVar("_A", AllowedBreak, AllowedEager, AllowedRecompiles)
-_Key = "Callable[[_A], Hashable]"
 
 
 class MoreRecompiles(msgspec.Struct, frozen=True):

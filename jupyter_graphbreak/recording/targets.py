@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
-import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -37,39 +35,6 @@ def leads_to_compiled(values: Iterable[Any]) -> bool:
         compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_dynamo_disabled(value))
         for value in _walk(values)
     )
-
-
-def leads_to_torch(values: Iterable[Any]) -> bool:
-    """Return whether any of the objects belongs to PyTorch or uses an object that does.
-
-    A third-party module counts if any part of its package has imported torch.
-    """
-    given = list(values)
-    return any(map(_belongs_to_torch, given)) or any(
-        map(_belongs_to_torch, (part for value in _walk(given) for part in (value, *_direct_references(value))))
-    )
-
-
-def _direct_references(value: Any) -> Iterable[Any]:
-    """Return the objects that an object references directly: globals, closure, attributes."""
-    if isinstance(value, types.FunctionType):
-        return () if _is_foreign(value) else _references(value)
-    return getattr(value, "__dict__", {}).values()
-
-
-def _belongs_to_torch(value: Any) -> bool:
-    if isinstance(value, types.ModuleType):
-        package = value.__name__.partition(".")[0]
-        return package == "torch" or (package not in sys.stdlib_module_names and _has_imported_torch(package))
-    if isinstance(value, list | tuple | set | dict):
-        items = value.values() if isinstance(value, dict) else value
-        return any(_package_of(type(item)) == "torch" for item in itertools.islice(items, _MAX_ITEMS))
-    return _package_of(value) == "torch" or any(_package_of(base) == "torch" for base in type(value).__mro__)
-
-
-def _has_imported_torch(package: str) -> bool:
-    loaded = [(name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
-    return any("torch" in getattr(module, "__dict__", {}) for _, module in loaded)
 
 
 def forget(*values: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import Scopes
-from jupyter_graphbreak._torch_compat.patching import report_fault
+from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.records.additions import Addition, CodeObject, Note, WatchFailed
 
@@ -168,7 +168,7 @@ def watched(
             if before is not None and call is not None:
                 observer.observe(name, functools.partial(before, call))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice internal errors
-            report_fault(name, error)
+            report_to_run(name, error)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
@@ -177,7 +177,7 @@ def watched(
                     call.error = error
                     observer.observe(name, functools.partial(failed, call))
                 except Exception as fault:  # noqa: BLE001 - as above
-                    report_fault(name, fault)
+                    report_to_run(name, fault)
             own = error.__traceback__
             if own is not None and own.tb_frame is sys._getframe():
                 error.__traceback__ = own.tb_next  # a bare raise adds no entry: the traceback is as without us
@@ -187,7 +187,7 @@ def watched(
                 call.result = result
                 observer.observe(name, functools.partial(after, call))
             except Exception as error:  # noqa: BLE001 - as above
-                report_fault(name, error)
+                report_to_run(name, error)
         return result
 
     return watching

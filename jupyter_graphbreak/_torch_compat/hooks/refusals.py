@@ -15,7 +15,7 @@ from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.scopes import is_wrapper
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity, stack_above, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched, report_fault
+from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
 from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, FrameStarted, UnrecordedSkips
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
             if (running or (callable(callback) and id(callback) not in settled)) and observer.is_here():
                 observer.observe("_maybe_set_eval_frame", functools.partial(look, sys._getframe(1), callback))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-            report_fault("_maybe_set_eval_frame", error)
+            report_to_run("_maybe_set_eval_frame", error)
         return original(callback)
 
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, Scopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched, report_fault
+from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
 from jupyter_graphbreak.records.records import StackEntry, is_resume
 
@@ -61,7 +61,7 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
                 if observer.is_here():
                     observer.observe("error_on_graph_break", functools.partial(look, args[0], frame))
             except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-                report_fault("error_on_graph_break", error)
+                report_to_run("error_on_graph_break", error)
             finally:
                 set_eval_frame(callback)
             return result

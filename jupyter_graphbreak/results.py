@@ -117,7 +117,7 @@ class Report(schema.Report, frozen=True):
     def __repr__(self) -> str:
         from jupyter_graphbreak.views.text import summary_line
 
-        return f"<Report {summary_line(self).removeprefix('compile_explain').lstrip(': ')}>"
+        return f"<Report {summary_line(self)}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         from jupyter_graphbreak.views.html.bundle import mime_bundle

@@ -55,7 +55,7 @@ def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
 
 
 def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
-    summary = summary_line(report).removeprefix("compile_explain").lstrip(": ")
+    summary = summary_line(report)
     parts = [f"**{_escape(title)}**: {_escape(summary)}" if title else f"**compile_explain**: {_escape(summary)}"]
     if report.breaks:
         rows = ["| | where | line | why | then |", "|---|---|---|---|---|"]

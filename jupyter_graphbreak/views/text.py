@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jupyter_graphbreak.views.rows.sections import about, measurements
-from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import bounded, shown_part
-from jupyter_graphbreak.views.words.changes import describe_change, figures, headline
+from jupyter_graphbreak.views.words.changes import describe_change, headline
+from jupyter_graphbreak.views.words.changes import figures as changed_figures
 from jupyter_graphbreak.views.words.cost import break_time
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_of, details, legend
-from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
+from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
 from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, job_place, process_name, processes_with_break
-from jupyter_graphbreak.views.words.lines import break_numbers, listing, ordered_breaks
-from jupyter_graphbreak.views.words.permission import permission
+from jupyter_graphbreak.views.words.lines import break_numbers, listing
+from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_headline, recompilations
+from jupyter_graphbreak.views.words.recompilation import guard_lines, recompilations
 from jupyter_graphbreak.views.words.remedies import (
     breaks_of,
     change_lines,
@@ -29,7 +30,10 @@ from jupyter_graphbreak.views.words.remedies import (
     remedies_for_break,
     remedies_for_frame,
     shown_elsewhere,
+    trials_sentence,
+    verdict_label,
 )
+from jupyter_graphbreak.views.words.verdict import figures, summary, verdict
 from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
@@ -40,7 +44,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
     from jupyter_graphbreak.report.location import Location, Source
     from jupyter_graphbreak.report.remedies import Remedy
-    from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
+    from jupyter_graphbreak.report.schema import Break, Report, Skipped
+    from jupyter_graphbreak.views.words.lines import Line
     from jupyter_graphbreak.views.words.recompilation import FailedGuard, Recompilation
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
@@ -71,14 +76,14 @@ def cut(line: str) -> str:
 def render_frontends(frontends: Frontends) -> str:
     """Return the verdicts as text for a terminal 100 columns wide, without a line break at the end."""
     lines = [*wrapped("", f"front ends on {call_of(frontends)} | torch {frontends.torch}", indent="")]
-    names = max((len(verdict.frontend) for verdict in frontends.verdicts), default=0)
+    names = max((len(tried.frontend) for tried in frontends.verdicts), default=0)
     words = max(len(word) for word in OUTCOMES.values())
-    for verdict in frontends.verdicts:
+    for tried in frontends.verdicts:
         counts = ""
-        if verdict.graphs is not None:
-            counts = f"{counted(verdict.graphs, 'graph')}, {counted(verdict.breaks or 0, 'break')}"
-        lines.append(f" {verdict.frontend:<{names}}  {OUTCOMES[verdict.outcome]:<{words}}  {counts}".rstrip())
-        for sentence in details(frontends, verdict):
+        if tried.graphs is not None:
+            counts = f"{counted(tried.graphs, 'graph')}, {counted(tried.breaks or 0, 'break')}"
+        lines.append(f" {tried.frontend:<{names}}  {OUTCOMES[tried.outcome]:<{words}}  {counts}".rstrip())
+        for sentence in details(frontends, tried):
             lines += wrapped("", sentence)
     for sentence in legend(frontends):
         lines += wrapped("", sentence, indent="")
@@ -95,7 +100,7 @@ def render_changes(changes: Changes) -> list[str]:
     width = max((len(change.change) + 1 for change in changes.breaks), default=0)
     name = plain(changes.before.name or "the run before")
     lines = wrapped("", f"since {name}: {headline(changes)}", "")
-    lines += wrapped("", ", ".join(figures(changes)))
+    lines += wrapped("", ", ".join(changed_figures(changes)))
     lines += [
         cut(f"    {change.change:<{width}}{'   '.join(filter(None, describe_change(change)))}")
         for change in changes.breaks[:_MOST]
@@ -105,16 +110,14 @@ def render_changes(changes: Changes) -> list[str]:
     return lines
 
 
-#: How many working remedies are shown in full, and how many failed ones are listed; the rest are shortened or counted.
-_MOST_WORKING, _MOST_FAILED = 2, 5
-_MOST_NAMED = 20
-#: How many lines of a change are shown.
-_MOST_REMEDY_LINES = 16
+#: How many remedies that work are named, and how many lines of a change are shown.
+_MOST_NAMED = 4
+_MOST_REMEDY_LINES = 12
 _DEEPER = INDENT + "     "
 
 
 def remedies_of_break(report: Report, number: int, break_: Break) -> list[str]:
-    """Return the remedies for a break: working ones with their changes, failed ones on a line each."""
+    """Return the remedies for a break: the best with its change, further ones by title, and what came of the others."""
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
@@ -139,37 +142,33 @@ def combined_remedies(report: Report) -> list[str]:
 
 def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list[str]:
     lines: list[str] = []
-    shown = 0
+    is_shown = False
     for remedy in remedies.working[:_MOST_NAMED]:
         elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
         if elsewhere is not None:
-            if shown:  # a remedy for this break alone is already shown
-                continue
-            lines += wrapped("remedy: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")
-        elif shown < _MOST_WORKING:
-            shown += 1
-            lines += _working_remedy(report, remedy)
+            lines += wrapped("fix: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")[
+                : None if is_shown else 4
+            ]
+        elif is_shown:
+            lines += wrapped("or: ", f"{_plain(remedy.title)}: {verdict_label(remedy)}")
         else:
-            lines += wrapped("remedy: ", f"{_plain(remedy.title)}: {_plain(outcome(remedy))}")
+            lines += _working_remedy(report, remedy)
+            is_shown = True
     if len(remedies.working) > _MOST_NAMED:
         lines.append(f"{INDENT}and {len(remedies.working) - _MOST_NAMED} more that work")
-    for remedy in remedies.failed[:_MOST_FAILED]:
-        lines += wrapped("tried: ", f"{_plain(remedy.title)}: {_plain(outcome(remedy))}")[:2]
-    if len(remedies.failed) > _MOST_FAILED:
-        lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MOST_FAILED, 'more trial')} that failed")
-    for decision in remedies.person[:_MOST_NAMED]:
-        lines += wrapped("decide: ", decision)
+    tried = trials_sentence(remedies)
+    lines += wrapped("", _plain(tried)) if tried else []
+    if not remedies.working:
+        lines += [line for decision in remedies.person[:_MOST_NAMED] for line in wrapped("decide: ", decision)]
     return lines
 
 
 def _working_remedy(report: Report, remedy: Remedy) -> list[str]:
-    lines = wrapped("remedy: ", _plain(remedy.title))
+    lines = wrapped("fix: ", _plain(remedy.title))
     lines += wrapped("", _plain(outcome(remedy)), _DEEPER)
-    lines += [
-        line
-        for difference in remedy.differences[:_MOST_REMEDY_LINES]
-        for line in wrapped("differs: ", _plain(difference), _DEEPER)
-    ]
+    if remedy.differences:
+        more = len(remedy.differences) - 1
+        lines += wrapped("differs: ", _plain(remedy.differences[0]) + (f" (and {more} more)" if more else ""), _DEEPER)
     changes = change_lines(report, remedy)
     shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
     if not remedy.edits or remedy.settings:
@@ -187,27 +186,33 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-#: How many lines of a source are shown; the rest are counted.
-_MOST_LINES = 400
+#: How many lines of all sources are shown, and how many around a marked line of a long source.
+_MOST_LINES = 48
+_AROUND = 2
 #: How many calls of one stack are named, and maximum columns of a source line.
 _MOST_CALLS, _LONGEST_LINE = 40, 2_000
+#: How many places of one cause are listed.
+_MOST_PLACES = 5
 
 
 def render_text(report: Report) -> str:
     """Return the report as text, without a line break at the end.
 
-    The order is: the summary, the breaks with the first to fix first, other functions that run eagerly, and the source
-    lines with the letters of their graphs. Control characters are escaped, so that text from the user's code cannot
-    control the terminal.
+    The order is: the verdict, the figures, the breaks with the first to fix first, other functions that run eagerly,
+    and the source lines with the letters of their graphs. Control characters are escaped, so that text from the user's
+    code cannot control the terminal. A report with three breaks has at most 120 lines.
     """
     report = shown_part(report)
-    lines = [summary_line(report), *_measured(report)]
+    lines = [*wrapped("", plain(verdict(report).text.replace("`", "")), ""), *_figures(report), *_measured(report)]
     if report.changes is not None:
         lines += render_changes(report.changes)
-    for number, break_ in enumerate(ordered_breaks(report)[:_MOST], start=1):
-        lines += _break(report, number, break_)
-    if len(report.breaks) > _MOST:
-        lines.append(f"{INDENT}and {len(report.breaks) - _MOST} more breaks")
+    groups = break_groups(report)
+    shown = 0
+    for group in groups[:_MOST]:
+        shown += len(group.breaks)
+        lines += _break(report, group.breaks[0]) if group.is_single else _breaks(report, group)
+    if len(groups) > _MOST:
+        lines.append(f"{INDENT}and {len(report.breaks) - shown} more breaks")
     lines += _eager_without_break(report)
     lines += combined_remedies(report)
     lines += _recompiles(report)
@@ -216,35 +221,17 @@ def render_text(report: Report) -> str:
         lines += wrapped(f"{note.level}: ", note.message, indent="")
     if len(report.diagnostics) > _MOST:
         lines.append(f"and {len(report.diagnostics) - _MOST} more notes")
-    shown = [source for source in report.sources if source.kind != "library" and source.segments]
-    for source in shown[:_MOST]:
-        lines += ["", *_listing(report, source)]
-    if len(shown) > _MOST:
-        lines += ["", f"and {len(shown) - _MOST} more sources"]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_listings(report)])
 
 
 def summary_line(report: Report) -> str:
-    """Return the summary line: breaks, graphs, eager frames, device, time."""
-    report = shown_part(report)
-    summary, own = report.summary, lookup.main_cell(report)
-    head = f"compile_explain  {plain(own.name)}: " if own is not None and own.name else "compile_explain: "
-    limited = limit_headline(report)
-    counts = [f"{limited}; " if limited else f"{counted(summary.breaks, 'break')}, "]
-    counts[0] += f"{counted(summary.graphs, 'graph')} ({counted(summary.ops, 'op')})"
-    if summary.skipped:
-        counts.append(f"{counted(summary.skipped, 'frame')} eager")
-    if summary.recompiles:
-        counts.append(counted(summary.recompiles, "recompile"))
-    if summary.errors:
-        counts.append(counted(summary.errors, "error"))
-    parts = [", ".join(counts), " ".join(filter(None, [report.device.used, report.device.name]))]
-    timing = report.timing
-    if timing.wall_s is not None:
-        parts.append(f"{timing.wall_s:.2f} s" + (f", compiling {timing.compile_s:.2f} s" if timing.compile_s else ""))
-    if report.status == "interrupted":
-        parts.append("interrupted")
-    return plain(head + " | ".join(parts))
+    """Return a report in one line, for logs and lists: "Cell In[3]: 2 breaks, 4 graphs, 11 ops | cpu | 0.84 s"."""
+    return plain(summary(shown_part(report)))
+
+
+def _figures(report: Report) -> list[str]:
+    """Return the line of figures; nothing if nothing happened that it could count."""
+    return wrapped("", " | ".join(figures(report)), "") if report.frames or report.breaks or report.skipped else []
 
 
 def _measured(report: Report) -> list[str]:
@@ -254,33 +241,70 @@ def _measured(report: Report) -> list[str]:
     return [line for sentence in sentences[:_MOST] for line in wrapped("", sentence, indent="")]
 
 
-def _break(report: Report, number: int, break_: Break) -> list[str]:
+def _break(report: Report, break_: Break) -> list[str]:
+    number = break_numbers(report)[break_.id]
+    lines = [_place_line(report, f"{number:>2}", break_), cut(INDENT + _cause(break_))]
+    path = _path(report, break_)
+    if path:
+        lines.append(cut(f"{INDENT}called from {path}"))
+    lines += [line for words in _aftermath(report, break_) for line in wrapped("", words)[:2]]
+    allowed = permission(report, break_)
+    effects = [] if allowed in UNREMARKABLE else [allowed]
+    effects += filter(None, [graphs_added(break_), break_time(report, break_)])
+    lines += wrapped("", "; ".join(effects)) if effects else []
+    remedies = remedies_of_break(report, number, break_)
+    trials = remedies_for_break(report, break_)
+    if trials is None or not (trials.person or best_remedy(report, break_)):
+        lines += _advice(report, break_)
+    return [*lines, *remedies]
+
+
+def _breaks(report: Report, group: Group) -> list[str]:
+    """Return several breaks with one cause: the cause, the first places, and what to do, once."""
+    first, total = group.breaks[0], len(group.breaks)
+    head = f"{numbers_of(report, group.breaks)}  {_cause(first)}: {counted(total, 'break')}"
+    lines = [cut(head if len(head) < WIDTH else f"{_cause(first)}: {counted(total, 'break')}")]
+    numbers = break_numbers(report)
+    lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MOST_PLACES]]
+    if total > _MOST_PLACES:
+        lines.append(f"{INDENT}and {total - _MOST_PLACES} more")
+    cost = cost_of_all(group.breaks)
+    lines += wrapped("", cost) if cost else []
+    remedy = best_remedy(report, first)
+    trials = remedies_for_break(report, first)
+    if trials is None or not (trials.person or remedy):
+        lines += _advice(report, first)
+    if remedy is None or len(remedy.breaks) > 1:
+        return [*lines, *remedies_of_break(report, numbers[first.id], first)]
+    return [*lines, *wrapped("fix: ", f"{_plain(remedy.title)}, at each of them: {verdict_label(remedy)}")]
+
+
+def _place_line(report: Report, head: str, break_: Break) -> str:
     code = one_line(brief_code(break_.location.code)) if break_.location is not None else ""
-    head = f"{number:>2}  {place(report, break_.location)}"
-    lines = [cut(f"{head}   {code}" if code else head)]
-    cause = reason_of(break_)
+    line = f"{head}  {place(report, break_.location)}"
+    return cut(f"{line}   {code}" if code else line)
+
+
+def _cause(break_: Break) -> str:
+    cause = reason_of(break_).replace("`", "")
     if break_.gb_id is None and break_.explanation:
         cause += f": {break_.explanation.splitlines()[0]}"
     if break_.consequence is not None:
-        cause += f"; then {reason_of(break_.consequence)}"
-    lines.append(cut(INDENT + cause))
-    path = _path(report, break_)
-    if path:
-        lines.append(cut(f"{INDENT}reached from {path}"))
-    lines.append(cut(INDENT + _occurrences(report, break_)))
-    lines += [cut(INDENT + words) for words in [*_aftermath(report, break_), break_time(report, break_)] if words]
-    for advice in guidance(report, break_)[:1]:
-        lines += wrapped("do: ", advice.text)
-    return [*lines, *remedies_of_break(report, number, break_)]
+        cause += f"; then {reason_of(break_.consequence).replace('`', '')}"
+    return cause
+
+
+def _advice(report: Report, break_: Break) -> list[str]:
+    return [line for advice in guidance(report, break_)[:1] for line in wrapped("do: ", advice.text)]
 
 
 def _aftermath(report: Report, break_: Break) -> list[str]:
-    """Return what happens after a break, whether it was allowed, and its cost; for an error, join the first two."""
-    allowed, cost = permission(report, break_), cost_of(break_)
+    """Return what happens after a break; what :func:`permission` says about an error is not repeated."""
     lines = aftermath(report, break_)
-    if break_.outcome == "error" and lines[-1].endswith("an error") and allowed.startswith("an error"):
-        return [*lines[:-1], lines[-1].removesuffix("an error") + allowed]
-    return [*lines, f"{allowed} | {cost}" if cost else allowed]
+    if break_.outcome == "error" and lines[-1].endswith("an error"):
+        last = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")
+        return [*lines[:-1], *([last] if last else [])]
+    return lines
 
 
 def _path(report: Report, break_: Break) -> str:
@@ -292,7 +316,7 @@ def _path(report: Report, break_: Break) -> str:
     ways = len(different) - 1 if not _prefixes(different) else 0
     more = f" (and {counted(ways, 'other way')})" if ways else ""
     text = " > ".join(calls if named is stack else [calls[0], "...", *calls[1:]])
-    room = WIDTH - len(INDENT) - len("reached from ") - len(more)
+    room = WIDTH - len(INDENT) - len("called from ") - len(more)
     # The first call and the last ones are the most informative, so leave out those in between.
     keep = len(calls) - 2
     while len(text) > room and keep > 0:
@@ -311,22 +335,6 @@ def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
     lines = [[(place.source, place.line) for place in stack] for stack in ordered]
     longest = set(lines[-1]) if lines else set()
     return all(longest.issuperset(short) for short in lines)
-
-
-def _occurrences(report: Report, break_: Break) -> str:
-    frames = lookup.frames(report)
-    reporting = list(dict.fromkeys(event.frame for event in break_.occurrences if event.frame is not None))
-    times = {1: "once", 2: "twice"}.get(len(break_.occurrences), f"{len(break_.occurrences)} times")
-    if not reporting:
-        return f"reported {times}, before tracing of the frame began"
-    known = [ident for ident in reporting if ident in frames]
-    names = joined([f"{_name(report, frames[ident])} {ident}" for ident in known], ", ")
-    return f"reported {times}, in {counted(len(reporting), 'frame')}: {names}"
-
-
-def _name(report: Report, frame: Frame) -> str:
-    name = f"resumed {frame.function}" if frame.role == "resume" else frame.function
-    return f"{name} (torch's wrapper)" if is_wrapper_of_torch(report, frame.location) else name
 
 
 def _eager_without_break(report: Report) -> list[str]:
@@ -382,8 +390,27 @@ def _error(report: Report) -> list[str]:
     return [cut(f" -  the run ended in {error.type}{where}: {first}")]
 
 
-def _listing(report: Report, source: Source) -> list[str]:
+def _listings(report: Report) -> list[str]:
+    """Return the marked lines of the sources with a few lines around them, as many as fit."""
+    lines: list[str] = []
+    sources = [source for source in report.sources if source.segments]
+    own = [source for source in sources if source.kind != "library"]
+    for source in own or sources:
+        room = _MOST_LINES - len(lines)
+        if room < _AROUND:
+            break
+        some = _listing(report, source, room)
+        lines += ["", *some] if some else []
+    return lines
+
+
+def _listing(report: Report, source: Source, room: int) -> list[str]:
+    """Return a source as at most ``room`` numbered lines below its name."""
     lines = listing(report, source)
+    if len(lines) > room:
+        lines = _near(lines, room)
+    if not lines:
+        return []
     signs = ["A graph"] if any(line.graphs for line in lines) else []
     signs += ["/1 break"] if any(line.breaks for line in lines) else []
     signs += [">1 leads to it"] if any(line.leads_to and not line.breaks for line in lines) else []
@@ -391,7 +418,7 @@ def _listing(report: Report, source: Source) -> list[str]:
     shown = [plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
     digits = len(str(max((line.number for line in lines), default=0)))
     previous = None
-    for line in lines[:_MOST_LINES]:
+    for line in lines:
         if previous is not None and line.number != previous + 1:
             shown.append(f"{'...':>{digits}}")
         previous = line.number
@@ -401,15 +428,28 @@ def _listing(report: Report, source: Source) -> list[str]:
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
         text = plain(line.text[:_LONGEST_LINE].expandtabs(4)) + ("..." if len(line.text) > _LONGEST_LINE else "")
         shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
-        for marked in line.breaks:
+        for marked in line.breaks[:_MOST_PLACES]:
             if marked.start > _LONGEST_LINE:
                 continue
             start = len(plain(line.text[: marked.start].expandtabs(4)))
             width = max(len(plain(line.text[: min(marked.end, _LONGEST_LINE)].expandtabs(4))) - start, 1)
             shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
-    if len(lines) > _MOST_LINES:
-        shown.append(f"and {len(lines) - _MOST_LINES} more lines")
     return shown
+
+
+def _near(lines: list[Line], room: int) -> list[Line]:
+    """Return the lines around breaks and those that lead to breaks, as many as fit; without breaks, the first ones."""
+    wanted: set[int] = set()
+    broken = [line.number for line in lines if line.breaks]
+    leading = [line.number for line in lines if line.leads_to and not line.breaks]
+    if not broken and not leading:
+        return lines[:room] if any(line.marked for line in lines) else []
+    for numbers, around in ((broken, _AROUND), (leading, 0)):
+        for number in numbers:
+            near = set(range(number - around, number + around + 1)) - wanted
+            if len(wanted) + len(near) <= room:
+                wanted |= near
+    return [line for line in lines if line.number in wanted]
 
 
 def render_job(job: Job) -> str:
@@ -424,7 +464,7 @@ def render_job(job: Job) -> str:
     if len(job.breaks) > _MOST:
         lines.append(f"{INDENT}and {len(job.breaks) - _MOST} more breaks")
     for process in job.processes[:_MOST]:
-        summary = summary_line(process.report).removeprefix("compile_explain").lstrip(": ")
+        summary = summary_line(process.report)
         lines.append(cut(f" -  {process_name(process)}: {summary}"))
     if len(job.processes) > _MOST:
         lines.append(f"{INDENT}and {len(job.processes) - _MOST} more processes")

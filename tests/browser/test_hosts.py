@@ -135,5 +135,5 @@ def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Pa
     opened = open_page(path, scheme=scheme, scripts=False)
     report = opened.page.locator(".graphbreak")
     expect(report).to_have_count(1)
-    expect(report.get_by_text("Data-dependent branching → resumes at 15 (B)")).to_be_visible()
+    expect(report.get_by_text("Branch on a tensor's value → resumes at 15 (B)")).to_be_visible()
     opened.shoot(f"nbconvert-{scheme}")

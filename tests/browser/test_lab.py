@@ -63,7 +63,7 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     page.keyboard.press("b")
     page.keyboard.press("c")
     expect(report.get_by_role("status")).to_have_text("Copied as text")
-    assert page.evaluate("navigator.clipboard.readText()").startswith("compile_explain  Cell In[2]: 2 breaks")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("2 breaks")
     assert page.locator(".jp-Notebook .jp-Cell").count() == cells
     for _ in range(2):
         page.keyboard.press("Escape")
@@ -91,7 +91,7 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     expect(page.locator(".jp-RenderedHTML .graphbreak.gb-live")).to_have_count(1)
     report.scroll_into_view_if_needed()
     opened.shoot("lab-dead-kernel")
-    report.locator(".gb-strip .gb-snip a").first.click()
+    report.locator(".gb-strip .gb-tick a").first.click()
     expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-with"))
     assert opened.serious() == []
 
@@ -104,7 +104,7 @@ def test_an_untrusted_notebook_is_readable(open_page: Open, lab: Lab) -> None:
     expect(report).to_have_count(1)
     expect(page.locator(".gb-live")).to_have_count(0)
     assert page.locator(".graphbreak style").count() == 0
-    expect(report.get_by_text("Data-dependent branching → resumes at 15 (B)")).to_be_visible()
+    expect(report.get_by_text("Branch on a tensor's value → resumes at 15 (B)")).to_be_visible()
     opened.shoot("lab-untrusted")
     # The same without our style sheet, as in a front end without our extension.
     page.evaluate(

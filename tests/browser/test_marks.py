@@ -104,7 +104,7 @@ def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     assert marked(step, "jp-mod-broken") == [4]
     assert marked(cell(page, 0), "jp-mod-broken") == [3]
     expect(step.locator(".jp-GraphBreakMark-cut")).to_have_text("y.sum() > 3")
-    expect(step.locator(".jp-GraphBreakMark-note", has_text="✂1 Data-dependent branching")).to_be_visible()
+    expect(step.locator(".jp-GraphBreakMark-note", has_text="✂1 Branch on a tensor's value")).to_be_visible()
     expect(stale(page.locator(".jp-Notebook"))).to_have_count(0)
     opened.shoot("marks-light")
 
@@ -174,14 +174,14 @@ def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
     own.locator(".cm-announced").evaluate(RECORD_ANNOUNCEMENTS)
     line(own, "if score > 3").click()
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
-    page.wait_for_function("window.announced.some(text => text.startsWith('Break 1: Data-dependent branching'))")
+    page.wait_for_function("window.announced.some(text => text.startsWith('Break 1: Branch on a tensor'))")
     line(own, "y = y / score").click()
     expect(panel(page).get_by_role("treeitem", selected=True)).to_have_accessible_name(re.compile("B"))
     own.locator(".jp-GraphBreakMark-sign", has_text="✂2").click()
     expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
     own.locator(".jp-GraphBreakMark-cut", has_text="score > 3").hover()
     hint = page.locator(".jp-GraphBreakMark-hint")
-    expect(hint).to_contain_text("Break 1: Data-dependent branching (GB0170)")
+    expect(hint).to_contain_text("Break 1: Branch on a tensor's value (GB0170)")
     expect(hint).to_contain_text("Do: ")
     opened.shoot("marks-hint")
     assert [*opened.errors, *opened.complaints] == []

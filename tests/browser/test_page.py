@@ -126,15 +126,15 @@ def test_hostile_text_is_shown_and_never_executed(open_report: Open) -> None:
 def test_a_break_shows_its_line_its_resume_function_and_its_graph(open_report: Open) -> None:
     opened = open_report(two_breaks())
     page = opened.page
-    page.locator(".gb-strip .gb-snip a", has_text="✂1").click()
-    expect(page.locator(".gb-item", has_text="Data-dependent branching")).to_have_class(SELECTED)
-    expect(page.locator(".gb-strip .gb-snip a", has_text="✂1")).to_have_class(SELECTED)
+    page.locator(".gb-strip .gb-tick a", has_text="✂1").click()
+    expect(page.locator(".gb-item", has_text="Branch on a tensor's value")).to_have_class(SELECTED)
+    expect(page.locator(".gb-strip .gb-tick a", has_text="✂1")).to_have_class(SELECTED)
     expect(row(opened, 14)).to_have_class(WITH)
     expect(row(opened, 15)).to_have_class(WITH)  # where it resumes
     expect(row(opened, 22)).to_have_class(WITH)  # the call that leads to it
     expect(row(opened, 5)).not_to_have_class(WITH)
     expect(page.locator(".gb-box", has_text="B step")).to_have_class(WITH)
-    expect(page.get_by_role("status")).to_contain_text("Data-dependent branching GB0170 score > 3 line 14")
+    expect(page.get_by_role("status")).to_contain_text("Branch on a tensor's value GB0170 score > 3 line 14")
     opened.shoot("page-selected-break")
     page.get_by_role("tab", name="Resume").click()
     expect(page.get_by_role("row", name="line 15 in step")).to_have_class(WITH)
@@ -142,7 +142,7 @@ def test_a_break_shows_its_line_its_resume_function_and_its_graph(open_report: O
 
 def test_a_double_click_closes_a_card_and_selecting_text_does_not(open_report: Open) -> None:
     page = open_report(two_breaks()).page
-    card = page.locator(".gb-item", has_text="Data-dependent branching").locator("> details")
+    card = page.locator(".gb-item", has_text="Branch on a tensor's value").locator("> details")
     head = card.locator("> summary")
     was_open = card.evaluate("card => card.open")
     for clicks in (2, 1, 2, 1):
@@ -168,7 +168,7 @@ def test_a_line_shows_its_operations_and_an_operation_its_line(open_report: Open
     expect(page.get_by_role("row", name="Tensor.abs")).to_be_visible()
     expect(page.get_by_role("row", name="Tensor.abs")).to_have_class(WITH)
     expect(page.get_by_role("row", name="torch.matmul")).not_to_have_class(WITH)
-    expect(page.locator(".gb-box", has_text="A step")).to_have_class(WITH)
+    expect(page.locator(".gb-box", has_text="A")).to_have_class(WITH)
     opened.shoot("page-selected-line")
     page.get_by_role("row", name="torch.matmul").get_by_role("cell").nth(1).click()
     expect(row(opened, 11)).to_have_class(SELECTED)
@@ -176,7 +176,7 @@ def test_a_line_shows_its_operations_and_an_operation_its_line(open_report: Open
 
 def test_a_graph_shows_all_its_lines(open_report: Open) -> None:
     opened = open_report(two_breaks())
-    opened.page.locator(".gb-strip a", has_text="A step").click()
+    opened.page.locator(".gb-strip a", has_text="A").click()
     for number in (11, 12, 14):
         expect(row(opened, number)).to_have_class(WITH)
     expect(row(opened, 15)).not_to_have_class(WITH)

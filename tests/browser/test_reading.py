@@ -180,7 +180,7 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
     trust(page)
     before = cells(page)
     report = page.locator(".graphbreak.gb-live")
-    expect(report.get_by_role("button", name="Apply compatible remedies")).to_be_visible()
+    expect(report.get_by_role("button", name="Apply: Compatible remedies")).to_be_visible()
     wait_for_kernel(page)
     page.wait_for_timeout(1000)  # outputs are rendered again after they are trusted and a kernel is connected
     report.locator(".gb-break > details > summary").first.click()

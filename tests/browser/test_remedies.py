@@ -236,7 +236,7 @@ def test_compatible_remedies_are_applied_together(open_page: Open, lab: Lab) -> 
     """Leave out remedies that are incompatible with chosen ones, or whose breaks these already remove."""
     opened, report = opened_report(open_page, lab, "all", remedies())
     page = opened.page
-    report.get_by_role("button", name="Apply compatible remedies").click()
+    report.get_by_role("button", name="Apply: Compatible remedies").click()
     assert changed_lines(page) == [
         "New cell above Cell In[1]", "+model.config.log_stats = False",
         "Cell In[1] (Cell In[7] in the report): line 18", "-def log_stats(x):", "+def log_stats(x: Tensor):",
@@ -259,7 +259,7 @@ def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> 
     card.get_by_role("button", name="Copy as Markdown").click()
     expect(report.get_by_role("status")).to_have_text("Copied as Markdown")
     text = clipboard(page)
-    assert text.startswith("**Graph break:** Data-dependent branching GB0170")
+    assert text.startswith("**Graph break:** Branch on a tensor's value GB0170")
     for wanted in (
         "\n>   14          if score > 3:\n",
         "allowed by `error_on_graph_break(False)`, line 13",
@@ -324,7 +324,7 @@ def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
     page = opened.page
     card = page.locator(".gb-break").first
     expect(card.get_by_role("button", name=re.compile("^Apply|^Insert"))).to_have_count(0)
-    expect(page.get_by_role("button", name="Apply compatible remedies")).to_have_count(0)
+    expect(page.get_by_role("button", name="Apply: Compatible remedies")).to_have_count(0)
     card.get_by_role("button", name="Copy code: Switch statistics off").click()
     expect(page.get_by_role("status")).to_have_text("Code copied")
     assert clipboard(page) == "model.config.log_stats = False\n"

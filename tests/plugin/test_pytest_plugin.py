@@ -121,7 +121,7 @@ def test_too_many_breaks_fail_with_the_text_of_the_report(outcome: pytest.RunRes
             "1 graph break, none is allowed",
             "compile_explain: 1 break, 2 graphs*",
             " 1  test_model.py:6 in step   x.sum() > 0",
-            "    Data-dependent branching (GB0170)",
+            "    Branch on a tensor's value (GB0170)",
             "*_ test_of_its_own_fault _*",
             "E       assert 1 == 2",
             "*_ test_misused _*",
@@ -146,7 +146,7 @@ def test_a_limit_on_breaks_fails_if_nothing_is_compiled(
             "*_ test_not_compiled _*",
             "nothing was compiled, so 0 graph breaks prove nothing: call a compiled function here, *"
             "or remove the marker max_graph_breaks",
-            "compile_explain: 0 breaks, 0 graphs*",
+            "Nothing was compiled in this run.*",
             "*_ test_none_expected[[]expected0] _*",
             "*or remove graph_breaks.expect() here",
         ]

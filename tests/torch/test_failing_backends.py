@@ -35,7 +35,7 @@ def test_with_suppressed_errors_nothing_is_called_compiled() -> None:
     with jupyter_graphbreak.capture() as run, torch._dynamo.config.patch(suppress_errors=True):
         result = torch.compile(scaled, backend=unfinished)(torch.ones(2))
     assert result.tolist() == [3, 3]
-    assert "nothing was compiled: scaled ran eagerly" in run.report.to_text()
+    assert "Nothing was compiled: scaled ran eagerly" in run.report.to_text()
 
 
 def test_an_error_of_the_program_itself_is_one_where_breaks_are_allowed() -> None:

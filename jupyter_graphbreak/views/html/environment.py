@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.highlight import escaped, visible
-from jupyter_graphbreak.views.words.plain_text import counted, is_known_page
+from jupyter_graphbreak.views.words.plain_text import counted, duration, is_known_page
 
 if TYPE_CHECKING:
     import jinja2
@@ -66,13 +66,6 @@ def _first_line(text: str) -> str:
     return text.partition("\n")[0]
 
 
-def _seconds(value: float) -> str:
-    for limit, factor, form in ((0.001, 1e6, "{:.0f} µs"), (0.1, 1e3, "{:.0f} ms"), (60, 1, "{:.2f} s")):
-        if value < limit:
-            return form.format(value * factor)
-    return f"{value / 60:.1f} min"
-
-
 def _count_of(number: int, noun: str) -> str:
     return counted(number, noun) if number else f"no {noun}s"
 
@@ -110,7 +103,8 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for convert in (_ticks, _arrows, _short, _first_line, _seconds, _count_of, _times):
+    for convert in (_ticks, _arrows, _short, _first_line, _count_of, _times):
         environment.filters[convert.__name__.removeprefix("_")] = convert
     environment.filters["is_known_page"] = is_known_page
+    environment.filters["duration"] = duration
     return environment

@@ -39,7 +39,7 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
         for index, process in enumerate(job.processes)
     ]
     breaks = list(map(bounded, job.breaks[:_MOST_BREAKS]))
-    summaries = [summary_line(process.report).removeprefix("compile_explain").lstrip(": ") for process in job.processes]
+    summaries = [summary_line(process.report) for process in job.processes]
     template = environment().get_template("job.html.j2")
     return template.render(
         job=job, breaks=breaks, css=style_sheet("job"), headline=job_headline(job), notes=job_notes(job),

@@ -22,13 +22,14 @@ from jupyter_graphbreak.views.words import changes as words
 from jupyter_graphbreak.views.words import cost, remedies
 from jupyter_graphbreak.views.words.bounds import bounded
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT, SIGNS, call_of, details, legend
+from jupyter_graphbreak.views.words.verdict import run_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jupyter_graphbreak.report.diff import Changes
     from jupyter_graphbreak.report.frontends import Frontends
-    from jupyter_graphbreak.report.schema import Graph, Report
+    from jupyter_graphbreak.report.schema import Break, Graph, Report
     from jupyter_graphbreak.views.html.source_lines import SourceListing
 
 #: A function that renders the remaining items of one list.
@@ -51,9 +52,16 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
         if len(items) > limit:
             makers[name] = lambda: (make(index, items[index]) for index in range(limit, len(items)))
 
-    add("breaks", lambda index, item: macros.break_item(index + 1, item, open=False), view.breaks, limits.breaks)
-    first = len(view.breaks) + 1
-    add("minor", lambda index, item: macros.break_item(first + index, item, open=False), view.minor, limits.breaks)
+    numbers = view.numbers
+
+    def place(_: int, break_: Break) -> Any:
+        return macros.break_item(numbers[break_.id], break_, open=False, grouped=True)
+
+    add("breaks", lambda index, group: macros.entry(index, group, open=False), view.groups, limits.breaks)
+    for index, group in enumerate(view.groups):
+        if not group.is_single:
+            add(f"places-{index}", place, group.breaks, limits.places)
+    add("minor", lambda _, item: macros.break_item(numbers[item.id], item, open=False), view.minor, limits.breaks)
     add("graphs", macros.graph_item, report.graphs, limits.graphs)
     add("frames", macros.frame_row, report.frames, limits.rows)
     add("resumes", macros.resume_row, report.resumes, limits.rows)
@@ -142,7 +150,7 @@ def render_with_data(report: Report) -> str:
 def render_page(report: Report) -> str:
     """Return the complete report as a standalone page with search and keyboard navigation."""
     view = View(report)
-    return page_of(_render_with_data(view, _macros(view)), f"compile_explain: {view.main_source}")
+    return page_of(_render_with_data(view, _macros(view)), f"compile_explain: {run_name(report)}")
 
 
 def page_of(markup: str, title: str) -> str:

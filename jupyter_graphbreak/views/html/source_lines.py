@@ -14,6 +14,7 @@ from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.lines import graph_colours, listing
 from jupyter_graphbreak.views.words.permission import scope_label
+from jupyter_graphbreak.views.words.reason import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -219,7 +220,7 @@ class _Rows:
         resumes = [self._resumes[ident] for ident in break_.resumes if ident in self._resumes]
         eager = [self._skipped[ident] for ident in break_.skipped if ident in self._skipped]
         then = aftermath_here(self._report, break_, resumes, eager)
-        text = break_.gb_type.replace("`", "")
+        text = title_of(break_).replace("`", "")
         if then:
             text += f": {then}" if break_.outcome == "error" else f" → {then}"
         # Keep tabs, so that the note is aligned with its expression at any tab width.

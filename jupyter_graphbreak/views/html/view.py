@@ -19,19 +19,20 @@ from jupyter_graphbreak.views.rows.sections import about, measurements
 from jupyter_graphbreak.views.words import lookup, remedies
 from jupyter_graphbreak.views.words.aftermath import frame_absence, has_run, nearest_first
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.course import Call, course, first_steps
+from jupyter_graphbreak.views.words.course import Segment, course
+from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
-from jupyter_graphbreak.views.words.recompilation import (
-    limit_headline,
-    limit_was_reached,
-    limited_functions,
-    recompilations,
-)
+from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.reason import title_of
+from jupyter_graphbreak.views.words.recompilation import recompilations
+from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict
 from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import (
@@ -108,7 +109,8 @@ class Limits:
     inputs: int = 6
     code: int = 8
     rows: int = 40
-    steps: int = 40
+    steps: int = 200
+    places: int = 10
     lines: int = 400
     alerts: int = 3
     remedies: int = 20
@@ -124,6 +126,8 @@ class View:
     frame_absence = staticmethod(frame_absence)
     brief_code = staticmethod(brief_code)
     cost_of = staticmethod(cost_of)
+    cost_of_all = staticmethod(cost_of_all)
+    title_of = staticmethod(title_of)
     tensor_text = staticmethod(tensor_text)
 
     def __init__(self, report: Report) -> None:
@@ -133,8 +137,9 @@ class View:
         self.colours = graph_colours(report)
         self.refs = References(report)
         self.recompilations = recompilations(report)
-        self.breaks, self.minor = _split_minor(ordered_breaks(report))
-        self.course, self.further_steps = first_steps(course(report), self.limits.steps)
+        self.groups, self.minor = _split_minor(break_groups(report))
+        steps = course(report)
+        self.course, self.further_steps = steps[: self.limits.steps], max(0, len(steps) - self.limits.steps)
         self._sources = lookup.sources(report)
         self._resumes = lookup.resumes(report)
         self._skipped = lookup.skipped(report)
@@ -157,16 +162,15 @@ class View:
 
     # The head.
 
-    @property
-    def main_source(self) -> str:
-        """The name of the cell, or of the file if there is no cell."""
-        return self.report.sources[0].name if self.report.sources else "this run"
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The verdict on the run."""
+        return verdict(self.report)
 
     @property
-    def device(self) -> str:
-        """The display name of the device."""
-        device = self.report.device
-        return f"{device.used} {device.name}" if device.name else device.used
+    def figures(self) -> str:
+        """The figures of the run in one line."""
+        return " | ".join(figures(self.report))
 
     @property
     def device_note(self) -> str:
@@ -176,19 +180,6 @@ class View:
             return ""
         asked = "" if device.requested in {"auto", device.used} else f"{device.requested} was requested; "
         return f"{asked}ran on {device.used}: {device.note}"
-
-    @property
-    def verdict_class(self) -> str:
-        """The CSS class of the headline; good only if everything was compiled."""
-        report = self.report
-        if report.breaks or report.error or limit_was_reached(report):
-            return "gb-bad"
-        return "gb-good" if report.graphs and not report.skipped else ""
-
-    @property
-    def limit_headline(self) -> str:
-        """The headline that replaces "no breaks" if the recompile limit was reached."""
-        return limit_headline(self.report)
 
     @property
     def about(self) -> list[Row]:
@@ -207,24 +198,27 @@ class View:
         return [(index, call) for index, call in calls if call.code is not None][:_MOST_COMPILABLE]
 
     @property
-    def no_break_sentence(self) -> str:
-        """The sentence for a report without breaks."""
-        if not self.report.graphs:
-            return "Nothing was captured."
-        if limit_was_reached(self.report):
-            return f"No graph break, but {limited_functions(self.report)}: see Recompiles."
-        graphs = "one graph" if len(self.report.graphs) == 1 else "each function in one graph"
-        return f"No graph break: {graphs}."
-
-    @property
     def alerts(self) -> list[Diagnostic]:
         """The warnings and errors that are shown at the top."""
         return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
 
-    @staticmethod
-    def is_call(item: object) -> bool:
-        """Whether an item of the course is a call with steps of its own."""
-        return isinstance(item, Call)
+    def step_words(self, segment: Segment) -> str:
+        """Return what a step of the run was, with the calls that lead to it."""
+        step = segment.step
+        path = " > ".join(segment.calls)
+        if step.graph is not None:
+            again = ", compiled again" if step.frame is not None and step.frame.recompile_of else ""
+            words = f"graph {step.graph.id}, {counted(len(step.graph.ops), 'op')}, {self.span(step.graph)}{again}"
+        elif step.skipped is not None:
+            words = f"{step.skipped.function} runs eagerly: {self.short_reason(step.skipped)}"
+        elif step.number is not None:
+            break_ = ordered_breaks(self.report)[step.number - 1]
+            words = f"break {step.number}: {title_of(break_).replace('`', '')}"
+        else:
+            words = f"error in {step.frame.function if step.frame is not None else 'the run'}: not compiled"
+        return f"{path}: {words}" if path else words
+
+    # Places.
 
     # Places.
 
@@ -295,11 +289,37 @@ class View:
         """Return the advice about a break, the best first."""
         return guidance(self.report, break_)
 
-    def best_remedy(self, break_: Break) -> Remedy | None:
-        """Return the best remedy that works."""
-        trials = remedies.remedies_for_break(self.report, break_)
-        working = trials.working if trials is not None else []
-        return next((remedy for remedy in working if break_.id in remedy.breaks), None)
+    def fix(self, break_: Break) -> Remedy | None:
+        """Return the best remedy that works, unless another break shows it."""
+        best = best_remedy(self.report, break_)
+        if best is None or remedies.shown_elsewhere(self.report, best, self.numbers[break_.id]) is not None:
+            return None
+        return best
+
+    def shared_fix(self, group: Group) -> Remedy | None:
+        """Return the best remedy for all breaks of a group; ``None`` if each needs its own."""
+        best = best_remedy(self.report, group.breaks[0])
+        return best if best is not None and len(best.breaks) > 1 else None
+
+    def trials(self, break_: Break) -> str:
+        """Say what came of the changes that do not work."""
+        tried = remedies.remedies_for_break(self.report, break_)
+        return remedies.trials_sentence(tried) if tried is not None else ""
+
+    def numbers_of(self, breaks: list[Break]) -> str:
+        """Return the numbers of breaks: "1 to 7 and 9"."""
+        return numbers_of(self.report, breaks)
+
+    def ranges_of(self, items: Iterable[Break | Group]) -> str:
+        """Return the numbers of breaks for the front end, in the order of a list: "1 3-7 9"."""
+        firsts = [item.breaks[0] if isinstance(item, Group) else item for item in items]
+        ranges: list[list[int]] = []
+        for number in (self.numbers[break_.id] for break_ in firsts):
+            if ranges and number == ranges[-1][1] + 1:
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
+        return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
     @cached_property
     def _remedy_indexes(self) -> dict[str, int]:
@@ -391,11 +411,11 @@ class View:
         return stricter(self.report)
 
 
-def _split_minor(breaks: list[Break]) -> tuple[list[Break], list[Break]]:
+def _split_minor(groups: list[Group]) -> tuple[list[Group], list[Break]]:
     """Separate the minor breaks, which come last, unless there are too few to fold."""
-    minor = sum(break_.minor for break_ in breaks)
-    at = len(breaks) - (minor if minor >= _WORTH_FOLDING and minor < len(breaks) else 0)
-    return breaks[:at], breaks[at:]
+    minor = [break_ for group in groups for break_ in group.breaks if break_.minor]
+    others = [group for group in groups if not group.breaks[0].minor]
+    return (others, minor) if len(minor) >= _WORTH_FOLDING and others else (groups, [])
 
 
 def _stacks(break_: Break) -> list[list[Location]]:

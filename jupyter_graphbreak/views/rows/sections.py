@@ -16,50 +16,20 @@ from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
-from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_headline, limit_was_reached, recompilations
+from jupyter_graphbreak.views.words.reason import reason_of, title_of
+from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_headline, recompilations
 from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, sign_of, verdict_label
-from jupyter_graphbreak.views.words.where import brief_code, function_of, is_wrapper_of_torch, place, without_function
+from jupyter_graphbreak.views.words.verdict import verdict
+from jupyter_graphbreak.views.words.where import brief_code, place, without_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Skipped
+    from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
 
-#: Kinds of functions that were compiled until a limit was reached.
-_LIMIT_KINDS = {"recompile limit", "shared wrapper"}
-#: If there are more functions than this, they are counted instead of named.
-_MOST_NAMES = 2
 _MOST_COMPILED = 4
 #: How many graphs without a CUDA graph get a sentence.
 _MOST_SENTENCES = 50
-
-
-def extent(report: Report) -> str:
-    """Describe what was compiled and what ran eagerly; empty if nothing that could be compiled ran eagerly.
-
-    "nothing was compiled: norm ran eagerly", "compiled in part: step; norm and log ran eagerly".
-    """
-    eager = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind not in _LIMIT_KINDS)
-    limited = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind in _LIMIT_KINDS)
-    if not report.graphs:
-        # The name of a torch wrapper is useless to the reader; the name of the function called through it is not.
-        through = _names(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
-        eager = " and ".join(filter(None, [eager, limited])) or through
-        if eager:
-            return f"nothing was compiled: {eager} ran eagerly"
-        empty = _names(_name(report, frame) for frame in report.frames if frame.outcome == "empty")
-        if empty:
-            return f"nothing was compiled: no tensor operation in {empty}"
-        return "" if report.error is not None else "nothing was compiled in this run"
-    if not eager:
-        return f"compiled in part: {limited} ran eagerly from the recompile limit on" if limited else ""
-    eager += f", from the recompile limit on {limited}," if limited else ""
-    whole = [frame for frame in report.frames if frame.graphs and frame.outcome == "compiled"]
-    if not whole:  # graphs were captured, but the backend failed on them
-        return f"nothing was compiled: {eager} ran eagerly"
-    compiled = _names(_name(report, frame) for frame in whole if frame.role != "resume")
-    return f"compiled in part: {compiled or 'what follows breaks'}; {eager} ran eagerly"
 
 
 def compiled_for_report(report: Report) -> str:
@@ -91,19 +61,6 @@ def without_cudagraph(report: Report) -> list[str]:
     return sentences
 
 
-def _name(report: Report, subject: Frame | Skipped) -> str:
-    """Return the qualified name of a function; empty for a torch wrapper."""
-    place = subject.location
-    if place is None:
-        return subject.function
-    return "" if is_wrapper_of_torch(report, place) else function_of(report, place)
-
-
-def _names(functions: Iterable[str]) -> str:
-    names = list(dict.fromkeys(filter(None, functions)))
-    return counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)
-
-
 #: Rows per section. Front ends read no more, and saved outputs must stay small.
 MOST_ROWS = 5_000
 #: Maximum characters of a label or detail, and of a paragraph.
@@ -118,7 +75,7 @@ def build_rows(report: Report) -> Rows:
     report = shown_part(report)
     return Rows(
         version=ROWS_VERSION,
-        look=_look(report),
+        look=verdict(report).outcome,
         status=_status(report),
         about=about(report),
         sections=[section for make in _SECTIONS if (section := make(report)) is not None],
@@ -129,7 +86,6 @@ def about(report: Report) -> list[Row]:
     """Return rows about the run as a whole: what was compiled, and what was not run again."""
     rows = [
         Row("compiled", compiled_for_report(report)),
-        Row("extent", extent(report)),
         Row("effects", not_run_again(report), "bad"),
         *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_first(without_cudagraph(report)))),
     ]
@@ -139,14 +95,6 @@ def about(report: Report) -> list[Row]:
 def measurements(report: Report) -> list[Section]:
     """Return the sections with the results of experiments, as sentences."""
     return [section for make in _MEASUREMENTS if (section := make(report)) is not None]
-
-
-def _look(report: Report) -> Literal["good", "bad", "error", "plain"]:
-    if report.breaks or limit_was_reached(report):
-        return "bad"
-    if report.status == "error":
-        return "error"
-    return "good" if report.status == "ok" else "plain"
 
 
 def _status(report: Report) -> list[str]:
@@ -219,7 +167,7 @@ def _break(report: Report, number: int, break_: Break, then: str) -> Row:
     more = [(break_.explanation or "").partition("\n")[0], f"Do: {advice[0].text}" if advice else "", cost_of(break_)]
     return Row(
         break_.id,
-        _cut(code or function or break_.gb_type),
+        _cut(code or function or title_of(break_)),
         "break",
         name=f"Break {number}",
         sign=str(number),
@@ -227,7 +175,7 @@ def _break(report: Report, number: int, break_: Break, then: str) -> Row:
         details=[_cut(part) for part in details if part],
         more=[_paragraph(part) for part in more if part],
         group=_cut(reason_of(break_)),
-        beside=_cut(f"✂{number} {break_.gb_type.replace('`', '')}"),
+        beside=_cut(f"✂{number} {title_of(break_).replace('`', '')}"),
         spot=_spot(at),
         cost=break_.cost.compile_s if break_.cost is not None else None,
     )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
+#: How many places, and how many functions, are named.
+_MOST_NAMED = 3
 _WORDS: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
     "compiled before": "compiled before this run",
@@ -37,7 +39,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
         names = {resume.name for resume in ran}
         others = [resume for resume in resumes if resume.name in names and not has_run(resume)]
         places += [_untaken_branch(resume) for resume in others]
-        lines.append(f"{before}resumes at {joined(list(dict.fromkeys(places)), '; ')}")
+        lines.append(f"{before}resumes at {_some(list(dict.fromkeys(places)), '; ')}")
         before = ""
     eager = _parts_by_id(graph_break.skipped, lookup.skipped(report))
     if eager:
@@ -121,8 +123,13 @@ def _untaken_branch(resume: Resume) -> str:
     return "the other branch was not taken" if resume.no_frame == "not reached" else "the other branch may have run"
 
 
+def _some(words: Sequence[str], separator: str) -> str:
+    more = len(words) - _MOST_NAMED
+    return separator.join(words[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def _eager(report: Report, functions: Sequence[Skipped]) -> str:
     names = dict.fromkeys(
         f"{skipped.function} ({place(report, without_function(skipped.location))})" for skipped in functions
     )
-    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {joined(list(names), ', ')}"
+    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {_some(list(names), ', ')}"

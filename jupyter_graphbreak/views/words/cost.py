@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: How many functions are named. Compilation that takes less than a second is not worth a sentence.
 _MOST = 3
 _WORTH_SAYING_S = 1.0
+#: Shorter times would be shown as zero.
+_NOTABLE_S = 0.05
 #: A block must be repeated this often, and compiling it alone must save this share.
 _FEWEST_TIMES = 3
 _WORTH_A_BLOCK = 0.4
@@ -43,13 +45,13 @@ def startup(report: Report) -> str:
     if whole < _WORTH_SAYING_S:
         return ""
     longest = sorted(times.items(), key=lambda item: -item[1])
-    parts = [f"{name} {seconds:.1f} s" for name, seconds in longest[:_MOST]]
+    parts = [f"{name} {seconds:.1f} s" for name, seconds in longest[:_MOST] if seconds >= _NOTABLE_S]
     rest = longest[_MOST:]
-    if rest:
+    if sum(seconds for _, seconds in rest) >= _NOTABLE_S:
         parts.append(f"{counted(len(rest), 'more function')} {sum(seconds for _, seconds in rest):.1f} s")
     again = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {whole:.1f} s of compiling: {', '.join(parts)}"]
-    sentences += [f"{again:.1f} s of it was spent on recompiles"] if again else []
+    sentences += [f"{again:.1f} s of it was spent on recompiles"] if again >= _NOTABLE_S else []
     return "; ".join([*sentences, *_cache_sentence(report), *_block_sentence(report)])
 
 
@@ -130,6 +132,10 @@ _STEPS = {
     "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
     "backend": "introduced by the backend",
 }
+#: Ratios below this are given in per cent.
+_WORTH_A_RATIO = 1.1
+#: Guards are mentioned if they take this share of a call.
+_NOTABLE_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by this share.
 _NOTABLE_DIFFERENCE = 0.25
 #: How many entries, and remedies of one entry, are described.
@@ -175,8 +181,9 @@ def time_text(us: float) -> str:
 def cost_verdicts(report: Report) -> list[str]:
     """Return for each entry whether compiling pays, and how fixing breaks would change that.
 
-    "compiled: 0.88 times eager's speed (4.21 ms, eager 3.71 ms); without break 1: 1.22 times (3.03 ms)". There is no
-    ratio if the spreads overlap, or if the entry was still being compiled during the measurement.
+    "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards take 19 µs; without break 1: 1.2
+    times faster than eager (9 µs)". There is no ratio if the spreads overlap, or if the entry was still being compiled
+    during the measurement.
     """
     cost = report.cost
     if cost is None:
@@ -189,22 +196,32 @@ def cost_verdicts(report: Report) -> list[str]:
 def _verdict(report: Report, entry: EntryCost) -> str:
     if not entry.settled:
         return "not measured: it was still being compiled during the measurement"
-    times = f"({time_text(entry.compiled.median_us)}, eager {time_text(entry.eager.median_us)})"
-    if overlap(entry.eager, entry.compiled):
-        parts = [f"compiled: no difference from eager is measurable {times}"]
-    else:
-        ratio = f"{_ratio(entry.eager, entry.compiled)} times eager's speed"
-        parts = [f"compiled: {ratio} {times}"]
+    times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
+    parts = [f"compiled, a call is {_against(entry.eager, entry.compiled)} {times}", *_guards(entry)]
     for remedied in entry.remedied[:_MOST_REMEDIED]:
         name = _without_breaks(report, remedied.remedies)
-        median = time_text(remedied.time.median_us)
         if overlap(remedied.time, entry.compiled):
             parts.append(f"{name}: no effect is measurable")
-        elif overlap(entry.eager, remedied.time):
-            parts.append(f"{name}: {median}, no difference from eager is measurable")
         else:
-            parts.append(f"{name}: {_ratio(entry.eager, remedied.time)} times ({median})")
+            parts.append(f"{name}: {_against(entry.eager, remedied.time)} ({time_text(remedied.time.median_us)})")
     return "; ".join(parts)
+
+
+def _against(eager: Spread, other: Spread) -> str:
+    """Compare a time with eager's: "3.1 times slower than eager", "8% faster than eager"."""
+    if overlap(eager, other) or not min(eager.median_us, other.median_us) > 0:
+        return "as fast as eager, as far as is measurable"
+    slower, faster = other.median_us / eager.median_us, eager.median_us / other.median_us
+    word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
+    if ratio < _WORTH_A_RATIO:
+        return f"{100 * (ratio - 1):.0f}% {word} than eager"
+    return f"{ratio:.0f} times {word} than eager" if ratio >= 10 else f"{ratio:.1f} times {word} than eager"  # noqa: PLR2004
+
+
+def _guards(entry: EntryCost) -> list[str]:
+    """Return the time that guards take, if it is a large part of the call."""
+    guards = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
+    return [f"guards take {time_text(guards)}"] if guards > _NOTABLE_SHARE * entry.compiled.median_us else []
 
 
 def _without_breaks(report: Report, ids: Iterable[str]) -> str:
@@ -216,10 +233,6 @@ def _without_breaks(report: Report, ids: Iterable[str]) -> str:
         return "with a remedy"
     names = " and ".join(filter(None, [", ".join(map(str, known[:-1])), str(known[-1])]))
     return f"without break{'s' if len(known) > 1 else ''} {names}"
-
-
-def _ratio(eager: Spread, other: Spread) -> str:
-    return f"{eager.median_us / other.median_us:.2f}" if other.median_us > 0 else "?"
 
 
 def coverage_sentences(report: Report) -> list[str]:
@@ -300,6 +313,15 @@ def break_time(report: Report, break_: Break) -> str:
         return _saved(*measured[break_.id])
     us = outside.get(break_.id)
     return f"{time_text(us)} of each call are spent outside graphs at this break" if us is not None else ""
+
+
+def saving_of(report: Report, break_: Break) -> str:
+    """Return the measured time of a break: "costs 24 µs of the 34 µs of a call"; empty if unknown."""
+    entry, best = _measured_by_break(report)[0].get(break_.id, (None, None))
+    if entry is None or best is None or overlap(best.time, entry.compiled):
+        return ""
+    saved, whole = entry.compiled.median_us - best.time.median_us, entry.compiled.median_us
+    return f"costs {time_text(saved)} of the {time_text(whole)} of a call" if saved > 0 else ""
 
 
 @per_report

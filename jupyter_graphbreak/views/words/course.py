@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Skipped
 
-#: Maximum nesting of boxes; steps of deeper calls are in the innermost box.
-_DEEPEST = 4
+#: How many calls around a step are named.
+_MOST_NAMES = 8
 #: Maximum depth of calls that is followed; a recursion may be deeper.
 _MOST_CALLS = 200
 
@@ -44,6 +44,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """A step with the names of the calls around it, outermost first."""
+
+    step: Step
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """A call with several steps; ``names`` are the functions, outermost first."""
 
@@ -54,44 +62,17 @@ class Call:
 Item: TypeAlias = Step | Call
 
 
-def course(report: Report) -> list[Item]:
-    """Return the steps of a run, nested by call. A break that several frames report appears once, where it occurred."""
-    return _flatten(_Course(report).items(), 0)
-
-
-def _flatten(items: list[Item], depth: int) -> list[Item]:
-    shown: list[Item] = []
-    for item in items:
+def course(report: Report) -> list[Segment]:
+    """Return the steps of a run in order. A break that several frames report appears once, where it occurred."""
+    segments: list[Segment] = []
+    pending: list[tuple[Item, tuple[str, ...]]] = [(item, ()) for item in reversed(_Course(report).items())]
+    while pending:
+        item, calls = pending.pop()
         if isinstance(item, Step):
-            shown.append(item)
-        elif depth < _DEEPEST:
-            shown.append(Call(item.names, _flatten(item.steps, depth + 1)))
+            segments.append(Segment(item, calls))
         else:
-            shown += _flatten(item.steps, depth)
-    return shown
-
-
-def first_steps(items: list[Item], limit: int) -> tuple[list[Item], int]:
-    """Return the first steps of a course, and how many are left out."""
-    shown: list[Item] = []
-    left_out = 0
-    for item in items:
-        if isinstance(item, Step):
-            if limit > 0:
-                shown.append(item)
-            else:
-                left_out += 1
-            limit -= 1
-            continue
-        within, more = first_steps(item.steps, max(limit, 0))
-        limit -= _length(within) + more
-        left_out += more
-        shown += [Call(item.names, within)] if within else []
-    return shown, left_out
-
-
-def _length(items: list[Item]) -> int:
-    return sum(1 if isinstance(item, Step) else _length(item.steps) for item in items)
+            pending += [(inner, (*calls, *item.names)[:_MOST_NAMES]) for inner in reversed(item.steps)]
+    return segments
 
 
 class _Course:

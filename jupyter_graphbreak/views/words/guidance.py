@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Techniques that remove a break, as named in titles of remedies and in advice.
 _TECHNIQUES = ("torch.where", "torch.cond", "after the call", "detach()")
+#: What advice calls the settings of a library's model.
+_SWITCH = "the library's own switch"
 #: Maximum depth of callers that are searched for the cause of a break.
 _MOST_CALLS = 100
 #: The separators between alternatives in one piece of advice.
@@ -30,14 +32,18 @@ def cost_of(break_: Break) -> str:
     cost = break_.cost
     if cost is None:
         return ""
-    parts = []
-    if cost.graphs or cost.compile_s is not None:
-        seconds = f"{cost.compile_s:.2f} s of compiling" if cost.compile_s is not None else ""
-        graphs = f"adds {counted(cost.graphs, 'graph')}" if cost.graphs else "adds no graph"
-        parts.append(", ".join(filter(None, [graphs, seconds])))
-    if cost.eager:
-        parts.append(f"{counted(cost.eager, 'function')} {'runs' if cost.eager == 1 else 'run'} eagerly")
-    return "; ".join(parts) or "adds no graph"
+    eager = f"{counted(cost.eager, 'function')} {'runs' if cost.eager == 1 else 'run'} eagerly" if cost.eager else ""
+    return "; ".join(filter(None, [graphs_added(break_), eager])) or "adds no graph"
+
+
+def graphs_added(break_: Break) -> str:
+    """Describe what a break adds: "adds 2 graphs, 0.35 s of compiling"; empty if it adds nothing."""
+    cost = break_.cost
+    if cost is None or (not cost.graphs and cost.compile_s is None):
+        return ""
+    seconds = f"{cost.compile_s:.2f} s of compiling" if cost.compile_s is not None else ""
+    graphs = f"adds {counted(cost.graphs, 'graph')}" if cost.graphs else "adds no graph"
+    return ", ".join(filter(None, [graphs, seconds]))
 
 
 def guidance(report: Report, break_: Break) -> list[Advice]:
@@ -57,7 +63,9 @@ def _failed_techniques(report: Report, break_: Break) -> list[str]:
     """Return the techniques that did not remove a break."""
     trials = [remedy for remedy in lookup.remedies_by_break(report).get(break_.id, ()) if remedy.kind != "person"]
     working = _techniques_of(remedy for remedy in trials if remedy.verdict in WORKING)
-    failed = _techniques_of(remedy for remedy in trials if remedy.verdict not in {*WORKING, "not tried"})
+    without_success = [remedy for remedy in trials if remedy.verdict not in {*WORKING, "not tried"}]
+    failed = _techniques_of(without_success)
+    failed += [_SWITCH for remedy in without_success if remedy.kind == "switch"]
     return [technique for technique in failed if technique not in working]
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: How many breaks one sentence lists.
 _MOST_NUMBERS = 20
+#: What :func:`permission` returns if no setting is involved.
+UNREMARKABLE = frozenset({"allowed", "allowed by default"})
 _MAY_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
 
 

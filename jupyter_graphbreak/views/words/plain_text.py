@@ -35,6 +35,38 @@ def joined(words: Sequence[str], separator: str) -> str:
     return separator.join([*words[:_MOST_WORDS], *([f"and {more} more"] if more > 0 else [])])
 
 
+def and_list(words: Sequence[str]) -> str:
+    """Join words as in a sentence: "A", "A and B", "A, B and C"."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+def number_list(numbers: Sequence[int]) -> str:
+    """Join sorted numbers, with three or more in a row as a range: "1 to 7 and 9"."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    parts: list[str] = []
+    for some in ranges:
+        parts += [f"{some[0]} to {some[-1]}"] if len(some) > 2 else map(str, some)  # noqa: PLR2004
+    return and_list(parts) if len(parts) <= _MOST_WORDS else joined(parts, ", ")
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it: "12 µs", "84 ms", "5.1 s", "1.4 min"."""
+    for limit, factor, form in (
+        (0.001, 1e6, "{:.0f} µs"),
+        (0.1, 1e3, "{:.0f} ms"),
+        (10, 1, "{:.2f} s"),
+        (60, 1, "{:.1f} s"),
+    ):
+        if seconds < limit:
+            return form.format(seconds * factor)
+    return f"{seconds / 60:.1f} min"
+
+
 def one_line(text: str) -> str:
     """Return a text on one line that is safe to show in a terminal."""
     return plain(re.sub(r"\s+", " ", text).strip())

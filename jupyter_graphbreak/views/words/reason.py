@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.report.schema import Break
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import Change
     from jupyter_graphbreak.report.job import JobBreak
-    from jupyter_graphbreak.report.schema import Break, Reason
+    from jupyter_graphbreak.report.schema import Reason
 
 
 def reason_of(cause: Break | Reason | Change | JobBreak) -> str:
-    """Return PyTorch's name of a reason, with its id in the registry: "Data-dependent branching (GB0170)"."""
-    return f"{cause.gb_type} ({cause.gb_id})" if cause.gb_id else cause.gb_type
+    """Return a reason with its id in PyTorch's registry: "Branch on a tensor's value (GB0170)"."""
+    title = title_of(cause)
+    return f"{title} ({cause.gb_id})" if cause.gb_id else title
+
+
+def title_of(cause: Break | Reason | Change | JobBreak) -> str:
+    """Return a reason in the reader's words; PyTorch's name of it if we have no words of our own."""
+    if not isinstance(cause, Break):
+        return _title(cause.gb_id, cause.gb_type, None, None)
+    code = cause.location.code if cause.location is not None else None
+    return _title(cause.gb_id, cause.gb_type, cause.context, code)
+
+
+@lru_cache(maxsize=2048)
+def _title(gb_id: str | None, gb_type: str, context: str | None, code: str | None) -> str:
+    return known_cause(gb_id, gb_type, context, code).title

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.plain_text import counted, joined
+from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, number_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy, RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
@@ -34,7 +34,6 @@ _AROUND = 2
 #: How many remedies for one break, and for combinations, are considered.
 _MOST_FOR_ONE = 100
 _MOST_TOGETHER = 200
-_MOST_NUMBERS = 40
 #: A remedy with more edits is not combined with others; none of our remedies has so many.
 _MOST_EDITS = 20
 #: Edits up to this many lines are compared line by line; a longer edit is shown as a full replacement.
@@ -141,7 +140,7 @@ def _comparison(remedy: Remedy) -> str:
         never = f", but {remedy.reason}"
     if evidence is None:
         return never.removeprefix(", ")
-    equal = f"{_and_list(evidence.compared)} equal" if evidence.compared else "ran"
+    equal = f"{and_list(evidence.compared)} equal" if evidence.compared else "ran"
     sentence = f"{equal} on {counted(evidence.inputs, 'input')} with {evidence.backend}"
     return f"{sentence}, both sides taken{never}" if evidence.both_sides else sentence + never
 
@@ -158,10 +157,6 @@ def _counts(evidence: Evidence | None) -> str:
         left = evidence.breaks_after
         parts.append(f"{counted(left, 'break')} of {evidence.breaks_before} {'is' if left == 1 else 'are'} left")
     return ", ".join(part for part in parts if part)
-
-
-def _and_list(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 # Changes.
@@ -275,9 +270,23 @@ def breaks_of(report: Report, remedy: Remedy) -> str:
     if not known:
         frames = lookup.frames(report)
         return joined([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")
-    if len(known) > _MOST_NUMBERS:
-        return f"breaks {joined(list(map(str, known)), ', ')}"
-    return f"break{'s' if len(known) > 1 else ''} {_and_list(list(map(str, known)))}"
+    return f"break{'s' if len(known) > 1 else ''} {number_list(known)}"
+
+
+def trials_sentence(trials: BreakRemedies) -> str:
+    """Say what came of the changes that do not work: "3 others tried, none works"; empty if there are none.
+
+    One that removes the break but changes results is named, because a reader may want it nevertheless.
+    """
+    failed = trials.failed
+    if not failed:
+        return ""
+    others = (
+        f"{len(failed)} {'other' if len(failed) == 1 else 'others'} tried" if trials.working else f"{len(failed)} tried"
+    )
+    changed = next((trial for trial in failed if trial.verdict == "another result"), None)
+    but = f'; "{changed.title}" removes the break, but changes the result' if changed is not None else ""
+    return f"{others}, {'it does not work' if len(failed) == 1 else 'none works'}{but}"
 
 
 def shown_elsewhere(report: Report, remedy: Remedy, number: int) -> int | None:

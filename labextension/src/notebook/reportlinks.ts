@@ -166,7 +166,7 @@ function showBreaks(root: HTMLElement, passes = PASSES): void {
 function hiddenBelow(root: HTMLElement, outer: Element): number {
   const code = root.closest('.jp-Cell')?.querySelector('.jp-InputArea');
   const rows = root.querySelectorAll(
-    '[data-list=breaks] > .gb-item > details > summary'
+    '[data-list=breaks] > .gb-item > details > summary, [data-list=breaks] > .gb-group > p'
   );
   const last = rows[rows.length - 1];
   if (!code || last === undefined) {

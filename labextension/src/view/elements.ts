@@ -37,7 +37,11 @@ export function openFolds(element: Element): void {
     outer !== null;
     outer = outer.parentElement
   ) {
-    if (outer.matches('.gb-fold, .gb-source, .gb-minor, .gb-item > details')) {
+    if (
+      outer.matches(
+        '.gb-fold, .gb-source, .gb-minor, .gb-group > details, .gb-item > details'
+      )
+    ) {
       outer.toggleAttribute('open', true);
     }
   }

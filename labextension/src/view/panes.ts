@@ -30,6 +30,18 @@ export class Panes {
     return this._lists.get(name);
   }
 
+  /** Add a break to the page. */
+  async revealBreak(number: number): Promise<void> {
+    if (!(await this._revealIn(this._breakLists(), number))) {
+      // It may be in a group that is not on the page.
+      const groups = this._lists.get('breaks');
+      await groups?.load();
+      await groups?.reveal(groups.length - 1);
+    }
+    // A group that is now on the page has a list of its own.
+    await this._revealIn(this._breakLists(), number);
+  }
+
   /** Show the pane that contains an element, if any. */
   showAround(element: Element): void {
     const index = this._panes.findIndex(pane => pane.contains(element));
@@ -68,6 +80,28 @@ export class Panes {
     return true;
   }
 
+  /** Add a break to the page if one of these lists contains it. */
+  private async _revealIn(
+    boxes: readonly HTMLElement[],
+    number: number
+  ): Promise<boolean> {
+    let isFound = false;
+    for (const box of boxes) {
+      const index = indexIn(rangesOf(box), number);
+      if (index >= 0) {
+        await this._lists.get(box.dataset.list!)!.reveal(index);
+        isFound = true;
+      }
+    }
+    return isFound;
+  }
+
+  private _breakLists(): readonly HTMLElement[] {
+    return this._panes.flatMap(pane =>
+      Array.from(pane.querySelectorAll<HTMLElement>('[data-numbers]'))
+    );
+  }
+
   private _addLists(within: Element): void {
     for (const box of within.querySelectorAll<HTMLElement>('[data-list]')) {
       const name = box.dataset.list!;
@@ -80,17 +114,22 @@ export class Panes {
           this._addLists(element);
         },
         shown: () => this._options.onShow(),
-        further:
-          name === 'graphs'
-            ? index => entriesOf(this._loaded ?? {}, `ops-${index}`).join(' ')
-            : undefined,
+        further: index => this._innerText(name, index),
         page: /^(ops-|l)\d/.test(name) ? LARGE_PAGE : undefined
       });
       this._lists.set(name, list);
       if (this._filter.value !== '') {
-        filterOps(name, list, this._filter.value);
+        filterInner(name, list, this._filter.value);
       }
     }
+  }
+
+  /** The text of the inner list of an item, as far as it is not on the page. */
+  private _innerText(name: string, index: number): string {
+    const inner = INNER[name];
+    return inner === undefined
+      ? ''
+      : entriesOf(this._loaded ?? {}, `${inner}-${index}`).join(' ');
   }
 
   /** Load the rest of a list, or of all lists for an empty string. */
@@ -199,8 +238,8 @@ export class Panes {
     const lists = this._shownLists();
     try {
       const { pane } = this._panes[this._shown]!.dataset;
-      if (pane === 'graphs' && !lists.every(list => list.isWhole)) {
-        // Include the operations of graphs that are not on the page.
+      if (pane! in INNER && !lists.every(list => list.isWhole)) {
+        // Include the inner lists of items that are not on the page.
         await this._rest('');
       }
       await Promise.all(lists.map(list => list.load()));
@@ -223,10 +262,9 @@ export class Panes {
       const list = this._lists.get(name)!;
       if (name === pane.dataset.pane || name === 'minor') {
         matches += list.filter(query);
-        const fold = box.closest('.gb-minor');
-        fold?.toggleAttribute('open', query !== '');
+        box.closest('.gb-minor')?.toggleAttribute('open', query !== '');
       } else {
-        filterOps(name, list, query);
+        filterInner(name, list, query);
       }
     }
     this._options.onFilter(query === '' ? null : matches);
@@ -260,9 +298,35 @@ function entriesOf(rest: Rest, name: string): readonly string[] {
   return Array.isArray(entries) ? entries.map(String) : [];
 }
 
-/** Filter the operations of a graph, unless the graph's name matches. */
-function filterOps(name: string, list: List, query: string): void {
-  if (name.startsWith('ops-') && list.filter(query) === 0) {
+/** The names of the lists inside the items of other lists: the operations of graphs, and the places of a group. */
+const INNER: Readonly<Record<string, string>> = {
+  graphs: 'ops',
+  breaks: 'places'
+};
+
+/** Filter a list inside an item, unless only the item's own text matches. */
+function filterInner(name: string, list: List, query: string): void {
+  if (/^(ops|places)-/.test(name) && list.filter(query) === 0) {
     list.filter('');
   }
+}
+
+/** The numbers of a list's breaks, as written in the markup: "1 3-7". */
+function rangesOf(box: HTMLElement): readonly [number, number][] {
+  return (box.dataset.numbers ?? '').split(' ').map(range => {
+    const [first, last] = range.split('-').map(Number);
+    return [first!, last ?? first!];
+  });
+}
+
+/** The index of a number in ranges, or -1. */
+function indexIn(ranges: readonly [number, number][], number: number): number {
+  let before = 0;
+  for (const [first, last] of ranges) {
+    if (first <= number && number <= last) {
+      return before + number - first;
+    }
+    before += last - first + 1;
+  }
+  return -1;
 }

@@ -39,13 +39,6 @@ export class RemedyButtons {
   /** Add buttons for the whole report to a toolbar. */
   offerIn(toolbar: Toolbar): void {
     const actions = this._actions!;
-    const together = this._root.querySelector<HTMLElement>('.gb-together');
-    const chosen = (together?.dataset.remedies ?? '').match(/\d+/g) ?? [];
-    if (chosen.length > 0) {
-      toolbar.offer('Apply compatible remedies', () =>
-        this._apply(chosen.map(at => ({ list: 'remedies', at: Number(at) })))
-      );
-    }
     if (this._root.dataset.untried !== undefined) {
       toolbar.offer('Try remedies', () =>
         this._do(async () => {
@@ -62,6 +55,20 @@ export class RemedyButtons {
       '.gb-remedy:is([data-remedy], [data-compiled]):not(:has(> .gb-actions))'
     )) {
       this._addTo(remedy);
+    }
+    const together = this._root.querySelector<HTMLElement>(
+      '.gb-together:not(:has(> .gb-actions))'
+    );
+    if (together !== null && this._actions !== null) {
+      const chosen = (together.dataset.remedies ?? '').match(/\d+/g) ?? [];
+      const places = chosen.map(at => ({
+        list: 'remedies' as const,
+        at: Number(at)
+      }));
+      const button = named('Apply', 'Compatible remedies', () =>
+        this._apply(places, button)
+      );
+      together.append(row(button));
     }
     for (const card of this._root.querySelectorAll<HTMLElement>(
       '.gb-break > details:not(:has(> .gb-actions))'

@@ -16,15 +16,14 @@ import {
 import { excerpt, isInReport } from './excerpt';
 import type { Panes } from './panes';
 
-/** Lists by the first letter of their references, with the number of the first item. */
-const LISTS: Record<string, [name: string, first: number]> = {
-  b: ['breaks', 1],
-  g: ['graphs', 0],
-  f: ['frames', 0],
-  r: ['resumes', 0],
-  k: ['skipped', 0],
-  y: ['recompiles', 0],
-  c: ['scopes', 0]
+/** Lists by the first letter of their references; a break may be in one of several. */
+const LISTS: Record<string, string> = {
+  g: 'graphs',
+  f: 'frames',
+  r: 'resumes',
+  k: 'skipped',
+  y: 'recompiles',
+  c: 'scopes'
 };
 
 export interface ISelectOptions {
@@ -143,16 +142,10 @@ export class Selection {
       return element;
     }
     const kind = LISTS[reference[0] ?? ''];
-    if (kind !== undefined) {
-      const [name, first] = kind;
-      const index = Number(reference.slice(1)) - first;
-      const list = this._panes.list(name);
-      if (list !== undefined && index >= list.length) {
-        // The minor breaks are in a separate list.
-        await this._panes.list('minor')?.reveal(index - list.length);
-      } else {
-        await list?.reveal(index);
-      }
+    if (reference.startsWith('b')) {
+      await this._panes.revealBreak(Number(reference.slice(1)));
+    } else if (kind !== undefined) {
+      await this._panes.list(kind)?.reveal(Number(reference.slice(1)));
     } else {
       // A line that the markup leaves out.
       const lines = this._panes.list(reference.split('-')[0] ?? '');

@@ -23,7 +23,7 @@ import {
   suppress
 } from './roving';
 import { type ISelectOptions, Selection } from './selection';
-import { addMeasureButtons, addStripButton } from './strip';
+import { addMeasureButtons } from './strip';
 import { Toolbar } from './toolbar';
 
 /**
@@ -67,7 +67,6 @@ class View {
       json: () => this._data.json(),
       announce: message => this._toolbar.announce(message)
     });
-    this._strip = addStripButton(root);
     addMeasureButtons(root);
     const groups =
       '.gb-head, .gb-strip, .gb-times, .gb-sources, .gb-panel, .gb-tools';
@@ -154,7 +153,6 @@ class View {
     clearTimeout(this._refreshTimer);
     this._refreshTimer = setTimeout(() => {
       this._remedies.refresh();
-      this._strip();
       Roving.refresh(this._groups);
     }, REFRESH_MS);
   }
@@ -208,9 +206,7 @@ class View {
   }
 
   private async _step(by: 1 | -1): Promise<void> {
-    const total =
-      (this._panes.list('breaks')?.length ?? 0) +
-      (this._panes.list('minor')?.length ?? 0);
+    const total = Number(this._root.dataset.breaks ?? 0);
     if (total === 0) {
       this._toolbar.announce('No breaks');
       return;
@@ -430,8 +426,6 @@ class View {
   private readonly _toolbar: Toolbar;
   private readonly _remedies: RemedyButtons;
   private readonly _groups: readonly Roving[];
-  /** Update whether the strip has more than one row. */
-  private readonly _strip: () => void;
   private _data: IReportData;
   private _pressed: PointerEvent | undefined;
   private _refreshTimer: ReturnType<typeof setTimeout> | undefined;

@@ -80,7 +80,7 @@ test('marks are at the positions of the report', () => {
     view.contentDOM.querySelectorAll('.jp-GraphBreakMark-note > *'),
     note => note.textContent
   );
-  assert.ok(notes.includes('✂1 Data-dependent branching'));
+  assert.ok(notes.includes("✂1 Branch on a tensor's value"));
   assert.ok(notes.includes('→ ✂2'));
   assert.ok(notes.includes('runs eagerly'));
   assert.ok(notes.includes('breaks are errors'));

@@ -84,9 +84,9 @@ test('rows are runs, groups and parts, and a closed group has none inside', () =
   const model = makeModel();
   assert.deepEqual(labels(model), [
     '1 def step(x, w):',
-    '2 Data-dependent branching (GB0170)',
+    "2 Branch on a tensor's value (GB0170)",
     '3 score > 3',
-    '2 Call to `print` (GB0025)',
+    '2 `torch._dynamo.graph_break()` (GB0025)',
     '3 log_stats(x)',
     '2 Graphs',
     '2 Eager',

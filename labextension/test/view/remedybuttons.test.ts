@@ -63,6 +63,7 @@ test('the actions receive the chosen remedies', async () => {
     tryRemedies: () => Promise.resolve(void (tried += 1))
   };
   assert.deepEqual(names(root), [
+    'Apply: Compatible remedies',
     'Apply: First',
     'Insert as cell: Second',
     ...COPIES
@@ -84,7 +85,7 @@ test('the actions receive the chosen remedies', async () => {
     }
   }
   await new Promise(resolve => setTimeout(resolve));
-  assert.deepEqual(applied, [[0], [1], [1, 0]]);
+  assert.deepEqual(applied, [[1, 0], [0], [1]]);
   assert.equal(tried, 1);
-  assert.deepEqual(told.filter(message => message !== ''), ['Applied', 'Not applied: it changed', 'Not applied: it changed']); // prettier-ignore
+  assert.deepEqual(told.filter(message => message !== ''), ['Not applied: it changed', 'Applied', 'Not applied: it changed']); // prettier-ignore
 });

@@ -36,7 +36,7 @@ WORDS = """
     from graph graph_break if import in into is it line loop of ones or out print range recompile recompile_limit return
     run self size sum tensor the times to torch true try was with within _dynamo branching builtin operator context
     manager generator attempt trace value dynamic limit error function functions item method test name first new again
-    none not once per step fullgraph
+    none not once per step fullgraph numbers grow
 """
 OWN = set(WORDS.split())
 

@@ -45,12 +45,12 @@ def test_a_break_has_place_consequence_and_advice() -> None:
     first, second = section(two_breaks(), "break").rows
     assert (first.id, first.name, first.sign, first.label) == ("b1", "Break 1", "1", "score > 3")
     assert first.details == ["line 14", "resumes at 15 (B)", "in step"]
-    assert first.group == "Data-dependent branching (GB0170)"
-    assert first.beside == "✂1 Data-dependent branching"
+    assert first.group == "Branch on a tensor's value (GB0170)"
+    assert first.beside == "✂1 Branch on a tensor's value"
     assert first.more[1].startswith("Do: Make it branchless")
     assert first.spot is not None
     assert (first.spot.source, first.spot.line, first.spot.column) == ("s1", 14, 11)
-    assert second.beside == "✂2 Call to print"
+    assert second.beside == "✂2 torch._dynamo.graph_break()"
 
 
 def test_rows_have_notes_for_their_lines() -> None:

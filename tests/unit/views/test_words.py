@@ -13,7 +13,6 @@ from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Source
 from jupyter_graphbreak.report.schema import (
     Break,
-    CompiledCall,
     Device,
     Frame,
     Graph,
@@ -27,16 +26,16 @@ from jupyter_graphbreak.report.schema import (
 )
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.markdown import render_markdown
-from jupyter_graphbreak.views.rows.sections import extent
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
-from jupyter_graphbreak.views.words.course import Call, Item, course
+from jupyter_graphbreak.views.words.course import course
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.recompilation import limit_headline, limited_functions, recompilations
+from jupyter_graphbreak.views.words.verdict import verdict
 from jupyter_graphbreak.views.words.where import brief_code, place
 from tests.support.sample_reports import no_breaks, two_breaks
 
@@ -161,26 +160,20 @@ def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
     assert aftermath_here(own, own.breaks[0], own.resumes, own.skipped) == "resumes at 15 (B)"
 
 
-def outline(items: list[Item]) -> list[object]:
-    def brief(item: Item) -> object:
-        if isinstance(item, Call):
-            return [" > ".join(item.names), *map(brief, item.steps)]
-        return item.kind, item.number or (item.graph or item.skipped or item).__class__.__name__
-
-    return [brief(item) for item in items]
-
-
-def test_the_course_is_nested_by_call_and_contains_a_break_of_six_frames_once() -> None:
-    graph, eager = ("graph", "Graph"), ("eager", "Skipped")
-    assert outline(course(model())) == [
-        [
-            "wrapper > forward",
-            ["wrapper", eager, ["wrapper", eager, ["<dictcomp>", ("break", 3), eager],
-                                ["forward", ("break", 2), eager, graph]]],
-            graph,
-        ],
-        ("break", 1),
-    ]  # fmt: skip
+def test_the_course_names_calls_and_contains_a_break_of_six_frames_once() -> None:
+    steps = [(">".join(segment.calls), segment.step.kind, segment.step.number) for segment in course(model())]
+    inner = "wrapper>forward>wrapper>wrapper"
+    assert steps == [
+        ("wrapper>forward>wrapper", "eager", None),
+        (inner, "eager", None),
+        (f"{inner}><dictcomp>", "break", 3),
+        (f"{inner}><dictcomp>", "eager", None),
+        (f"{inner}>forward", "break", 2),
+        (f"{inner}>forward", "eager", None),
+        (f"{inner}>forward", "graph", None),
+        ("wrapper>forward", "graph", None),
+        ("", "break", 1),
+    ]
 
 
 def again(*guards: str, limit: bool = False) -> Report:
@@ -253,10 +246,11 @@ SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile l
 def test_a_headline_does_not_hide_the_recompile_limit() -> None:
     report = again("k == 1", "k == 2", "k == 3", limit=True)
     assert limit_headline(report) == SPENT
-    assert render_text(report).startswith(f"compile_explain  Cell In[1]: {SPENT}; 1 graph (2 ops)")
-    assert f'<b class="gb-verdict gb-bad">{SPENT}</b>; <b>1 graph</b>' in render_html(report)
+    verdict = f"{SPENT[0].upper()}{SPENT[1:]}."
+    assert render_text(report).startswith(f"{verdict}\nCell In[1], f: 1 graph, 2 ops")
+    assert f'<p class="gb-verdict gb-bad">{verdict}</p>' in render_html(report)
     assert render_markdown([report]).startswith(
-        "**compile_explain**: Cell In&#91;1&#93;: no breaks, but f was compiled"
+        "**compile_explain**: Cell In&#91;1&#93;: No breaks, but f was compiled"
     )
     job = Job([Process("p1", 0, 1, None, report), Process("p2", 1, 2, None, no_breaks())], [])
     assert job_headline(job) == f"2 processes, {SPENT} in 1 of 2 processes"
@@ -270,7 +264,7 @@ def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
     wrapped = [Skipped(f"k{name}", None, name, None, "", kind="shared wrapper") for name in ("g", "h")]
     assert limited_functions(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
     limited = replace(report, skipped=[Skipped("k1", None, "f", None, "", kind="recompile limit")])
-    assert extent(limited) == "compiled in part: f ran eagerly from the recompile limit on"
+    assert verdict(limited) == ("bad", "No breaks, but f was compiled once and now runs eagerly (recompile limit).")
     assert limit_headline(no_breaks()) == ""
 
 
@@ -340,8 +334,8 @@ def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: boo
 def test_a_function_at_the_recompile_limit_is_not_called_good() -> None:
     html = render_html(again("k == 2", limit=True)).partition("</style>")[2]
     assert "gb-good" not in html
-    assert "No graph break, but f was compiled once and now runs eagerly (recompile limit): see Recompiles." in html
-    assert 'class="gb-good"' in render_html(no_breaks()).partition("</style>")[2]
+    assert "No breaks, but f was compiled once and now runs eagerly (recompile limit)." in html
+    assert "gb-good" in render_html(no_breaks()).partition("</style>")[2]
 
 
 @pytest.mark.parametrize(
@@ -376,44 +370,6 @@ def test_the_sentence_for_an_interrupted_run() -> None:
 def test_an_older_report_lists_breaks_as_they_occurred() -> None:
     report = replace(model(), order=[])
     assert break_numbers(report) == {"b1": 1, "b2": 2, "b3": 3}
-
-
-@pytest.mark.parametrize(
-    ("report", "words"),
-    [
-        (no_breaks(), ""),
-        (Report("ok", Device("auto", "cpu")), "nothing was compiled in this run"),
-        (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "f", None, "entry", "empty")]),
-         "nothing was compiled: no tensor operation in f"),
-        (Report("ok", Device("auto", "cpu"), skipped=[Skipped("x1", "0/0", "gen", None, "a generator")]),
-         "nothing was compiled: gen ran eagerly"),
-        (two_breaks(), "compiled in part: step and norm; log_stats ran eagerly"),
-    ],
-)  # fmt: skip
-def test_the_extent_of_compilation_is_called_good_only_if_complete(report: Report, words: str) -> None:
-    assert extent(report) == words
-    assert words in render_text(report)
-    html = render_html(report)
-    assert words in html
-    assert ("gb-verdict gb-good" in html) == (not words)
-
-
-def test_eager_code_in_a_torch_wrapper_has_the_readers_name() -> None:
-    wrapper = Location("s1", 69, 69, function="wrap_inline.inner")
-    report = Report(
-        "ok",
-        Device("auto", "cpu"),
-        sources=[Source("s1", "external_utils.py", "library", "torch/_dynamo/external_utils.py")],
-        skipped=[Skipped("x1", "0/0", "inner", wrapper, "")],
-        compiled=[CompiledCall("lstm", "LSTM")],
-    )
-    assert extent(report) == "nothing was compiled: `lstm` ran eagerly"
-
-
-def test_many_functions_are_counted() -> None:
-    eager = [Skipped(f"x{number}", f"{number}/0", f"f{number}", None, "") for number in range(9)]
-    report = Report("ok", Device("auto", "cpu"), skipped=eager)
-    assert extent(report) == "nothing was compiled: 9 functions ran eagerly"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+"""Breaks that have one cause and one way out, so that a report says it once and lists their places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words.guidance import guidance
+from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
+from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.plain_text import counted, number_list
+from jupyter_graphbreak.views.words.reason import title_of
+from jupyter_graphbreak.views.words.remedies import remedies_for_break
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from jupyter_graphbreak.report.remedies import Remedy
+    from jupyter_graphbreak.report.schema import Break, Report
+
+#: Fewer breaks of one cause are shown one by one, unless one remedy removes them.
+_FEWEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Breaks that are shown as one entry, in reading order; mostly a single one."""
+
+    breaks: list[Break]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one break."""
+        return len(self.breaks) == 1
+
+
+@per_report
+def break_groups(report: Report) -> list[Group]:
+    """Return all breaks in reading order, those with the same cause and the same way out together."""
+    by_key: dict[Hashable, list[Break]] = {}
+    for break_ in ordered_breaks(report):
+        by_key.setdefault(_key(report, break_), []).append(break_)
+    groups = []
+    for breaks in by_key.values():
+        shared = best_remedy(report, breaks[0])
+        whole = len(breaks) >= _FEWEST or (shared is not None and len(breaks) > 1 and len(shared.breaks) > 1)
+        groups += [Group(breaks)] if whole else [Group([break_]) for break_ in breaks]
+    numbers = break_numbers(report)
+    return sorted(groups, key=lambda group: numbers[group.breaks[0].id])
+
+
+def best_remedy(report: Report, break_: Break) -> Remedy | None:
+    """Return the best remedy that works for a break itself."""
+    trials = remedies_for_break(report, break_)
+    working = trials.working if trials is not None else []
+    return next((remedy for remedy in working if break_.id in remedy.breaks), None)
+
+
+def _key(report: Report, break_: Break) -> Hashable:
+    remedy = best_remedy(report, break_)
+    if remedy is not None:
+        own = (title_of(break_), remedy.title, remedy.verdict)
+        return (remedy.id if len(remedy.breaks) > 1 else own), break_.minor
+    advice = guidance(report, break_)
+    trials = remedies_for_break(report, break_)
+    failed = tuple((trial.title, trial.verdict) for trial in trials.failed) if trials is not None else ()
+    return title_of(break_), break_.gb_id, break_.outcome, break_.minor, advice[0].text if advice else "", failed
+
+
+def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
+    """Return the numbers of breaks: "1 to 7 and 9"."""
+    numbers = break_numbers(report)
+    return number_list(sorted(numbers[break_.id] for break_ in breaks))
+
+
+def cost_of_all(breaks: Sequence[Break]) -> str:
+    """Describe what breaks cost together: "add 99 graphs, 57.9 s of compiling; 3 functions run eagerly"."""
+    costs = [break_.cost for break_ in breaks if break_.cost is not None]
+    graphs, eager = sum(cost.graphs for cost in costs), sum(cost.eager for cost in costs)
+    compiling = sum(cost.compile_s or 0.0 for cost in costs)
+    added = [f"add {counted(graphs, 'graph')}"] if graphs else []
+    added += [f"{compiling:.2f} s of compiling"] if added and compiling >= 0.005 else []  # noqa: PLR2004
+    run = [f"{counted(eager, 'function')} {'runs' if eager == 1 else 'run'} eagerly"] if eager else []
+    return "; ".join(filter(None, [", ".join(added), *run]))

@@ -1,0 +1,244 @@
+"""The verdict on a run in one or two sentences, and the figures of the run in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.cost import saving_of
+from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all
+from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
+from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line
+from jupyter_graphbreak.views.words.reason import title_of
+from jupyter_graphbreak.views.words.recompilation import limited_functions, recompilations
+from jupyter_graphbreak.views.words.remedies import breaks_of, compatible_remedies
+from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.remedies import Remedy
+    from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
+
+Outcome = Literal["good", "bad", "error", "plain"]
+#: Usual names of functions that a decorator returns, and how many of them are looked through.
+_WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
+_MOST_WRAPPERS = 5
+#: If there are more functions than this, they are counted instead of named.
+_MOST_NAMES = 2
+
+
+class Verdict(NamedTuple):
+    """The verdict on a run: the outcome, and what to do first."""
+
+    outcome: Outcome
+    text: str
+
+
+def verdict(report: Report) -> Verdict:
+    """Return the verdict on a run.
+
+    "2 breaks. Fix break 1 first: it makes 3 functions run eagerly.", "No breaks, but attend was compiled 8 times and
+    now runs eagerly (recompile limit)."
+    """
+    outcome, text = _verdict_on_run(report)
+    wrong = [one_line(check.function) for check in report.check or [] if not check.equal]
+    if wrong:
+        named = _names(wrong)
+        return Verdict(
+            "error", f"Compiled, {named} {'returns' if len(wrong) == 1 else 'return'} a wrong result. {text}"
+        )
+    return Verdict(outcome, text)
+
+
+def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
+    breaks = counted(len(report.breaks), "break")
+    if report.status == "interrupted":
+        where = _at(report, report.error.location) if report.error is not None else ""
+        return "bad" if report.breaks else "plain", f"Interrupted{where}; {breaks} until then."
+    if report.error is not None or report.status == "error":
+        return "error", _failure(report)
+    if report.breaks:
+        return "bad", f"{breaks}{_first_step(report)}"
+    limited = limited_functions(report)
+    if limited:
+        return "bad", f"No breaks, but {limited}."
+    if not report.graphs:
+        return "plain", f"Nothing was compiled{_why_nothing(report) or ' in this run'}."
+    eager = _names(_name(report, skipped) for skipped in report.skipped)
+    if eager:
+        return "plain", f"No breaks, but {eager} ran eagerly."
+    if report.recompiles:
+        return "plain", f"No breaks, but {_recompiled(report)}."
+    return "good", f"No breaks: {counted(len(report.graphs), 'graph').replace('1 graph', 'one graph')}."
+
+
+def _failure(report: Report) -> str:
+    """Return how the run ended: "Break 2 ended the run: `print`, line 5."."""
+    error = report.error
+    number = break_numbers(report).get(error.break_ or "") if error is not None else None
+    if error is not None and number is not None:
+        break_ = ordered_breaks(report)[number - 1]
+        others = len(report.breaks) - 1
+        before = f" There {'is 1 other break' if others == 1 else f'are {others} other breaks'}." if others else ""
+        return f"Break {number} ended the run: {title_of(break_)}{_at(report, break_.location)}.{before}"
+    kind = one_line(error.type) if error is not None else "an error"
+    until = f"; {counted(len(report.breaks), 'break')} until then" if report.breaks else ""
+    return f"The run ended in {kind}{_at(report, error.location if error is not None else None)}{until}."
+
+
+def _first_step(report: Report) -> str:
+    """Return what to do first about the breaks: ". Fix break 1 first: it adds 2 graphs."."""
+    nothing = "" if report.graphs else f" Nothing was compiled{_why_nothing(report)}."
+    chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
+    if chosen:
+        return f". {_what_works(report, chosen)}{nothing}"
+    if any(remedy.kind != "person" for remedy in report.remedies or []):
+        nothing = f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}.{nothing}"
+    largest = max(break_groups(report), key=lambda group: len(group.breaks))
+    total, alike = len(report.breaks), len(largest.breaks)
+    if alike > 1:
+        share = "all" if alike == total else f"{alike} of them"
+        cost = cost_of_all(largest.breaks)
+        return f", {share} for one reason: {title_of(largest.breaks[0])}.{nothing}{f' They {cost}.' if cost else ''}"
+    first = ordered_breaks(report)[0]
+    effect = _effect(report, first)
+    if not effect and total > 1:
+        worst = max(report.breaks, key=_weight)
+        known = f" Break {break_numbers(report)[worst.id]} matters most: it {_effect(report, worst)}."
+        return f".{nothing}{known if _effect(report, worst) else ' Fix break 1 first.'}"
+    if total == 1:
+        return f"{_at(report, first.location)}{f': it {effect}' if effect else ''}.{nothing}"
+    return f".{nothing} Fix break 1 first{f': it {effect}' if effect else ''}."
+
+
+def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
+    total, removed = len(report.breaks), len({ident for remedy in chosen for ident in remedy.breaks})
+    target = "it" if total == 1 else "both" if total == 2 else "all of them"  # noqa: PLR2004
+    if len(chosen) > 1:
+        return (
+            f"{len(chosen)} changes, each tried alone, remove {target if removed == total else f'{removed} of them'}."
+        )
+    (remedy,) = chosen
+    first, *others = remedy.title.split("; ")
+    title = and_list([f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in others)])
+    target = target if removed == total else breaks_of(report, remedy)
+    doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
+    return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}."
+
+
+def _effect(report: Report, break_: Break) -> str:
+    """Return the worst effect of a break, without its subject: "makes 3 functions run eagerly"."""
+    saving, cost = saving_of(report, break_), break_.cost
+    if saving or cost is None:
+        return saving
+    if cost.eager:
+        return f"makes {counted(cost.eager, 'function')} run eagerly"
+    return f"adds {counted(cost.graphs, 'graph')}" if cost.graphs else ""
+
+
+def _weight(break_: Break) -> tuple[int, int]:
+    cost = break_.cost
+    return (cost.eager, cost.graphs) if cost is not None else (0, 0)
+
+
+def _why_nothing(report: Report) -> str:
+    """Return why nothing was compiled: ": norm ran eagerly", ": there is no tensor operation in f"."""
+    # The name of a torch wrapper is useless to the reader; the name of the function called through it is not.
+    through = _names(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
+    eager = _names(_name(report, skipped) for skipped in report.skipped) or through
+    if eager:
+        return f": {eager} ran eagerly"
+    empty = _names(_name(report, frame) for frame in report.frames if frame.outcome == "empty")
+    return f": there is no tensor operation in {empty}" if empty else ""
+
+
+def _recompiled(report: Report) -> str:
+    """Return which function was compiled again and why: "attend was compiled 3 times: scale varied"."""
+    functions = recompilations(report)
+    if len(functions) > 1:
+        return f"{counted(len(functions), 'function')} were compiled more than once"
+    (function,) = functions
+    location = function.location
+    name = function_of(report, location) if location is not None else function.function
+    times = f"compiled {counted(function.total, 'time')}" if function.total else "compiled again"
+    varied = [one_line(guard.story.partition(": ")[0]) for guard in function.guards if ": " in guard.story]
+    return f"{one_line(name)} was {times}{f': {and_list(varied[:_MOST_NAMES])} varied' if varied else ''}"
+
+
+def _name(report: Report, subject: Frame | Skipped) -> str:
+    """Return the qualified name of a function; empty for a torch wrapper."""
+    location = subject.location
+    if location is None:
+        return one_line(subject.function)
+    return "" if is_wrapper_of_torch(report, location) else one_line(function_of(report, location))
+
+
+def _names(functions: Iterable[str]) -> str:
+    names = list(dict.fromkeys(filter(None, functions)))
+    return counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)
+
+
+def _at(report: Report, location: Location | None) -> str:
+    return f", {place(report, location)}" if location is not None else ""
+
+
+# Figures.
+
+
+def figures(report: Report) -> list[str]:
+    """Return the figures of a run, in parts: "Cell In[3], step: 5 graphs, 55 ops", "cpu", "5.1 s", "torch 2.13.0"."""
+    head = ", ".join(filter(None, [run_name(report), compiled_name(report)]))
+    return [
+        f"{head}: {_counts(report)}",
+        *_where_and_when(report),
+        *([f"torch {report.torch.partition('+')[0]}"] if report.torch else []),
+    ]
+
+
+def summary(report: Report) -> str:
+    """Return a report in one line: "Cell In[3]: 2 breaks, 4 graphs, 11 ops | cpu | 0.84 s, compiling 0.79 s"."""
+    result = counted(len(report.breaks), "break") if report.breaks else verdict(report).text.rstrip(".")
+    return " | ".join([f"{run_name(report)}: {result}, {_counts(report)}", *_where_and_when(report)])
+
+
+def _counts(report: Report) -> str:
+    figures = report.summary
+    counts = [counted(figures.graphs, "graph"), counted(figures.ops, "op")]
+    return ", ".join([*counts, *([counted(figures.recompiles, "recompile")] if figures.recompiles else [])])
+
+
+def _where_and_when(report: Report) -> list[str]:
+    parts = [" ".join(filter(None, [report.device.used, report.device.name]))]
+    timing = report.timing
+    if timing.wall_s is not None:
+        compiling = f", compiling {duration(timing.compile_s)}" if timing.compile_s else ""
+        parts.append(f"{duration(timing.wall_s)}{compiling}")
+    return parts
+
+
+def run_name(report: Report) -> str:
+    """Return the name of the cell that ran, or of the first source: "Cell In[3]", "train.py"."""
+    own = lookup.main_cell(report)
+    named = own if own is not None else report.sources[0] if report.sources else None
+    return one_line(named.name) if named is not None and named.name else "this run"
+
+
+def compiled_name(report: Report) -> str:
+    """Return what was compiled, the outermost functions: "step", "BartForCausalLM"; a number if there are many."""
+    called: dict[str | None, Frame] = {}
+    for frame in reversed(report.frames):
+        called[frame.caller] = frame
+    names: dict[str, None] = {}
+    for frame in report.frames:
+        if frame.caller is not None or frame.recompile_of is not None or frame.role == "resume":
+            continue
+        # The name of a wrapper says nothing about what it wraps.
+        for _ in range(_MOST_WRAPPERS):
+            if frame.function not in _WRAPPERS or frame.id not in called:
+                break
+            frame = called[frame.id]  # noqa: PLW2901
+        names[_name(report, frame).removesuffix(".forward")] = None
+    names.pop("", None)
+    return _names(names)

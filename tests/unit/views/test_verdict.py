@@ -1,0 +1,120 @@
+"""Tests of the verdict on a run, and of its figures."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from jupyter_graphbreak.report.cost import Check
+from jupyter_graphbreak.report.figures import Summary, Timing
+from jupyter_graphbreak.report.location import Location, Source
+from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.report.schema import (
+    Break,
+    BreakCost,
+    CompiledCall,
+    Device,
+    Frame,
+    Graph,
+    GuardFailure,
+    Recompile,
+    Report,
+    RunError,
+    Skipped,
+)
+from jupyter_graphbreak.views.text import render_text, summary_line
+from jupyter_graphbreak.views.words.verdict import compiled_name, figures, verdict
+from tests.support.sample_reports import no_breaks, two_breaks
+
+_CELL = Source("s1", "Cell In[3]", "cell")
+
+
+def broken(number: int, *, eager: int = 0, graphs: int = 0, gb_id: str = "GB0170") -> Break:
+    """Return a break on its own line."""
+    at = Location("s1", number, number, function="step", code="x > 0")
+    cost = BreakCost(graphs=graphs, compile_s=0.5 if graphs else None, eager=eager)
+    return Break(f"b{number}", gb_id, "Data-dependent branching", at, "resumed", cost=cost)
+
+
+def run(*breaks: Break, remedies: list[Remedy] | None = None) -> Report:
+    """Return the report on a run with breaks and one graph."""
+    graph = Graph("A", "step", "0/0")
+    return Report("ok", Device("auto", "cpu"), sources=[_CELL], graphs=[graph], breaks=list(breaks), remedies=remedies)
+
+
+def remedy(*breaks: str, title: str = "Take both sides with torch.where", verdict: str = "works") -> Remedy:
+    """Return a remedy for breaks."""
+    return Remedy(id=f"r{title}", breaks=list(breaks), frames=[], family="where", title=title, kind="setting",
+                  settings={}, verdict=verdict)  # type: ignore[arg-type]  # fmt: skip
+
+
+ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
+STOPPED = replace(run(broken(1), broken(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
+SKIPPED = Skipped("k1", None, "norm", None, "a generator function")
+MANY = [replace(SKIPPED, id=f"k{number}", function=f"f{number}") for number in range(9)]
+WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome", "text"),
+    [
+        (no_breaks(), "good", "No breaks: one graph."),
+        (run(), "good", "No breaks: one graph."),
+        (run(broken(1, eager=3), broken(2)), "bad",
+         "2 breaks. Fix break 1 first: it makes 3 functions run eagerly."),
+        (run(broken(1), broken(2, graphs=2)), "bad", "2 breaks. Break 2 matters most: it adds 2 graphs."),
+        (run(broken(1, graphs=1)), "bad", "1 break, line 1 in step: it adds 1 graph."),
+        (run(*(broken(number, graphs=1) for number in range(1, 5))), "bad",
+         "4 breaks, all for one reason: Branch on a tensor's value. They add 4 graphs, 2.00 s of compiling."),
+        (run(*(broken(number) for number in range(1, 5)), broken(5, gb_id="GB0059")), "bad",
+         "5 breaks, 4 of them for one reason: Branch on a tensor's value."),
+        (run(broken(1), broken(2), remedies=[remedy("b1", "b2")]), "bad",
+         "2 breaks. Take both sides with torch.where: that removes both."),
+        (run(broken(1), broken(2), remedies=[remedy("b2", verdict="works but differs")]), "bad",
+         "2 breaks. Take both sides with torch.where: that removes break 2, with a difference."),
+        (run(broken(1), broken(2), remedies=[remedy("b1", title="First"), remedy("b2", title="Second")]), "bad",
+         "2 breaks. 2 changes, each tried alone, remove both."),
+        (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", verdict="fails")]), "bad",
+         "2 breaks. No change that was tried removes one. Fix break 1 first: it makes 1 function run eagerly."),
+        (replace(run(), status="error", error=ERROR), "error", "The run ended in ValueError, line 4 in step."),
+        (STOPPED, "error",
+         "Break 2 ended the run: Branch on a tensor's value, line 2 in step. There is 1 other break."),
+        (replace(run(broken(1)), status="interrupted", error=None), "bad", "Interrupted; 1 break until then."),
+        (replace(run(), skipped=[SKIPPED]), "plain", "No breaks, but norm ran eagerly."),
+        (Report("ok", Device("auto", "cpu")), "plain", "Nothing was compiled in this run."),
+        (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "f", None, "entry", "empty")]), "plain",
+         "Nothing was compiled: there is no tensor operation in f."),
+        (Report("ok", Device("auto", "cpu"), skipped=[SKIPPED]), "plain", "Nothing was compiled: norm ran eagerly."),
+        (Report("ok", Device("auto", "cpu"), skipped=MANY),
+         "plain", "Nothing was compiled: 9 functions ran eagerly."),
+        # The name of a wrapper of torch is replaced by the reader's.
+        (Report("ok", Device("auto", "cpu"), compiled=[CompiledCall("lstm", "LSTM")],
+                sources=[Source("s1", "external_utils.py", "library", "torch/_dynamo/external_utils.py")],
+                skipped=[replace(SKIPPED, function="inner", location=WRAPPER)]),
+         "plain", "Nothing was compiled: `lstm` ran eagerly."),
+        (replace(run(), recompiles=[Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")])]), "plain",
+         "No breaks, but f was compiled 2 times: k varied."),
+        (replace(run(), check=[Check("step", "inductor", equal=False)]), "error",
+         "Compiled, step returns a wrong result. No breaks: one graph."),
+    ],
+)  # fmt: skip
+def test_the_verdict_says_what_to_do_first(report: Report, outcome: str, text: str) -> None:
+    assert verdict(report) == (outcome, text)
+    assert render_text(report).replace("\n", " ").startswith(text.replace("`", "")[:90])
+
+
+def test_figures_name_what_was_compiled() -> None:
+    report = replace(two_breaks(), timing=Timing(wall_s=0.84, compile_s=0.79))
+    assert figures(report)[0].startswith("Cell In[7], step: ")
+    assert "0.84 s, compiling 0.79 s" in figures(report)
+    assert summary_line(report).startswith("Cell In[7]: 2 breaks, 4 graphs, 9 ops | cuda:0")
+
+
+def test_a_decorators_wrapper_does_not_name_what_was_compiled() -> None:
+    frames = [
+        Frame("0/0", "wrapper", None, "call", "compiled"),
+        Frame("1/0", "forward", Location("s1", 5, 9, function="Net.forward"), "call", "compiled", caller="0/0"),
+        Frame("2/0", "helper", None, "call", "compiled", caller="1/0"),
+    ]
+    report = replace(run(), frames=frames, summary=Summary(frames=3))
+    assert compiled_name(report) == "Net"

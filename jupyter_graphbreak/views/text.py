@@ -159,7 +159,7 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
     tried = trials_sentence(remedies)
     lines += wrapped("", _plain(tried)) if tried else []
     if not remedies.working:
-        lines += [line for decision in remedies.person[:_MOST_NAMED] for line in wrapped("decide: ", decision)]
+        lines += [line for decision in remedies.person[:_MOST_NAMED] for line in wrapped("", decision)]
     return lines
 
 

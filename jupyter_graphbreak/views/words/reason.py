@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def reason_of(cause: Break | Reason | Change | JobBreak) -> str:
-    """Return a reason with its id in PyTorch's registry: "Branch on a tensor's value (GB0170)"."""
-    title = title_of(cause)
-    return f"{title} ({cause.gb_id})" if cause.gb_id else title
+    """Return a reason with its id in PyTorch's registry, or PyTorch's name: "Branch on a tensor's value (GB0170)"."""
+    title, name = title_of(cause), cause.gb_id or cause.gb_type
+    return f"{title} ({name})" if name != title else title
 
 
 def title_of(cause: Break | Reason | Change | JobBreak) -> str:

@@ -90,7 +90,8 @@ def _failure(report: Report) -> str:
 
 def _first_step(report: Report) -> str:
     """Return what to do first about the breaks: ". Fix break 1 first: it adds 2 graphs."."""
-    nothing = "" if report.graphs else f" Nothing was compiled{_why_nothing(report)}."
+    is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
+    nothing = "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing(report)}."
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
     if chosen:
         return f". {_what_works(report, chosen)}{nothing}"

@@ -243,7 +243,7 @@ def _measured(report: Report) -> list[str]:
 
 def _break(report: Report, break_: Break) -> list[str]:
     number = break_numbers(report)[break_.id]
-    lines = [_place_line(report, f"{number:>2}", break_), cut(INDENT + _cause(break_))]
+    lines = [_place_line(report, f"{number:>2}", break_), *wrapped("", _cause(break_))[:3]]
     path = _path(report, break_)
     if path:
         lines.append(cut(f"{INDENT}called from {path}"))

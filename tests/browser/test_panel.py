@@ -352,9 +352,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     # Copying uses the report of the right cell.
     row(page, r"^Cell \[1\]").click(button="right")
     page.get_by_role("menuitem", name="Copy Graph Break Report").click()
-    page.wait_for_function(
-        "navigator.clipboard.readText().then(text => text.startsWith('2 breaks'))"
-    )
+    page.wait_for_function("navigator.clipboard.readText().then(text => text.startsWith('2 breaks'))")
     assert opened.errors == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -25,9 +26,12 @@ def test_the_error_is_named_and_no_break_is_called_allowed() -> None:
     assert break_.outcome == "error"
     assert break_.advice[0].text.startswith("the graph was captured and the backend failed on it")
     text = run.report.to_text()
-    assert "Failure of the backend (BackendCompilerFailed): backend='unfinished' raised: NotImplementedError: this" in text
+    assert (
+        "Failure of the backend (BackendCompilerFailed): backend='unfinished' raised: NotImplementedError: this"
+        in re.sub(r"\s+", " ", text)
+    )
     assert "an error, although breaks are allowed" in text
-    assert "allowed by default" not in text
+    assert "allowed by default" not in re.sub(r"\s+", " ", text)
     assert "an error, although breaks are allowed" in run.report.to_html()
 
 

@@ -38,6 +38,7 @@ import { Sources } from './editor/sources';
 import { confirmChanges } from './notebook/changedialog';
 import {
   addExplainCommands,
+  addUndoCommand,
   ExplainCommandIDs
 } from './notebook/explaincommands';
 import { Explainer, TRY_REMEDIES } from './notebook/explainer';
@@ -159,12 +160,17 @@ const explain: JupyterFrontEndPlugin<void> = {
       warn
     });
     addExplainCommands(app.commands, notebooks, reports, explainer, trans);
-    new RemedyApplier({
+    const applier = new RemedyApplier({
       reports,
       trans,
       confirm: changes => confirmChanges(changes, trans),
-      explainAndTry: panel => explainer.explainCell(panel, TRY_REMEDIES)
+      explainAndTry: panel => explainer.explainCell(panel, TRY_REMEDIES),
+      explain: panel => explainer.explainCell(panel),
+      run: async ({ content, sessionContext }) => {
+        await NotebookActions.run(content, sessionContext);
+      }
     });
+    addUndoCommand(app.commands, applier, warn, trans);
     for (const command of Object.values(ExplainCommandIDs)) {
       palette?.addItem({ command, category: trans.__('Graph Breaks') });
     }

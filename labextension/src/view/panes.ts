@@ -58,14 +58,23 @@ export class Panes {
     this._filter.focus();
   }
 
-  /** Clear the filter; false if it was empty. */
-  clearFilter(): boolean {
-    if (this._filter.value === '') {
-      return false;
+  /**
+   * Clear the filter, and move the focus from it to the tab of the pane.
+   *
+   * @param target - The element with the focus.
+   * @returns Whether there was anything to do.
+   */
+  leaveFilter(target: Element): boolean {
+    const isInFilter = target === this._filter;
+    const isFiltered = this._filter.value !== '';
+    if (isFiltered) {
+      this._filter.value = '';
+      this._applyFilter();
     }
-    this._filter.value = '';
-    this._applyFilter();
-    return true;
+    if (isInFilter) {
+      this._tabs[this._shown]?.focus();
+    }
+    return isFiltered || isInFilter;
   }
 
   private _addLists(within: Element): void {

@@ -105,6 +105,12 @@ export function isShortcut(event: KeyboardEvent): boolean {
   return hasModifier(event) || (key === 'Enter' && shiftKey);
 }
 
+/** Whether a key undoes the last change everywhere. */
+export function isUndo(event: KeyboardEvent): boolean {
+  const { key, ctrlKey, metaKey, shiftKey, altKey } = event;
+  return key === 'z' && ctrlKey !== metaKey && !shiftKey && !altKey;
+}
+
 /**
  * Stop a key from reaching the notebook around a report.
  *

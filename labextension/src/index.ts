@@ -43,13 +43,19 @@ import {
 } from './notebook/explaincommands';
 import { Explainer, TRY_REMEDIES } from './notebook/explainer';
 import { INotebookReports, NotebookReports } from './notebook/notebookreports';
+import { PreviousReports } from './notebook/previousreports';
 import { RANK, rendererFactory } from './notebook/renderer';
 import { RemedyApplier } from './notebook/remedyapplier';
 import { ReportLinks } from './notebook/reportlinks';
+import { AutoOpen } from './panel/autoopen';
 import { BreakNavigator } from './panel/guide';
 import { GraphBreakPanel } from './panel/panel';
 import { addPanelCommands, PanelCommandIDs } from './panel/panelcommands';
-import { followMarksSetting, followSortSetting } from './panel/settings';
+import {
+  followMarksSetting,
+  followOpenSetting,
+  followSortSetting
+} from './panel/settings';
 
 /** The domain of our texts for translation. */
 const DOMAIN = 'jupyter_graphbreak';
@@ -131,8 +137,16 @@ const panel: JupyterFrontEndPlugin<void> = {
     for (const command of Object.values(PanelCommandIDs)) {
       palette?.addItem({ command, category: trans.__('Graph Breaks') });
     }
+    const autoOpen = new AutoOpen(reports, NotebookActions.executed, () => {
+      if (!panel.isVisible) {
+        panel.openQuietly(() => activate(panel.id));
+      }
+    });
     if (settings !== null) {
       void followSortSetting(settings, PLUGIN, panel.model);
+      void followOpenSetting(settings, PLUGIN, isOn => {
+        autoOpen.isOn = isOn;
+      });
     }
   }
 };
@@ -215,6 +229,7 @@ const marks: JupyterFrontEndPlugin<void> = {
     };
     notebooks.forEach(follow);
     notebooks.widgetAdded.connect((_, panel) => follow(panel));
+    new PreviousReports(NotebookActions);
     const links = new ReportLinks(reports, NotebookActions);
     const showColumns = (): void => {
       links.isColumn = marks.isOn;

@@ -15,7 +15,7 @@ from tests.browser.test_marks import broken, cell, line
 from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
 from tests.browser.test_reading import DANGEROUS, SELECTED, cells
 from tests.support.lab_server import report_cell
-from tests.support.sample_reports import everything, hostile, remedies, two_breaks
+from tests.support.sample_reports import big, everything, hostile, remedies, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +191,8 @@ def test_a_note_never_covers_text_side_by_side(open_page: Open, lab: Lab) -> Non
     opened = opened_in_lab(open_page, lab, "beside")
     page = opened.page
     expect(broken(cell(page, 0))).to_have_count(2)
-    command(page, "notebook:render-side-by-side")
+    command(page, "notebook:toggle-render-side-by-side-current")
+    expect(page.locator(".jp-mod-sideBySide")).to_have_count(1)
     page.wait_for_timeout(500)
     opened.shoot("marks-side-by-side")
     assert page.evaluate(_COVERED) == []
@@ -249,7 +250,7 @@ def test_a_row_of_every_report_about_a_function_highlights_its_line(open_page: O
 def heights(page: Page) -> list[float]:
     """Return the vertical positions of the parts of a report and of the cells below it."""
     found: list[float] = page.evaluate(
-        "() => Array.from(document.querySelectorAll('.graphbreak > *, .gb-item, .jp-Cell'),"
+        "() => Array.from(document.querySelectorAll('.graphbreak > :not(style), .gb-item, .jp-Cell'),"
         " each => each.getBoundingClientRect().top + document.querySelector('.jp-WindowedPanel-outer').scrollTop)"
     )
     return found
@@ -382,3 +383,49 @@ def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
     expect(broken(cell(page, 1))).to_have_count(1)
     expect(selected).to_have_count(0)
     expect(report.locator(".gb-selected")).to_have_count(0)
+
+
+def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) -> None:
+    """Every pane has its natural height, and there are four."""
+    lab.save("natural", big(breaks=11, ops=200))
+    opened = opened_in_lab(open_page, lab, "natural")
+    report = live_report(opened.page)
+    expect(report.get_by_role("tab")).to_have_text(["Breaks 11", re.compile("Graphs"), "Recompiles", "Details"])
+    scrolling = """report => Array.from(report.querySelectorAll('*')).filter(element =>
+        element.checkVisibility() && element.scrollHeight > element.clientHeight + 1 && element.clientHeight > 0
+        && /auto|scroll/.test(getComputedStyle(element).overflowY)).map(element => element.className)"""
+    for tab in report.get_by_role("tab").all():
+        tab.click()
+        report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
+        opened.page.wait_for_timeout(200)
+        assert report.evaluate(scrolling) == []
+    assert opened.errors == []
+
+
+def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, lab: Lab) -> None:
+    """During a second run the page shows the first report and the progress, and so does the panel."""
+    function = "@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
+    slow = f"%%compile_explain\n{function}\nimport time\ntime.sleep(5)"
+    lab.save("previous", "%load_ext jupyter_graphbreak\nimport torch", slow)
+    opened = opened_in_lab(open_page, lab, "previous")
+    page = opened.page
+    show_panel(page)
+    run_all(page)
+    report = page.locator(".graphbreak.gb-live.gb-column")
+    expect(report).to_have_count(1, timeout=60_000)
+    runs = rows(page, 1)
+    expect(runs).to_have_count(1)
+    page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
+    command(page, "notebook:run-cell")
+    expect(page.get_by_role("timer")).to_be_visible(timeout=30_000)
+    expect(page.locator(".jp-GraphBreakPrevious .graphbreak")).to_be_visible()
+    expect(runs).to_have_count(1)
+    expect(panel(page).get_by_role("status")).to_have_text(re.compile(r"^Cell \[\*\]: (starting|running|compiling)"))
+    opened.shoot("previous-report")
+    # The old report is only there to be read.
+    assert page.locator(".jp-GraphBreakPrevious").evaluate("each => each.inert")
+    expect(page.get_by_role("timer")).to_have_count(0, timeout=30_000)
+    expect(page.locator(".jp-GraphBreakPrevious")).to_have_count(0)
+    expect(report).to_have_count(1)
+    expect(panel(page).get_by_role("status")).to_have_text("")
+    assert opened.errors == []

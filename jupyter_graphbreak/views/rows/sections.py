@@ -18,7 +18,7 @@ from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_headline, limit_was_reached, recompilations
-from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, sign_of, verdict_label
+from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, own_edit, sign_of, verdict_label
 from jupyter_graphbreak.views.words.where import brief_code, function_of, is_wrapper_of_torch, place, without_function
 
 if TYPE_CHECKING:
@@ -81,6 +81,15 @@ def compiled_for_report(report: Report) -> str:
     return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {them}"
 
 
+def compiled_title(report: Report) -> str:
+    """Name what was compiled, to identify the run: "BartForCausalLM", "step and norm"; empty if nothing was."""
+    called = [one_line(call.type or call.name) for call in report.compiled or ()]
+    entries = [_name(report, frame).removesuffix(".forward") for frame in report.frames if frame.role == "entry"]
+    names = list(dict.fromkeys(name for name in called or entries if name not in {"", "<module>"}))
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return (", " if more else " and ").join(names[:_MOST_NAMES]) + more
+
+
 def without_cudagraph(report: Report) -> list[str]:
     """Name graphs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
     sentences = []
@@ -121,13 +130,16 @@ def build_rows(report: Report) -> Rows:
         look=_look(report),
         status=_status(report),
         about=about(report),
+        title=_cut(compiled_title(report)),
         sections=[section for make in _SECTIONS if (section := make(report)) is not None],
     )
 
 
 def about(report: Report) -> list[Row]:
-    """Return rows about the run as a whole: what was compiled, and what was not run again."""
+    """Return rows about the run as a whole: the user's edit, what was compiled, and what was not run again."""
+    edit, works = own_edit(report)
     rows = [
+        Row("edit", edit, "good" if works else "bad"),
         Row("compiled", compiled_for_report(report)),
         Row("extent", extent(report)),
         Row("effects", not_run_again(report), "bad"),

@@ -91,9 +91,16 @@ export interface IVisit {
   isHandled: boolean;
 }
 
+/** A run shows its progress. */
+export interface IRunning {
+  /** What it is doing; empty at its end. */
+  readonly activity: string;
+}
+
 interface IEvents {
   'graphbreak-ready': IReady;
   'graphbreak-visit': IVisit;
+  'graphbreak-running': IRunning;
   'graphbreak-selected': ISelected;
   'graphbreak-following': IFollowing;
 }

@@ -230,7 +230,7 @@ export class Panes {
     for (const box of pane.querySelectorAll<HTMLElement>('[data-list]')) {
       const name = box.dataset.list!;
       const list = this._lists.get(name)!;
-      if (name === pane.dataset.pane || name === 'minor') {
+      if (box.parentElement!.closest('[data-list]') === null) {
         matches += list.filter(query);
         const fold = box.closest('.gb-minor');
         fold?.toggleAttribute('open', query !== '');

@@ -52,6 +52,7 @@ class View {
     root.tabIndex = -1;
     secureLinks(root);
     root.classList.add('gb-live');
+    root.classList.toggle('gb-page', isPageOf(root));
     this._panes = new Panes(root, {
       rest: name => this._data.rest(name),
       onShow: () => this._refresh(),

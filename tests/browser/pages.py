@@ -71,7 +71,7 @@ def run_all(page: Page) -> None:
 
 def menu_button(report: Page | Locator, name: str) -> Locator:
     """Return a button of a report's menu, and open the menu."""
-    more = report.get_by_role("button", name="More")
+    more = report.get_by_role("button", name="More ?")
     if more.get_attribute("aria-expanded") == "false":
         more.click()
     return report.get_by_role("button", name=name)

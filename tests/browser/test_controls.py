@@ -197,6 +197,12 @@ def test_a_note_never_covers_text_side_by_side(open_page: Open, lab: Lab) -> Non
     opened.shoot("marks-side-by-side")
     assert page.evaluate(_COVERED) == []
     expect(cell(page, 0).locator(".jp-GraphBreakMark-note", has_text="Data-dependent")).to_be_in_viewport(ratio=1)
+    # In the report, only the edge of a scope stays in view.
+    covered = """() => Array.from(document.querySelectorAll('.graphbreak .gb-band')).filter(band => {
+        const [code, words] = [band.previousElementSibling, band].map(each => each.getBoundingClientRect());
+        return band.textContent.trim() !== '' && words.width > 0 && words.left < code.right - 1;
+    }).length"""
+    assert page.evaluate(covered) == 0
     theme(page, "JupyterLab Dark")
     assert page.evaluate(_COVERED) == []
 
@@ -250,7 +256,8 @@ def test_a_row_of_every_report_about_a_function_highlights_its_line(open_page: O
 def heights(page: Page) -> list[float]:
     """Return the vertical positions of the parts of a report and of the cells below it."""
     found: list[float] = page.evaluate(
-        "() => Array.from(document.querySelectorAll('.graphbreak > :not(style), .gb-item, .jp-Cell'),"
+        "() => Array.from(document.querySelectorAll('.graphbreak > *, .gb-item, .jp-Cell'))"
+        ".filter(each => each.checkVisibility()).map("
         " each => each.getBoundingClientRect().top + document.querySelector('.jp-WindowedPanel-outer').scrollTop)"
     )
     return found

@@ -184,7 +184,7 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
     wait_for_kernel(page)
     page.wait_for_timeout(1000)  # outputs are rendered again after they are trusted and a kernel is connected
     report.locator(".gb-break > details > summary").first.click()
-    report.get_by_role("button", name="More").click()
+    report.get_by_role("button", name="More ?").click()
     kinds = report.evaluate(_KINDS)
     assert kinds > 12
     for kind in range(1, kinds + 1):

@@ -35,6 +35,16 @@ def joined(words: Sequence[str], separator: str) -> str:
     return separator.join([*words[:_MOST_WORDS], *([f"and {more} more"] if more > 0 else [])])
 
 
+def whole_clauses(text: str, most: int) -> str:
+    """Return the first clauses of a text, about as many as fit into a number of characters, and never part of one."""
+    if len(text) <= most:
+        return text
+    ends = [match.start() for match in re.finditer(r"(?:; |\. |, (?=and |but |then ))", text)]
+    fitting = [end for end in ends if end <= most]
+    # A first clause that is too long is better than none.
+    return text[: fitting[-1] if fitting else ends[0] if ends else len(text)]
+
+
 def one_line(text: str) -> str:
     """Return a text on one line that is safe to show in a terminal."""
     return plain(re.sub(r"\s+", " ", text).strip())

@@ -94,9 +94,11 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         unique.values(), key=lambda r: (not r.breaks, _ORDER.index(r.verdict), _further_changes(r), -len(r.breaks))
     )
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
+    # A change may be tried several times with the same result, for example alone and before another step.
+    failed = {(remedy.title, outcome(remedy)): remedy for remedy in reversed(changes) if remedy.verdict not in WORKING}
     return BreakRemedies(
         [remedy for remedy in changes if remedy.verdict in WORKING],
-        [remedy for remedy in changes if remedy.verdict not in WORKING],
+        list(reversed(failed.values())),
         list(dict.fromkeys(remedy.person for remedy in ordered if remedy.person)),
     )
 

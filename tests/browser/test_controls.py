@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.results import Report
-from tests.browser.pages import command, opened_in_lab, run_all, theme, trust
+from tests.browser.pages import command, opened_in_lab, run_all, theme, trust, wait_for_kernel
 from tests.browser.test_marks import broken, cell, line
 from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
 from tests.browser.test_reading import DANGEROUS, SELECTED, cells
@@ -114,7 +114,6 @@ def test_without_the_cell_a_link_shows_the_line_in_the_report(open_page: Open, l
     page = opened_in_lab(open_page, lab, "moved").page
     report = live_report(page)
     report.evaluate("report => report.addEventListener('graphbreak-visit', event => event.stopPropagation())")
-    report.get_by_role("button", name="Next break").click()
     report.locator(".gb-break > details > summary").first.click()
     report.locator(".gb-break dl a[href$='-l0-15']").first.click()
     expect(report.locator(".gb-line[id$='-l0-15']")).to_have_class(SELECTED)
@@ -312,6 +311,33 @@ def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> 
         assert cells(page) == before
 
 
+def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
+    """*Run again* runs the inserted cell, and explains the cell of the report."""
+    lab.save("run-applied", remedies())
+    page = opened_in_lab(open_page, lab, "run-applied").page
+    report = live_report(page)
+    wait_for_kernel(page)
+    record = """() => {
+        const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
+        window.asked = [];
+        const send = kernel.requestExecute;
+        kernel.requestExecute = function (content, dispose, metadata) {
+            window.asked.push([content.code, metadata?.graphbreak?.explain ?? null]);
+            return send.call(this, { ...content, code: 'pass' }, dispose, {});
+        };
+    }"""
+    page.evaluate(record)
+    card = report.locator(".gb-break").first
+    card.locator("summary").first.click()
+    card.get_by_role("button", name="Insert as cell: Switch statistics off").click()
+    page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
+    report.get_by_role("button", name="Run again").click()
+    page.wait_for_function("window.asked.length >= 2")
+    asked = [entry for entry in page.evaluate("window.asked") if not entry[0].startswith("__import__")]
+    assert asked[0] == ["model.config.log_stats = False", None]
+    page.wait_for_function("window.asked.some(([code]) => code.startsWith('%%compile_explain'))")
+
+
 def test_escape_leaves_the_filter(open_page: Open, lab: Lab) -> None:
     lab.save("leave", two_breaks())
     page = opened_in_lab(open_page, lab, "leave").page
@@ -430,7 +456,12 @@ def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, l
     expect(panel(page).get_by_role("status")).to_have_text(re.compile(r"^Cell \[\*\]: (starting|running|compiling)"))
     opened.shoot("previous-report")
     # The old report is only there to be read.
-    assert page.locator(".jp-GraphBreakPrevious").evaluate("each => each.inert")
+    assert page.locator(".jp-GraphBreakPrevious > .graphbreak").evaluate("each => each.inert")
+    before = cells(page)
+    click_corner(page, page.locator(".jp-GraphBreakPrevious"))
+    for key in ("x", "d", "d", "b"):
+        page.keyboard.press(key)
+    assert cells(page) == before
     expect(page.get_by_role("timer")).to_have_count(0, timeout=30_000)
     expect(page.locator(".jp-GraphBreakPrevious")).to_have_count(0)
     expect(report).to_have_count(1)

@@ -31,6 +31,8 @@ _LIMIT_KINDS = {"recompile limit", "shared wrapper"}
 #: If there are more functions than this, they are counted instead of named.
 _MOST_NAMES = 2
 _MOST_COMPILED = 4
+#: Names of entries that tell a reader nothing.
+_NAMELESS = {"", "<module>", "<lambda>", "wrapper", "wrapped", "inner"}
 #: How many graphs without a CUDA graph get a sentence.
 _MOST_SENTENCES = 50
 
@@ -85,7 +87,7 @@ def compiled_title(report: Report) -> str:
     """Name what was compiled, to identify the run: "BartForCausalLM", "step and norm"; empty if nothing was."""
     called = [one_line(call.type or call.name) for call in report.compiled or ()]
     entries = [_name(report, frame).removesuffix(".forward") for frame in report.frames if frame.role == "entry"]
-    names = list(dict.fromkeys(name for name in called or entries if name not in {"", "<module>"}))
+    names = list(dict.fromkeys(name for name in called or entries if name not in _NAMELESS))
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return (", " if more else " and ").join(names[:_MOST_NAMES]) + more
 

@@ -61,7 +61,8 @@ export class ProgressLine {
   private _draw(): void {
     const elapsed = (performance.now() - this._started) / 1000;
     this._activity.textContent = activityOf(this._progress);
-    this._counts.textContent = ` | ${countsOf(this._progress, elapsed)}`;
+    const separator = (this._progress?.left_s ?? null) === null ? ' | ' : ', ';
+    this._counts.textContent = separator + countsOf(this._progress, elapsed);
   }
 
   private readonly _line = document.createElement('p');
@@ -91,7 +92,7 @@ export function countsOf(progress: IProgress | null, elapsed: number): string {
   }
   if (progress.left_s !== null) {
     const left = progress.left_s - (elapsed - progress.elapsed_s);
-    return left > 0 ? `at most ${wordsOf(left, 0)} left` : 'about to end';
+    return left > 0 ? `${wordsOf(left, 0)} left` : 'about to end';
   }
   const counts = [
     count(progress.frames, 'frame'),

@@ -4,6 +4,7 @@ import type { ISignal } from '@lumino/signaling';
 
 import { makeElement } from '../view/elements';
 import { onReportEvent } from '../view/link';
+import { keepKeys } from '../view/roving';
 
 /** How long after the end of a run its report may appear, in milliseconds. */
 const LATE_MS = 1000;
@@ -37,8 +38,11 @@ export class PreviousReports {
       return;
     }
     const box = makeElement('div', 'jp-GraphBreakPrevious');
-    box.inert = true;
-    box.append(root.cloneNode(true));
+    keepKeys(box);
+    // prettier-ignore
+    const copy = root.cloneNode(true) as HTMLElement;
+    copy.inert = true;
+    box.append(copy);
     node.append(box);
     this._copies.set(node, box);
   }

@@ -11,7 +11,7 @@ import { Panel, type Widget } from '@lumino/widgets';
 import { JOB_TYPE, MIME_TYPE, REST_TYPE } from '../report/mimetype';
 import { onReportEvent, type IReportData, isolateReports } from '../view/link';
 import type { Rest } from '../view/list';
-import { focusCell, keepFromNotebook, suppress } from '../view/roving';
+import { keepKeys } from '../view/roving';
 import { unpack } from '../report/packed';
 import { addBehaviour } from '../view/view';
 
@@ -64,14 +64,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
       ready.data = this._data;
     });
     // An untrusted report has no behaviour, but it can still get the focus.
-    this.node.tabIndex = -1;
-    suppress(this.node);
-    this.node.addEventListener('keydown', event => {
-      if (event.key === 'Escape') {
-        focusCell(this.node);
-      }
-      keepFromNotebook(event);
-    });
+    keepKeys(this.node);
   }
 
   override dispose(): void {

@@ -129,6 +129,18 @@ export function keepFromNotebook(event: KeyboardEvent): void {
   }
 }
 
+/** Let an element get the focus by a click, and keep its keys from the notebook around it. */
+export function keepKeys(element: HTMLElement): void {
+  element.tabIndex = -1;
+  suppress(element);
+  element.addEventListener('keydown', event => {
+    if (event.key === 'Escape') {
+      focusCell(element);
+    }
+    keepFromNotebook(event);
+  });
+}
+
 /** Leave a report: focus the cell around it, so that the notebook's keys work. */
 export function focusCell(root: HTMLElement): void {
   const cell = root.closest<HTMLElement>('.jp-Cell');

@@ -25,7 +25,7 @@ test('the line shows the compiled function, the counts and the time', () => {
   );
   assert.equal(countsOf(null, 125), '2 min 5 s');
   const trying = { ...PROGRESS, phase: 'trying', left_s: 10 };
-  assert.equal(countsOf(trying, 14), 'at most 8 s left');
+  assert.equal(countsOf(trying, 14), '8 s left');
   assert.equal(countsOf(trying, 24), 'about to end');
 });
 

@@ -48,7 +48,7 @@ export function noteParts(
     className: 'gb-cut',
     kind: 'break',
     // Beyond the named breaks, it is the first of those that are not.
-    id: line.breaks[index]!.break.id
+    id: line.breaks[index]?.break.id ?? ''
   }));
   const [first] = line.leadsTo;
   if (first !== undefined) {
@@ -73,8 +73,8 @@ export function noteParts(
   parts.push(
     ...firstOf(line.notes, MOST_BESIDE, ({ row }) => noteOf(row)).map(
       (text, index) => {
-        const note = line.notes[index]!;
-        const [kind, id] = [note.section, note.row.id];
+        const note = line.notes[index];
+        const [kind, id] = [note?.section ?? '', note?.row.id ?? ''];
         return { text, className: 'gb-dim', kind, id };
       }
     )

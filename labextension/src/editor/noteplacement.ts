@@ -50,6 +50,9 @@ export const notePlacement = ViewPlugin.define(view => {
 function linesWithoutRoom(view: EditorView): ReadonlySet<IReportLine> {
   const { contentDOM, scrollDOM, state } = view;
   const below = new Set(state.field(markField).below);
+  if (scrollDOM.clientWidth === 0) {
+    return below; // the editor is hidden
+  }
   const start = contentDOM.getBoundingClientRect().left;
   const edge = scrollDOM.getBoundingClientRect().left - scrollDOM.scrollLeft;
   const room = scrollDOM.clientWidth - (start - edge);

@@ -157,12 +157,15 @@ def test_the_content_is_in_reading_order() -> None:
         "Graphs 4",
         "torch.matmul",
         "float32 [8, 8] cuda:0",
-        "Frames 6",
-        "Resume 4",
-        "Eager 1",
+        "Recompiles",
+        "Nothing was recompiled.",
+        "Details",
+        "Functions that run eagerly 1",
         "Move the loop into a function of its own.",
         "Scopes 3",
         "With fullgraph=True, the run would end with an error at ✂1, whatever the scopes say.",
+        "Frames 6",
+        "Resume functions 4",
         "torch 2.13.0, Python 3.11.7, nested_graph_breaks=False",
     ]
     at = 0

@@ -111,6 +111,7 @@ class Observation:
         self._kept: KeptRun | None = None
         self._calls: CompiledCalls | None = None
         self._phase = ""
+        self._phase_end = 0.0
         self._patches = _patches(options)
         choice = self._choose_device(named)
         self._device = choice.default if choice is not None else None
@@ -311,12 +312,14 @@ class Observation:
         shares = _time_shares(requested, time.perf_counter() - self._started_at)
         for wanted, what, step in steps:
             if wanted:
-                self._phase = what
+                seconds = next(shares)
+                self._phase = what.split()[0]
+                self._phase_end = time.perf_counter() + seconds
                 self._show_status("")
                 known = len(self._faults)
                 try:
                     with suppress_faults(what, self.note_fault), default_device(self._device), _silenced(self._shell):
-                        step(seconds=next(shares))
+                        step(seconds=seconds)
                 except KeyboardInterrupt:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
                 again.report = replace(again.report, diagnostics=[*again.report.diagnostics, *self._faults[known:]])
@@ -325,8 +328,11 @@ class Observation:
     def _show_status(self, what: str) -> None:
         """Show the current activity in place of the report."""
         if self._output is not None and self._output.live:
-            elapsed_s = time.perf_counter() - self._started_at
-            self._output.show_progress(Progress(self._phase, what or None, 0, 0, 0, elapsed_s))
+            now = time.perf_counter()
+            left_s = max(0.0, self._phase_end - now)
+            what = what.replace("`", "")
+            progress = Progress(self._phase, what or None, 0, 0, 0, now - self._started_at, left_s)
+            self._output.show_progress(progress)
 
     def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> tuple[Report, dict[str, str]]:
         """Return the report and the files of its sources, or an empty report if it cannot be created."""

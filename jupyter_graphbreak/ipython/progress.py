@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from jupyter_graphbreak.records.records import compiled_function, resumed_at
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,7 +22,7 @@ INTERVAL_S = 0.8
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The state of a run: the function being compiled, counts so far, and seconds since the start."""
+    """The state of a run: the activity and its object, counts so far, seconds since the start, and seconds left."""
 
     phase: str
     function: str | None
@@ -28,6 +30,8 @@ class Progress(msgspec.Struct, frozen=True):
     graphs: int
     breaks: int
     elapsed_s: float
+    #: The time limit of the activity; ``None`` if it has none.
+    left_s: float | None = None
 
 
 class ProgressMeter:
@@ -65,7 +69,7 @@ class ProgressMeter:
             case "dynamo_start":
                 self._frames += 1
             case "graphbreak_start":
-                self._function = record.data.get("name")
+                self._function = _described(str(record.data.get("name")))
             case "dynamo_output_graph":
                 self._graphs += 1
             case "artifact:dynamo_graph_break_reason":
@@ -90,3 +94,9 @@ class ProgressMeter:
             breaks=len(self._breaks),
             elapsed_s=time.perf_counter() - self._start,
         )
+
+
+def _described(name: str) -> str:
+    """Return the user's name of a function that Dynamo compiles, and the line at which it resumes."""
+    line = resumed_at(name)
+    return compiled_function(name) + (f" after line {line}" if line is not None else "")

@@ -14,6 +14,9 @@ RemedyVerdict = Literal[
 #: The verdicts after which a remedy can be applied.
 WORKING: frozenset[RemedyVerdict] = frozenset({"works", "works on what ran", "works but differs"})
 
+#: The reason of a remedy that was not tried because the user interrupted the search.
+INTERRUPTED = "the search was interrupted"
+
 
 class Edit(msgspec.Struct, frozen=True):
     """The replacement of whole lines of a source.

@@ -18,7 +18,7 @@ from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
 from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, job_place, process_name, processes_with_break
 from jupyter_graphbreak.views.words.lines import break_numbers, listing
 from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
-from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain
+from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import guard_lines, recompilations
 from jupyter_graphbreak.views.words.remedies import (
@@ -110,8 +110,10 @@ def render_changes(changes: Changes) -> list[str]:
     return lines
 
 
-#: How many remedies that work are named, and how many lines of a change are shown.
-_MOST_NAMED = 4
+#: How many remedies that work, and how many that do not if none works, are named.
+_MOST_NAMED, _MOST_FAILED = 4, 3
+#: About how many characters of a trial that failed, and how many lines of a change, are shown.
+_LONGEST_TRIAL = 180
 _MOST_REMEDY_LINES = 12
 _DEEPER = INDENT + "     "
 
@@ -156,9 +158,15 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
             is_shown = True
     if len(remedies.working) > _MOST_NAMED:
         lines.append(f"{INDENT}and {len(remedies.working) - _MOST_NAMED} more that work")
-    tried = trials_sentence(remedies)
-    lines += wrapped("", _plain(tried)) if tried else []
-    if not remedies.working:
+    if remedies.working:
+        tried = trials_sentence(remedies)
+        lines += wrapped("", _plain(tried)) if tried else []
+    else:
+        for remedy in remedies.failed[:_MOST_FAILED]:
+            words = f"{_plain(remedy.title)}: {_plain(outcome(remedy))}"
+            lines += wrapped("tried: ", whole_clauses(words, _LONGEST_TRIAL))
+        if len(remedies.failed) > _MOST_FAILED:
+            lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MOST_FAILED, 'more trial')} that failed")
         lines += [line for decision in remedies.person[:_MOST_NAMED] for line in wrapped("", decision)]
     return lines
 
@@ -190,7 +198,7 @@ def _plain(text: str) -> str:
 _MOST_LINES = 48
 _AROUND = 2
 #: How many calls of one stack are named, and maximum columns of a source line.
-_MOST_CALLS, _LONGEST_LINE = 40, 2_000
+_MOST_CALLS, _FEWEST_CALLS, _LONGEST_LINE = 40, 2, 2_000
 #: How many places of one cause are listed.
 _MOST_PLACES = 5
 
@@ -308,21 +316,36 @@ def _aftermath(report: Report, break_: Break) -> list[str]:
 
 
 def _path(report: Report, break_: Break) -> str:
-    """Return the calls that lead to a break; the middle of a long path is left out."""
+    """Return the calls that lead to a break; of a long path, the calls of libraries in the middle are left out."""
     stack = break_.stack[:-1]
-    named = stack if len(stack) <= _MOST_CALLS else [stack[0], *stack[1 - _MOST_CALLS :]]
-    calls = [place(report, replace(call, function=_function_name(call))) for call in named]
+    if not stack:
+        return ""
+    kinds = {source.id: source.kind for source in report.sources}
+    # The most informative calls are the first, the reader's innermost one, the last, and the reader's other ones.
+    own = [index for index, call in enumerate(stack) if kinds.get(call.source) != "library"][::-1]
+    ranked = dict.fromkeys([0, *own[:1], len(stack) - 1, *own, *reversed(range(len(stack)))])
+    ranked = list(ranked)[:_MOST_CALLS]
+    calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
     different = {tuple(occurrence.stack[:-1]) for occurrence in break_.occurrences}
     ways = len(different) - 1 if not _prefixes(different) else 0
     more = f" (and {counted(ways, 'other way')})" if ways else ""
-    text = " > ".join(calls if named is stack else [calls[0], "...", *calls[1:]])
     room = WIDTH - len(INDENT) - len("called from ") - len(more)
-    # The first call and the last ones are the most informative, so leave out those in between.
-    keep = len(calls) - 2
-    while len(text) > room and keep > 0:
-        text = " > ".join([calls[0], "...", *calls[len(calls) - keep :]])
-        keep -= 1
-    return text + more if calls else ""
+    text = _joined_calls(calls, len(stack))
+    while len(text) > room and len(calls) > _FEWEST_CALLS:
+        calls.popitem()  # the least informative one
+        text = _joined_calls(calls, len(stack))
+    return text + more
+
+
+def _joined_calls(calls: dict[int, str], total: int) -> str:
+    """Join some of the calls of a stack, with dots in the place of the others."""
+    words: list[str] = []
+    previous = -1
+    for index in sorted(calls):
+        words += ["..."] if index > previous + 1 else []
+        words.append(calls[index])
+        previous = index
+    return " > ".join([*words, *(["..."] if previous < total - 1 else [])])
 
 
 def _function_name(location: Location) -> str | None:

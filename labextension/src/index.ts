@@ -38,17 +38,24 @@ import { Sources } from './editor/sources';
 import { confirmChanges } from './notebook/changedialog';
 import {
   addExplainCommands,
+  addUndoCommand,
   ExplainCommandIDs
 } from './notebook/explaincommands';
 import { Explainer, TRY_REMEDIES } from './notebook/explainer';
 import { INotebookReports, NotebookReports } from './notebook/notebookreports';
+import { PreviousReports } from './notebook/previousreports';
 import { RANK, rendererFactory } from './notebook/renderer';
 import { RemedyApplier } from './notebook/remedyapplier';
 import { ReportLinks } from './notebook/reportlinks';
+import { AutoOpen } from './panel/autoopen';
 import { BreakNavigator } from './panel/guide';
 import { GraphBreakPanel } from './panel/panel';
 import { addPanelCommands, PanelCommandIDs } from './panel/panelcommands';
-import { followMarksSetting, followSortSetting } from './panel/settings';
+import {
+  followMarksSetting,
+  followOpenSetting,
+  followSortSetting
+} from './panel/settings';
 
 /** The domain of our texts for translation. */
 const DOMAIN = 'jupyter_graphbreak';
@@ -130,8 +137,16 @@ const panel: JupyterFrontEndPlugin<void> = {
     for (const command of Object.values(PanelCommandIDs)) {
       palette?.addItem({ command, category: trans.__('Graph Breaks') });
     }
+    const autoOpen = new AutoOpen(reports, NotebookActions.executed, () => {
+      if (!panel.isVisible) {
+        panel.openQuietly(() => activate(panel.id));
+      }
+    });
     if (settings !== null) {
       void followSortSetting(settings, PLUGIN, panel.model);
+      void followOpenSetting(settings, PLUGIN, isOn => {
+        autoOpen.isOn = isOn;
+      });
     }
   }
 };
@@ -159,12 +174,17 @@ const explain: JupyterFrontEndPlugin<void> = {
       warn
     });
     addExplainCommands(app.commands, notebooks, reports, explainer, trans);
-    new RemedyApplier({
+    const applier = new RemedyApplier({
       reports,
       trans,
       confirm: changes => confirmChanges(changes, trans),
-      explainAndTry: panel => explainer.explainCell(panel, TRY_REMEDIES)
+      explainAndTry: panel => explainer.explainCell(panel, TRY_REMEDIES),
+      explain: panel => explainer.explainCell(panel),
+      run: async ({ content, sessionContext }) => {
+        await NotebookActions.run(content, sessionContext);
+      }
     });
+    addUndoCommand(app.commands, applier, warn, trans);
     for (const command of Object.values(ExplainCommandIDs)) {
       palette?.addItem({ command, category: trans.__('Graph Breaks') });
     }
@@ -209,6 +229,7 @@ const marks: JupyterFrontEndPlugin<void> = {
     };
     notebooks.forEach(follow);
     notebooks.widgetAdded.connect((_, panel) => follow(panel));
+    new PreviousReports(NotebookActions);
     const links = new ReportLinks(reports, NotebookActions);
     const showColumns = (): void => {
       links.isColumn = marks.isOn;

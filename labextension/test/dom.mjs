@@ -27,3 +27,5 @@ for (const name of wanted) {
 }
 // Lumino derives a class from it, and jsdom has none.
 globalThis.DragEvent = class extends window.MouseEvent {};
+// Node's own events cannot be dispatched to elements of jsdom.
+globalThis.CustomEvent = window.CustomEvent;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
     from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
@@ -67,6 +67,14 @@ def wait_for_kernel(page: Page) -> None:
 def run_all(page: Page) -> None:
     wait_for_kernel(page)
     command(page, "notebook:run-all-cells")
+
+
+def menu_button(report: Page | Locator, name: str) -> Locator:
+    """Return a button of a report's menu, and open the menu."""
+    more = report.get_by_role("button", name="More ?")
+    if more.get_attribute("aria-expanded") == "false":
+        more.click()
+    return report.get_by_role("button", name=name)
 
 
 def trust(page: Page) -> None:

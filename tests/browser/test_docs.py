@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.pages import menu_button
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -55,7 +57,7 @@ def test_each_report_of_a_page_is_interactive_independently(open_page: Open, sit
     expect(first.get_by_role("tab", name="Graphs")).to_have_attribute("aria-selected", "true")
     first.get_by_role("tab", name="Graphs").press("n")
     expect(first.locator(".gb-item summary").first).to_be_focused()
-    first.get_by_role("button", name="Copy text").click()
+    menu_button(first, "Copy text").click()
     expect(first.get_by_role("status")).to_have_text("Copied as text")
     assert page.evaluate("navigator.clipboard.readText()").startswith("1 break")
     assert opened.errors == []

@@ -136,7 +136,7 @@ def test_a_break_shows_its_line_its_resume_function_and_its_graph(open_report: O
     expect(page.locator(".gb-box", has_text="B step")).to_have_class(WITH)
     expect(page.get_by_role("status")).to_contain_text("Branch on a tensor's value GB0170 score > 3 line 14")
     opened.shoot("page-selected-break")
-    page.get_by_role("tab", name="Resume").click()
+    page.get_by_role("tab", name="Details").click()
     expect(page.get_by_role("row", name="line 15 in step")).to_have_class(WITH)
 
 
@@ -186,7 +186,7 @@ def test_a_graph_shows_all_its_lines(open_report: Open) -> None:
 def test_a_scope_shows_its_lines_and_breaks(open_report: Open) -> None:
     opened = open_report(two_breaks())
     page = opened.page
-    page.get_by_role("tab", name="Scopes").click()
+    page.get_by_role("tab", name="Details").click()
     page.get_by_role("row", name="line 13").get_by_role("cell").first.click()
     expect(row(opened, 14)).to_have_class(WITH)
     expect(row(opened, 12)).not_to_have_class(WITH)
@@ -213,8 +213,8 @@ def test_keyboard_navigation(open_report: Open) -> None:
     press("g")
     expect(page.get_by_role("tab", name="Graphs")).to_be_focused()
     press("ArrowRight")
-    expect(page.get_by_role("tab", name="Frames")).to_be_focused()
-    expect(page.get_by_role("tab", name="Frames")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name="Recompiles")).to_be_focused()
+    expect(page.get_by_role("tab", name="Recompiles")).to_have_attribute("aria-selected", "true")
     press("b")
     press("/")
     page.keyboard.type("branch")

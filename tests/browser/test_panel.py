@@ -21,7 +21,7 @@ from tests.browser.pages import (
     wait_for_notebook,
 )
 from tests.support.lab_server import report_cell
-from tests.support.sample_reports import HOSTILE, failed, hostile, no_breaks, two_breaks
+from tests.support.sample_reports import HOSTILE, failed, hostile, no_breaks, remedies, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,8 +111,8 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     expect(runs).to_have_count(2)
     expect(runs.nth(0)).to_contain_text("2 breaks · 4 graphs")
     expect(runs.nth(1)).to_contain_text("failed · 1 break · 0 graphs")
-    expect(row(page, r"^Branch on a tensor's value \(GB0170\), 1$")).to_be_visible()
-    expect(row(page, r"^Break 1, score > 3, line 14 · resumes at 15 \(B\) · in step$")).to_be_visible()
+    reason = r"Branch on a tensor's value \(GB0170\)"
+    expect(row(page, rf"^Break 1, score > 3, {reason} · line 14 · resumes at 15 \(B\) · in step$")).to_be_visible()
     expect(tab(page)).to_contain_text("3")
     assert opened.serious(".jp-GraphBreakPanel") == []
     opened.shoot("panel-light")
@@ -197,23 +197,22 @@ def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
     expect(panel(page).get_by_text("score > 3")).to_have_count(0)
     keys.press("ArrowRight")
     keys.press("ArrowDown")
-    expect(row(page, "^Data-dependent")).to_be_focused()
+    expect(row(page, "^Break 1, score > 3")).to_be_focused()
 
     # Typing filters; Escape first clears the filter and then leaves it.
     keys.type("score")
     box = panel(page).get_by_role("searchbox", name="Filter by text")
     expect(box).to_be_focused()
     expect(panel(page).get_by_role("status")).to_have_text("1 found")
-    expect(rows(page)).to_have_count(3)
+    expect(rows(page)).to_have_count(2)
     keys.type("y")
     expect(panel(page).get_by_role("status")).to_have_text("Nothing matches")
     keys.press("Escape")
     expect(box).to_have_value("")
     keys.press("ArrowDown")
-    expect(row(page, "^Data-dependent")).to_be_focused()
+    expect(row(page, "^Break 1, score > 3")).to_be_focused()
 
     # Space shows the line, Enter moves the focus there.
-    keys.press("ArrowDown")
     keys.press("Space")
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
     expect(row(page, "^Break 1, score > 3")).to_be_focused()
@@ -354,6 +353,46 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     page.get_by_role("menuitem", name="Copy Graph Break Report").click()
     page.wait_for_function("navigator.clipboard.readText().then(text => text.startsWith('2 breaks'))")
     assert opened.errors == []
+
+
+def test_the_panel_opens_at_the_first_break_of_a_session(open_page: Open, lab: Lab) -> None:
+    """It opens once, without taking the focus, unless a setting forbids it."""
+    lab.save("opens", "%load_ext jupyter_graphbreak", "%%compile_explain\nimport torch\ntorch.ones(2) + 1", CELL)
+    for is_on in (True, False):
+        page = opened_in_lab(open_page, lab, "opens").page
+        if not is_on:
+            lab.set("jupyter-graphbreak:plugin", {"open": False})
+            page.reload()
+            wait_for_notebook(page)
+        run_all(page)
+        expect(page.locator(".graphbreak.gb-live")).to_have_count(2, timeout=60_000)
+        if is_on:
+            expect(panel(page)).to_be_visible()
+            expect(rows(page, 1).last).to_contain_text("step")
+            expect(rows(page, 1).last).to_contain_text("1 break")
+            assert page.evaluate("!document.activeElement.closest('.jp-GraphBreakPanel')")
+            page.evaluate("jupyterapp.shell.collapseRight()")
+            run_all(page)
+            expect(page.locator(".jp-InputPrompt", has_text="[6]")).to_have_count(1, timeout=60_000)
+        page.wait_for_timeout(1500)
+        expect(panel(page)).to_be_hidden()
+        page.close()
+        lab.stop_kernels()
+
+
+def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:
+    report = remedies()
+    first = report.remedies[0]  # type: ignore[index]
+    own = msgspec.structs.replace(first, family="own", title="Your edit", verdict="works")
+    lab.save("own-edit", msgspec.structs.replace(report, remedies=[own]), no_breaks())
+    opened = opened_in_lab(open_page, lab, "own-edit")
+    page = opened.page
+    show_panel(page)
+    result = panel(page).get_by_text("Your edit: same results, removes break 1")
+    expect(result).to_be_visible()
+    assert result.bounding_box()["y"] < rows(page).first.bounding_box()["y"]  # type: ignore[index]
+    opened.shoot("panel-own-edit")
+    assert opened.serious(".jp-GraphBreakPanel") == []
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.results import Report
-from tests.browser.pages import command, opened_in_lab, run_all, trust, wait_for_kernel
+from tests.browser.pages import command, menu_button, opened_in_lab, run_all, trust, wait_for_kernel
 from tests.browser.test_marks import cell, line
 from tests.browser.test_panel import row, show_panel
 from tests.support.sample_reports import big, everything, failed, two_breaks
@@ -109,7 +109,7 @@ def test_the_pointer_selects_on_demand(open_report: Open) -> None:
     line = page.locator(".gb-line[id$='l0-14']")
     line.hover()
     expect(page.locator(".gb-selected")).to_have_count(0)
-    page.get_by_role("button", name="Follow pointer").click()
+    menu_button(page, "Follow pointer").click()
     line.hover()
     expect(page.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
     page.locator(".gb-item[id$='-b2'] summary").first.hover()
@@ -184,6 +184,7 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
     wait_for_kernel(page)
     page.wait_for_timeout(1000)  # outputs are rendered again after they are trusted and a kernel is connected
     report.locator(".gb-break > details > summary").first.click()
+    report.get_by_role("button", name="More ?").click()
     kinds = report.evaluate(_KINDS)
     assert kinds > 12
     for kind in range(1, kinds + 1):
@@ -255,11 +256,11 @@ def test_report_panel_and_cell_share_one_selection(open_page: Open, lab: Lab) ->
     expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
     # By the pointer, once enabled.
     command(page, "jupyter-graphbreak:follow-pointer")
-    expect(report.get_by_role("button", name="Follow pointer")).to_have_attribute("aria-pressed", "true")
+    expect(menu_button(report, "Follow pointer")).to_have_attribute("aria-pressed", "true")
     line(own, "if score > 3").hover()
     expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
     # Without marks, and on demand, the report shows the source.
-    report.get_by_role("button", name="Source").click()
+    menu_button(report, "Source").click()
     expect(report.locator(".gb-line[id$='l0-14']")).to_be_visible()
     command(page, "jupyter-graphbreak:toggle-marks")
     expect(report).not_to_have_class(re.compile(r"\bgb-column\b"))

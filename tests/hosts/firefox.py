@@ -35,8 +35,9 @@ class Firefox:
                 assert answer["type"] == "success", answer
                 return answer["result"]
 
-    def open(self, path: Path) -> None:
-        self._ask("browsingContext.navigate", context=self._context, url=path.as_uri(), wait="complete")
+    def open(self, target: Path | str) -> None:
+        url = target if isinstance(target, str) else target.as_uri()
+        self._ask("browsingContext.navigate", context=self._context, url=url, wait="complete")
 
     def evaluate(self, code: str) -> Any:
         """Return the string, number or truth value of an expression on the page."""
@@ -50,6 +51,12 @@ class Firefox:
 
     def press(self, key: str) -> None:
         keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
+        self._perform({"type": "key", "id": "keyboard", "actions": keys})
+
+    def press_with_control(self, key: str) -> None:
+        control = "\ue009"
+        keys = [{"type": kind, "value": value} for kind, value in (
+            ("keyDown", control), ("keyDown", key), ("keyUp", key), ("keyUp", control))]  # fmt: skip
         self._perform({"type": "key", "id": "keyboard", "actions": keys})
 
     def click(self, x: int, y: int) -> None:

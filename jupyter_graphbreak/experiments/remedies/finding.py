@@ -20,6 +20,7 @@ from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
+from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.report.schema import Device, Diagnostic, Report
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ PATIENCE_S = 100.0
 _MINIMUM_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_ENTRY = 0.7
-_INTERRUPTED = "the search was interrupted"
 #: The maximum number of remedies of one entry to measure: each has to be compiled once more.
 _MOST_MEASURED = 6
 
@@ -123,7 +123,7 @@ def remedies_of_call(
                     raise ValueError(_no_effect_message(rewrite))
             search.run()
         except KeyboardInterrupt:
-            reasons.append(_INTERRUPTED)
+            reasons.append(INTERRUPTED)
     return _collected(runner.original.report, runner.original.files, [search], reasons)
 
 
@@ -186,7 +186,7 @@ def find_remedies(
             if left <= 0 and not also:
                 reasons.append(_out_of_time_message(entry))
                 continue
-            on_status(f"{entry.function}: runs again on copies")
+            on_status(f"to repeat {entry.function} on copies")
             with entry.set_up():
                 try:
                     with limit_time(max(own_end, time.monotonic() + _MINIMUM_S)):
@@ -210,7 +210,9 @@ def find_remedies(
                     gone = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
                     fixed |= {ours for ours, theirs in known.items() if theirs in gone}
     except KeyboardInterrupt:
-        reasons.append(_INTERRUPTED)
+        reasons.append(INTERRUPTED)
+        note = "Trying remedies was interrupted; run the cell with --try again to continue."
+        report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
     not_tried = [Diagnostic("warning", _why_not_tried(own, kept)) for own in also if own not in applicable]
     report = replace(report, diagnostics=[*report.diagnostics, *not_tried])
     return _collected(report, files, searches, reasons)

@@ -361,7 +361,13 @@ class TrialRunner:
             comparison = compare_breaks(before, after, self._changed_texts(candidate.change))
             gone = comparison.gone
             if comparison.new:
-                return "another break", f"then it breaks {_break_summary(comparison.new[0])}", gone, diffs, inputs
+                return (
+                    "another break",
+                    f"then it breaks {_break_summary(comparison.new[0], after)}",
+                    gone,
+                    diffs,
+                    inputs,
+                )
             if not gone:
                 return "break stays", "it still breaks on some inputs", gone, diffs, inputs
         verdict: RemedyVerdict = "works" if seen.other_kind is None else "works on what ran"
@@ -423,7 +429,7 @@ class TrialRunner:
             other = next((comparison.other_cause[goal] for goal in goals if goal in comparison.other_cause), None)
             if other is None:
                 return "break stays", None
-            return "another break", f"it still breaks {_break_summary(other)}"
+            return "another break", f"it still breaks {_break_summary(other, run.breaks)}"
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
@@ -433,7 +439,11 @@ class TrialRunner:
         as_many = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new or as_many:
             new = next(iter(comparison.new), None)
-            then = f"then it breaks {_break_summary(new)}" if new is not None else "there are as many breaks as before"
+            then = (
+                f"then it breaks {_break_summary(new, run.breaks)}"
+                if new is not None
+                else "there are as many breaks as before"
+            )
             return "another break", then
         if not self._uncompiled_original.repeatable:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
@@ -708,10 +718,15 @@ def _functions_given_up(report: Report) -> set[str]:
     return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
 
 
-def _break_summary(graph_break: Break) -> str:
+def _break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
+    """Describe a break of some runs; a line of a file is named with its file."""
     location = graph_break.location
-    where = f"at line {location.line}, {location.code}" if location is not None else "elsewhere"
-    return f"{where}: {graph_break.gb_type}"
+    if location is None:
+        return f"elsewhere: {graph_break.gb_type}"
+    reports = [run.report for run in runs if any(known is graph_break for known in run.report.breaks)]
+    sources = [source for report in reports for source in report.sources if source.id == location.source]
+    file = f" of {sources[0].name}" if sources and sources[0].kind != "cell" else ""
+    return f"at line {location.line}{file}, {location.code}: {graph_break.gb_type}"
 
 
 def _error_summary(error: BaseException) -> str:

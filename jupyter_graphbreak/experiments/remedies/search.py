@@ -288,9 +288,9 @@ class Search:
         ]
         for index, chosen in enumerate(choices):
             if chosen and chosen not in choices[:index] and not self._is_out_of_time():
-                self.candidates.append(
-                    self._run_candidate(frozenset(goals), _without_subsumed_settings(chosen), "all settings")
-                )
+                steps_at_once = _without_subsumed_settings(chosen)
+                status = f"all settings at once: {'; '.join(step.title for step in steps_at_once)}"
+                self.candidates.append(self._run_candidate(frozenset(goals), steps_at_once, status))
                 if self.candidates[-1].works:
                     self._settings_applied_at_once = chosen if _is_sufficient(self.candidates[-1]) else []
                     return self.candidates[-1]
@@ -301,7 +301,8 @@ class Search:
         best: Candidate | None = None
         proposed = self._tried_proposals.setdefault(target.id, [])
         report, texts = self.runner.original.report, self.runner.program.texts
-        for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
+        proposals = proposals_for(Problem(report, target, texts), self._note_fault)
+        for number, proposal in enumerate(proposals, start=1):
             # Proposals that were applied at once have shown that they do not remove this break.
             if proposal in self._settings_applied_at_once or proposal in proposed:
                 continue
@@ -310,7 +311,8 @@ class Search:
             if self._is_out_of_time():
                 return best, False
             proposed.append(proposal)
-            candidate = self._run_candidate(frozenset({target.id}), [proposal], _place(target))
+            status = f"{number} of {len(proposals)}: {proposal.title} at {_place(target)}"
+            candidate = self._run_candidate(frozenset({target.id}), [proposal], status)
             self.candidates.append(candidate)
             if candidate.works and (best is None or RANK[candidate.result.verdict] < RANK[best.result.verdict]):
                 best = candidate
@@ -318,12 +320,12 @@ class Search:
                 break
         return best, True
 
-    def _run_candidate(self, goals: frozenset[str], steps: list[Proposal], where: str) -> Candidate:
+    def _run_candidate(self, goals: frozenset[str], steps: list[Proposal], status: str) -> Candidate:
         """Try proposals together; if a different break appears, try to fix that as well."""
         change = Change()
         for proposal in steps:
             change = change.with_proposal(proposal)
-        self.on_status(f"{where}: {'; '.join(step.title for step in steps)}")
+        self.on_status(status)
         watched = tuple((Change(), condition) for proposal in steps for condition in proposal.conditions)
         result = self._run_trial(change, goals, watched)
         first = result, watched, steps
@@ -363,7 +365,7 @@ class Search:
                     continue
                 if self._is_out_of_time():
                     return None
-                self.on_status(f"{_place(target)}: {proposal.title}")
+                self.on_status(f"{proposal.title} at {_place(target)} as well")
                 now_watched = (*watched, *((result.change, condition) for condition in proposal.conditions))
                 next_result = self._run_trial(change, goals, now_watched)
                 if _is_progress(next_result, result, target):

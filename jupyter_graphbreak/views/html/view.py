@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.html.environment import Part, style_sheet
 from jupyter_graphbreak.views.html.highlight import coloured, escaped
 from jupyter_graphbreak.views.html.references import Links, References
@@ -330,9 +331,11 @@ class View:
         return self._remedy_indexes[remedy.id]
 
     @property
-    def has_no_trials(self) -> bool:
-        """Whether the report has breaks, but no trials of remedies."""
-        return self.report.remedies is None and bool(self.report.breaks)
+    def offers_trials(self) -> bool:
+        """Whether the report has breaks, and trials of remedies were not made or were interrupted."""
+        tried = self.report.remedies
+        is_complete = tried is not None and all(remedy.reason != INTERRUPTED for remedy in tried)
+        return bool(self.report.breaks) and not is_complete
 
     @staticmethod
     def stacks_of(break_: Break) -> list[StackNode]:

@@ -114,6 +114,8 @@ class Rows(msgspec.Struct, frozen=True, omit_defaults=True):
         Sentences about the run as a whole.
     sections : list of Section
         The sections in reading order.
+    title : str
+        What was compiled, in a few words; empty if nothing was.
     """
 
     version: str
@@ -121,3 +123,4 @@ class Rows(msgspec.Struct, frozen=True, omit_defaults=True):
     status: list[str]
     about: list[Row]
     sections: list[Section]
+    title: str = ""

@@ -18,8 +18,8 @@ from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_headline, recompilations
-from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, sign_of, verdict_label
-from jupyter_graphbreak.views.words.verdict import verdict
+from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, own_edit, sign_of, verdict_label
+from jupyter_graphbreak.views.words.verdict import compiled_name, verdict
 from jupyter_graphbreak.views.words.where import brief_code, place, without_function
 
 if TYPE_CHECKING:
@@ -78,13 +78,16 @@ def build_rows(report: Report) -> Rows:
         look=verdict(report).outcome,
         status=_status(report),
         about=about(report),
+        title=_cut(compiled_name(report)),
         sections=[section for make in _SECTIONS if (section := make(report)) is not None],
     )
 
 
 def about(report: Report) -> list[Row]:
-    """Return rows about the run as a whole: what was compiled, and what was not run again."""
+    """Return rows about the run as a whole: the user's edit, what was compiled, and what was not run again."""
+    edit, works = own_edit(report)
     rows = [
+        Row("edit", edit, "good" if works else "bad"),
         Row("compiled", compiled_for_report(report)),
         Row("effects", not_run_again(report), "bad"),
         *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_first(without_cudagraph(report)))),

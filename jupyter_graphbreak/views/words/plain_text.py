@@ -17,6 +17,8 @@ _KNOWN_PAGES = re.compile(
 
 #: Maximum number of words in one list.
 _MOST_WORDS = 40
+#: How many times as long as wanted a clause may be.
+_LONGEST_CLAUSE = 3
 
 
 def is_known_page(url: str | None) -> bool:
@@ -65,6 +67,21 @@ def duration(seconds: float) -> str:
         if seconds < limit:
             return form.format(seconds * factor)
     return f"{seconds / 60:.1f} min"
+
+
+def whole_clauses(text: str, most: int) -> str:
+    """Return the first clauses of a text, about as many as fit into a number of characters.
+
+    Only a clause that is several times as long is cut.
+    """
+    if len(text) <= most:
+        return text
+    ends = [match.start() for match in re.finditer(r"(?:; |\. |, (?=and |but |then ))", text)]
+    fitting = [end for end in ends if end <= most]
+    if fitting:
+        return text[: fitting[-1]]
+    clause, longest = text[: ends[0]] if ends else text, _LONGEST_CLAUSE * most
+    return clause if len(clause) <= longest else f"{clause[:longest]}..."
 
 
 def one_line(text: str) -> str:

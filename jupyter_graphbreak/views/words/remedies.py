@@ -93,9 +93,11 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         unique.values(), key=lambda r: (not r.breaks, _ORDER.index(r.verdict), _further_changes(r), -len(r.breaks))
     )
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
+    # A change may be tried several times with the same result, for example alone and before another step.
+    failed = {(remedy.title, outcome(remedy)): remedy for remedy in reversed(changes) if remedy.verdict not in WORKING}
     return BreakRemedies(
         [remedy for remedy in changes if remedy.verdict in WORKING],
-        [remedy for remedy in changes if remedy.verdict not in WORKING],
+        list(reversed(failed.values())),
         list(dict.fromkeys(remedy.person for remedy in ordered if remedy.person)),
     )
 
@@ -130,6 +132,33 @@ def basis(remedy: Remedy) -> str:
     if remedy.verdict not in WORKING:
         return remedy.reason or "; ".join(remedy.differences)
     return "; ".join(part for part in (_comparison(remedy), _counts(remedy.evidence)) if part)
+
+
+#: The family of the changes that the user made.
+_OWN = "own"
+_RESULTS: dict[RemedyVerdict, str] = {
+    "works": "same results", "works on what ran": "same results on what ran", "works but differs": "works, but differs",
+    "another result": "different results", "another break": "breaks elsewhere",
+}  # fmt: skip
+
+
+def own_edit(report: Report) -> tuple[str, bool]:
+    """Return what trying the user's own edit has shown, and whether the edit works; an empty sentence without one.
+
+    "Your edit: same results, removes break 3", "Your edit: different results (the gradient of w is 12, not 18)".
+    """
+    remedy = next((remedy for remedy in report.remedies or [] if remedy.family == _OWN), None)
+    if remedy is None:
+        return "", False
+    target = breaks_of(report, remedy)
+    if remedy.verdict in WORKING:
+        removed = f"removes {target}" if target else "removes no break"
+        differences = f" ({'; '.join(remedy.differences)})" if remedy.differences else ""
+        return f"{remedy.title}: {_RESULTS[remedy.verdict]}{differences}, {removed}", True
+    if remedy.verdict == "break stays":
+        return f"{remedy.title}: does not remove {target or 'any break'}", False
+    label, reason = _RESULTS.get(remedy.verdict, verdict_label(remedy)), basis(remedy)
+    return f"{remedy.title}: {label}" + (f" ({reason})" if reason else ""), False
 
 
 def _comparison(remedy: Remedy) -> str:

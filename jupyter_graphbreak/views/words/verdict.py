@@ -227,7 +227,9 @@ def run_name(report: Report) -> str:
 
 
 def compiled_name(report: Report) -> str:
-    """Return what was compiled, the outermost functions: "step", "BartForCausalLM"; a number if there are many."""
+    """Return what was compiled, the outermost functions: "step", "BartForCausalLM"."""
+    if report.compiled:
+        return _first_names([one_line(call.type or call.name) for call in report.compiled])
     called: dict[str | None, Frame] = {}
     for frame in reversed(report.frames):
         called[frame.caller] = frame
@@ -241,5 +243,13 @@ def compiled_name(report: Report) -> str:
                 break
             frame = called[frame.id]  # noqa: PLW2901
         names[_name(report, frame).removesuffix(".forward")] = None
-    names.pop("", None)
-    return _names(names)
+    for nameless in ("", "<module>", "<lambda>"):
+        names.pop(nameless, None)
+    return _first_names(list(names))
+
+
+def _first_names(names: Sequence[str]) -> str:
+    """Join the first names: "step and norm", "step, norm and 2 more"."""
+    shown = list(dict.fromkeys(names))
+    more = len(shown) - _MOST_NAMES
+    return f"{', '.join(shown[:_MOST_NAMES])} and {more} more" if more > 0 else " and ".join(shown)

@@ -19,7 +19,7 @@ import {
   markTitle,
   noteParts
 } from './descriptions';
-import type { IMark } from './positions';
+import { type IMark, isOf } from './positions';
 
 /** How many graphs, and breaks, fit in the gutter of one line. */
 const GUTTER_SIGNS = 3;
@@ -35,10 +35,18 @@ export interface IAppearance {
   readonly gutter: RangeSet<GutterMarker>;
 }
 
-/** Make the decorations of marks. */
+/**
+ * Make the decorations of marks.
+ *
+ * @param marks - The marks.
+ * @param selection - What the reader has selected.
+ * @param below - The lines beside which there is no room for a note.
+ * @param trans - The language of the reader.
+ */
 export function appearanceOf(
   marks: readonly IMark[],
   selection: ISelection | null,
+  below: ReadonlySet<IReportLine>,
   trans: TranslationBundle
 ): IAppearance {
   const decorations: Range<Decoration>[] = [];
@@ -54,8 +62,9 @@ export function appearanceOf(
     }
     const parts = noteParts(mark, marks[index - 1]);
     if (parts.length > 0) {
-      const widget = new LineNote(parts, stale);
-      decorations.push(Decoration.widget({ widget, side: 1 }).range(to));
+      const block = below.has(line);
+      const widget = new LineNote(parts, stale, block);
+      decorations.push(Decoration.widget({ widget, side: 1, block }).range(to));
     }
     if (
       line.graphs.length > 0 ||
@@ -95,10 +104,11 @@ function brokenRanges(
 
 /** Whether a mark shows the selected part. */
 export function isOnMark(
-  { cellId, output, kind, id }: ISelection,
+  selection: ISelection,
   { line, origin }: IMark
 ): boolean {
-  if (origin.run.cellId !== cellId || origin.run.output !== output) {
+  const { kind, id } = selection;
+  if (!isOf(origin.run, selection)) {
     return false;
   }
   switch (kind) {
@@ -138,11 +148,12 @@ function lineClass({ line, stale }: IMark, isSelected: boolean): string {
   return classes.join(' ');
 }
 
-/** The note beside a line, which is not part of the text. */
+/** The note beside or below a line, which is not part of the text. */
 class LineNote extends WidgetType {
   constructor(
     private readonly _parts: readonly INotePart[],
-    private readonly _stale: boolean
+    private readonly _stale: boolean,
+    private readonly _isBelow: boolean
   ) {
     super();
   }
@@ -150,19 +161,36 @@ class LineNote extends WidgetType {
   override eq(other: LineNote): boolean {
     return (
       this._stale === other._stale &&
+      this._isBelow === other._isBelow &&
       this._parts.length === other._parts.length &&
-      this._parts.every(({ text, className }, index) => {
+      this._parts.every(({ text, className, kind, id }, index) => {
         const part = other._parts[index]!;
-        return text === part.text && className === part.className;
+        return (
+          text === part.text &&
+          className === part.className &&
+          kind === part.kind &&
+          id === part.id
+        );
       })
     );
   }
 
+  /** Clicks on it are handled by the editor. */
+  override ignoreEvent(): boolean {
+    return false;
+  }
+
   override toDOM(): HTMLElement {
     const note = makeElement('span', 'jp-GraphBreakMark-note');
-    for (const { text, className } of this._parts) {
+    note.classList.toggle('jp-mod-below', this._isBelow);
+    note.classList.toggle('jp-mod-stale', this._stale);
+    for (const { text, className, kind, id } of this._parts) {
       const part = makeElement('span', className);
       part.textContent = text;
+      if (id !== '') {
+        part.dataset.kind = kind;
+        part.dataset.id = id;
+      }
       note.append(part);
     }
     return note;

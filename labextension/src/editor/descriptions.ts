@@ -19,10 +19,12 @@ const MOST_UNDER_POINTER = 10;
 /** Maximum characters of a heading and of a note beside a line. */
 const MOST_OF_HEADING = 200;
 
-/** A piece of the note beside a line, and its class. */
+/** A piece of the note beside a line, its class, and what a click on it selects, if anything. */
 export interface INotePart {
   readonly text: string;
   readonly className: string;
+  readonly kind: string;
+  readonly id: string;
 }
 
 /**
@@ -37,29 +39,45 @@ export function noteParts(
 ): INotePart[] {
   const { line } = mark;
   const above = previous?.line;
-  const parts = firstOf(
+  const parts: INotePart[] = firstOf(
     line.breaks,
     MOST_BESIDE,
     it => noteOf(breakRow(mark, it)) || breakSign(it)
-  ).map(text => ({ text, className: 'gb-cut' }));
-  if (line.leadsTo.length > 0) {
+  ).map((text, index) => ({
+    text,
+    className: 'gb-cut',
+    kind: 'break',
+    // Beyond the named breaks, it is the first of those that are not.
+    id: line.breaks[index]?.break.id ?? ''
+  }));
+  const [first] = line.leadsTo;
+  if (first !== undefined) {
     const signs = firstOf(line.leadsTo, MOST_LEADS_TO, breakSign);
-    parts.push({ text: `→ ${signs.join(' ')}`, className: 'gb-cut' });
+    parts.push({
+      text: `→ ${signs.join(' ')}`,
+      className: 'gb-cut',
+      kind: 'break',
+      id: first.break.id
+    });
   }
   const { eager, scope } = line;
   if (eager !== null && eager !== above?.eager) {
-    const text = noteOf(rowFor(mark, 'skipped', eager.id));
-    parts.push({ text, className: 'gb-dim' });
+    const [kind, { id }] = ['skipped', eager];
+    parts.push({ text: noteOf(rowFor(mark, kind, id)), className: 'gb-dim', kind, id }); // prettier-ignore
   }
   if (scope !== null && scope !== above?.scope) {
-    const text = noteOf(rowFor(mark, 'scope', scope.id));
-    parts.push({ text, className: scope.value ? 'gb-bad' : 'gb-good' });
+    const [kind, { id }] = ['scope', scope];
+    const className = scope.value ? 'gb-bad' : 'gb-good';
+    parts.push({ text: noteOf(rowFor(mark, kind, id)), className, kind, id });
   }
   parts.push(
-    ...firstOf(line.notes, MOST_BESIDE, ({ row }) => noteOf(row)).map(text => ({
-      text,
-      className: 'gb-dim'
-    }))
+    ...firstOf(line.notes, MOST_BESIDE, ({ row }) => noteOf(row)).map(
+      (text, index) => {
+        const note = line.notes[index];
+        const [kind, id] = [note?.section ?? '', note?.row.id ?? ''];
+        return { text, className: 'gb-dim', kind, id };
+      }
+    )
   );
   return parts.filter(({ text }) => text !== '');
 }

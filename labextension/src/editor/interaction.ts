@@ -11,6 +11,7 @@ import type { ISelection } from '../notebook/runs';
 import { totalOf } from '../report/lookup';
 import { breakHeading, breakTooltip, type IBreakAt } from './descriptions';
 import { markAt, markField } from './markstate';
+import { notePlacement } from './noteplacement';
 
 /** How many breaks of a line are announced when the cursor reaches it. */
 const MOST_ANNOUNCED = 5;
@@ -48,6 +49,7 @@ export function interaction({
         }
       }
     }),
+    notePlacement,
     // Screen readers do not read the gutter.
     EditorState.transactionExtender.of(transaction => {
       const announcement = announcementFor(transaction);
@@ -65,6 +67,21 @@ export function interaction({
       }
     }),
     EditorView.domEventHandlers({
+      mousedown: (event, view) => {
+        const part = (event.target as Element).closest<HTMLElement>('.jp-GraphBreakMark-note > [data-id]'); // prettier-ignore
+        const mark = part && markAt(view.state, view.posAtDOM(part));
+        if (!part || !mark || event.button !== 0) {
+          return false;
+        }
+        const { kind = '', id = '' } = part.dataset;
+        const own = mark.line.breaks.find(({ break: { id: breakId } }) => breakId === id); // prettier-ignore
+        event.preventDefault();
+        view.focus();
+        const anchor = Math.min(mark.from + (own?.start ?? 0), mark.to);
+        view.dispatch({ selection: { anchor } });
+        select({ ...mark.origin.run, kind, id });
+        return true;
+      },
       mousemove: ({ clientX: x, clientY: y }, view) => {
         const position = isFollowing() ? view.posAtCoords({ x, y }) : null;
         const selection =

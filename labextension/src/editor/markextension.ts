@@ -29,7 +29,7 @@ export function markExtension(): Extension {
  * Set the marks of an editor, or remove them.
  *
  * @param view - The editor.
- * @param reported - What reports say about its text; if two mark the same line, the later one counts.
+ * @param reported - What reports say about its text, the latest last.
  * @param selection - What the reader has selected.
  * @param options - Further dependencies of the marks.
  */
@@ -61,7 +61,7 @@ export function showSelection(
   selection: ISelection | null
 ): void {
   const before = view.state.field(markField, false);
-  const after = before && withSelection(before, selection);
+  const after = before && withSelection(before, selection, view.state);
   if (after) {
     view.dispatch({ effects: setMarkState.of(after) });
   }

@@ -14,11 +14,13 @@ import { Decoration, EditorView } from '@codemirror/view';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { ISelection } from '../notebook/runs';
+import type { IReportLine } from '../report/lines';
 import { appearanceOf, type IAppearance, isOnMark } from './decorations';
 import { editorDescription } from './descriptions';
 import {
   type IMark,
   type IReportedText,
+  isOf,
   isReplacement,
   moveMarks,
   placeMarks
@@ -26,12 +28,14 @@ import {
 
 /** The current marks of an editor. */
 export interface IMarkState extends IAppearance {
-  /** What reports say about the text; if two mark the same line, the later one counts. */
+  /** What reports say about the text, the latest last. */
   readonly reported: readonly IReportedText[];
   readonly selection: ISelection | null;
   /** The language of the reader. */
   readonly trans: TranslationBundle | null;
   readonly marks: readonly IMark[];
+  /** The lines beside which there is no room for a note, so that it is below them. */
+  readonly below: ReadonlySet<IReportLine>;
   /** Whether lines with marks were deleted, which undo may restore. */
   readonly hasLostLines: boolean;
   /** The description for screen readers. */
@@ -44,6 +48,7 @@ export const NO_MARKS: IMarkState = {
   selection: null,
   trans: null,
   marks: [],
+  below: new Set(),
   hasLostLines: false,
   decorations: Decoration.none,
   gutter: RangeSet.empty,
@@ -53,12 +58,18 @@ export const NO_MARKS: IMarkState = {
 /** Replaces the marks of an editor. */
 export const setMarkState = StateEffect.define<IMarkState>();
 
+/** Says beside which lines there is no room for a note. */
+export const setBelow = StateEffect.define<ReadonlySet<IReportLine>>();
+
 export const markField = StateField.define<IMarkState>({
   create: () => NO_MARKS,
   update: (state, transaction) => {
     for (const effect of transaction.effects) {
       if (effect.is(setMarkState)) {
         return effect.value;
+      }
+      if (effect.is(setBelow) && state.marks.length > 0) {
+        return withMarks({ ...state, below: effect.value }, state.marks);
       }
     }
     return transaction.docChanged && state.marks.length > 0
@@ -76,21 +87,30 @@ export function makeMarkState(
   { doc }: EditorState,
   trans: TranslationBundle
 ): IMarkState {
-  const marks = placeMarks(reported, doc);
+  const marks = placeMarks(reported, selection, doc);
   return marks.length > 0
     ? withMarks({ ...NO_MARKS, reported, selection, trans }, marks)
     : NO_MARKS;
 }
 
-/** The same marks with a different selection; null if neither selection is in the editor. */
+/** The marks with a different selection; null if neither selection is in the editor. */
 export function withSelection(
   state: IMarkState,
-  selection: ISelection | null
+  selection: ISelection | null,
+  { doc }: EditorState
 ): IMarkState | null {
+  const { reported } = state;
+  const isOther = reported.some(
+    ({ run }) => isOf(run, selection) !== isOf(run, state.selection)
+  );
+  const marks =
+    isOther && reported.length > 1
+      ? placeMarks(reported, selection, doc)
+      : state.marks;
   const isHere = (other: ISelection | null): boolean =>
-    other !== null && state.marks.some(mark => isOnMark(other, mark));
-  return isHere(state.selection) || isHere(selection)
-    ? withMarks({ ...state, selection }, state.marks)
+    other !== null && marks.some(mark => isOnMark(other, mark));
+  return marks !== state.marks || isHere(state.selection) || isHere(selection)
+    ? withMarks({ ...state, selection }, marks)
     : null;
 }
 
@@ -120,7 +140,7 @@ function afterEdit(state: IMarkState, transaction: Transaction): IMarkState {
   if (isReplacement(changes) || mayReturn) {
     return withMarks(
       { ...state, hasLostLines: false },
-      placeMarks(reported, newDoc)
+      placeMarks(reported, state.selection, newDoc)
     );
   }
   const { marks, areUnchanged } = moveMarks(state.marks, transaction);
@@ -144,7 +164,7 @@ function withMarks(state: IMarkState, marks: readonly IMark[]): IMarkState {
   const trans = state.trans!;
   return {
     ...state,
-    ...appearanceOf(marks, state.selection, trans),
+    ...appearanceOf(marks, state.selection, state.below, trans),
     marks,
     description: editorDescription(marks, trans)
   };

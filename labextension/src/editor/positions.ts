@@ -29,14 +29,20 @@ export interface IMark {
   readonly stale: boolean;
 }
 
-/** Place the lines of reports in a text; if two reports are about the same line, the later one counts. */
+/**
+ * Place the lines of reports in a text.
+ *
+ * If two reports are about the same line, the one with the selection counts, otherwise the later one.
+ */
 export function placeMarks(
   reported: readonly IReportedText[],
+  selection: ISelection | null,
   doc: Text
 ): IMark[] {
   const current = reported.length > 0 ? doc.toString().split('\n') : [];
   const marks = new Map<number, IMark>();
-  for (const origin of reported) {
+  const selected = reported.filter(({ run }) => isOf(run, selection));
+  for (const origin of [...reported, ...selected]) {
     const lineAfter = align(origin.text, current);
     for (const line of origin.lines) {
       const number = lineAfter(line.number);
@@ -48,6 +54,14 @@ export function placeMarks(
     }
   }
   return [...marks.values()].sort((one, other) => one.from - other.from);
+}
+
+/** Whether a run contains a selection. */
+export function isOf(
+  { cellId, output }: IReportedText['run'],
+  selection: ISelection | null
+): boolean {
+  return cellId === selection?.cellId && output === selection.output;
 }
 
 /** The marks after an edit. */

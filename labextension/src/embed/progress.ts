@@ -1,5 +1,7 @@
 /** The progress line in an output during a run. */
 
+import { emitEvent } from '../view/link';
+
 /** The progress of a run, as reported by the kernel. */
 export interface IProgress {
   phase: string;
@@ -8,6 +10,8 @@ export interface IProgress {
   graphs: number;
   breaks: number;
   elapsed_s: number;
+  /** The time limit of the activity, if it has one. */
+  left_s: number | null;
 }
 
 /** Milliseconds between two updates of the line. */
@@ -43,17 +47,22 @@ export class ProgressLine {
   show(progress: IProgress): void {
     this._progress = progress;
     this._started = performance.now() - progress.elapsed_s * 1000;
+    emitEvent(this.element, 'graphbreak-running', {
+      activity: activityOf(progress)
+    });
   }
 
   dispose(): void {
     clearInterval(this._timer);
+    emitEvent(this.element, 'graphbreak-running', { activity: '' });
     this.element.remove();
   }
 
   private _draw(): void {
     const elapsed = (performance.now() - this._started) / 1000;
     this._activity.textContent = activityOf(this._progress);
-    this._counts.textContent = ` | ${countsOf(this._progress, elapsed)}`;
+    const separator = (this._progress?.left_s ?? null) === null ? ' | ' : ', ';
+    this._counts.textContent = separator + countsOf(this._progress, elapsed);
   }
 
   private readonly _line = document.createElement('p');
@@ -75,14 +84,15 @@ export function activityOf(progress: IProgress | null): string {
     : progress.phase;
 }
 
-/** The counts so far in words. */
+/** The counts so far, or how much time is left, in words. */
 export function countsOf(progress: IProgress | null, elapsed: number): string {
-  const time =
-    elapsed < 60
-      ? `${elapsed.toFixed(1)} s`
-      : `${Math.floor(elapsed / 60)} min ${Math.floor(elapsed % 60)} s`;
+  const time = wordsOf(elapsed, 1);
   if (progress === null) {
     return time;
+  }
+  if (progress.left_s !== null) {
+    const left = progress.left_s - (elapsed - progress.elapsed_s);
+    return left > 0 ? `${wordsOf(left, 0)} left` : 'about to end';
   }
   const counts = [
     count(progress.frames, 'frame'),
@@ -90,6 +100,12 @@ export function countsOf(progress: IProgress | null, elapsed: number): string {
     count(progress.breaks, 'break')
   ];
   return `${counts.join(', ')} so far | ${time}`;
+}
+
+function wordsOf(seconds: number, digits: number): string {
+  return seconds < 60
+    ? `${seconds.toFixed(digits)} s`
+    : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
 }
 
 function count(number: number, noun: string): string {

@@ -4,9 +4,11 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 
+import { reasonOf } from '../view/elements';
 import { type Explainer, TRY_REMEDIES } from './explainer';
 import { graphBreakIcon } from './icon';
 import type { NotebookReports } from './notebookreports';
+import type { RemedyApplier } from './remedyapplier';
 import { editedRun, type IEditedRun } from './runs';
 
 export namespace ExplainCommandIDs {
@@ -15,6 +17,9 @@ export namespace ExplainCommandIDs {
   export const tryEdited = 'jupyter-graphbreak:try-edited';
   export const explainAll = 'jupyter-graphbreak:explain-all';
 }
+
+/** Has a shortcut in the cell that a remedy has inserted, so it is in no menu. */
+const UNDO_REMEDY = 'jupyter-graphbreak:undo-remedy';
 
 const NO_ARGS = { type: 'object', properties: {} } as const;
 
@@ -96,5 +101,26 @@ export function addExplainCommands(
     describedBy: { args: NO_ARGS },
     isEnabled: () => notebooks.currentWidget !== null,
     execute: () => run(panel => explainer.explainAll(panel))
+  });
+}
+
+/** Add the command that undoes an applied remedy. */
+export function addUndoCommand(
+  commands: CommandRegistry,
+  applier: RemedyApplier,
+  warn: (message: string) => void,
+  trans: TranslationBundle
+): void {
+  commands.addCommand(UNDO_REMEDY, {
+    label: trans.__('Undo Applying the Remedy'),
+    describedBy: { args: NO_ARGS },
+    isEnabled: () => applier.canUndo,
+    execute: () => {
+      try {
+        applier.undoLast();
+      } catch (error) {
+        warn(reasonOf(error));
+      }
+    }
   });
 }

@@ -203,8 +203,19 @@ export class NotebookReports {
     this._changed.emit();
   }
 
+  /** The runs, and the previous run of each cell that is running. */
   private _read(): IRun[] {
-    return this._reader.runsIn(this.notebook?.content.model ?? null);
+    const runs = this._reader.runsIn(this.notebook?.content.model ?? null);
+    const cells = new Set(this.cells);
+    const previous = this._runs.filter(
+      ({ cell }) =>
+        cell.executionState === 'running' &&
+        cells.has(cell) &&
+        !runs.some(run => run.cell === cell)
+    );
+    return previous.length === 0
+      ? runs
+      : [...runs, ...previous].sort((one, other) => one.index - other.index);
   }
 
   private readonly _notebooks: INotebookTracker;

@@ -1,5 +1,5 @@
 /** Applies remedies of a report to its notebook: edits cells, or inserts a cell with settings. */
-import type { ICodeCellModel } from '@jupyterlab/cells';
+import type { Cell, ICodeCellModel } from '@jupyterlab/cells';
 import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
@@ -14,11 +14,17 @@ import {
   type IDiffLine,
   type ILineChange,
   LineMismatch,
-  replacementsFor
+  replacementsFor,
+  withChanges
 } from '../report/edits';
 import { totalOf, withId } from '../report/lookup';
 import type { Report } from '../report/types';
-import { onReportEvent, type IPlace, type IRemedyActions } from '../view/link';
+import {
+  type IApplied,
+  onReportEvent,
+  type IPlace,
+  type IRemedyActions
+} from '../view/link';
 import { CellIndex, cellName, countInName, findCell } from './cells';
 import type { NotebookReports } from './notebookreports';
 import type { IRun } from './runs';
@@ -66,7 +72,22 @@ export interface IRemedyApplierOptions {
   confirm(changes: readonly IShownChange[]): Promise<boolean>;
   /** Explain the active cell of a notebook, and try remedies. */
   explainAndTry(panel: NotebookPanel): Promise<void>;
+  /** Explain the active cell of a notebook. */
+  explain(panel: NotebookPanel): Promise<void>;
+  /** Run the active cell of a notebook. */
+  run(panel: NotebookPanel): Promise<void>;
 }
+
+/** What was applied to a notebook. */
+interface IAppliedChange {
+  readonly panel: NotebookPanel;
+  readonly edits: readonly ICellChanges[];
+  readonly inserted: Cell | null;
+  readonly code: string;
+}
+
+/** The class of a cell that a remedy has inserted; undo has a shortcut in it. */
+const INSERTED = 'jp-GraphBreakInserted';
 
 /** Carries out the actions of reports on a notebook, after the reader has confirmed them. */
 export class RemedyApplier {
@@ -78,6 +99,18 @@ export class RemedyApplier {
         ready.actions = this._actionsOf(root);
       }
     });
+  }
+
+  /** Whether the last applied change inserted a cell that still exists. */
+  get canUndo(): boolean {
+    return this._last?.inserted?.isDisposed === false;
+  }
+
+  /** Undo the last applied change; throws if the notebook has changed since. */
+  undoLast(): void {
+    if (this._last !== null) {
+      this._undo(this._last);
+    }
   }
 
   private _actionsOf(root: HTMLElement): IRemedyActions {
@@ -94,31 +127,95 @@ export class RemedyApplier {
   private async _apply(
     root: HTMLElement,
     places: readonly IPlace[]
-  ): Promise<string> {
+  ): Promise<IApplied> {
     const { trans, confirm } = this._options;
     const { panel, run, report } = this._find(root);
     // Compute and show all changes before making any.
     const plan = this._planOf(report, run, places);
     const { edits, code } = plan;
     if (edits.length === 0 && code === '') {
-      return trans.__(
-        'The cell already contains this change; run it to see which breaks are gone'
-      );
+      return {
+        message: trans.__(
+          'The cell already contains this change; run it to see which breaks are gone'
+        )
+      };
     }
     const shown = this._shown(plan, run);
     if (!(await confirm(shown))) {
-      return trans.__('Not applied');
+      return { message: trans.__('Not applied') };
     }
     this._checkStill(plan, run);
     edits.forEach(applyChanges);
+    let inserted: Cell | null = null;
     if (code !== '') {
-      await this._insert(panel, run, code);
+      inserted = await insertAbove(panel, run.cell, code);
     } else {
       await showEdit(panel, edits[0]!);
     }
-    const isElsewhere =
-      code !== '' || edits.some(({ cell }) => cell !== run.cell);
-    return this._nextStep(run, isElsewhere);
+    const change = { panel, edits, inserted, code };
+    this._last = change;
+    const others = edits.map(({ cell }) => cell).filter(cell => cell !== run.cell); // prettier-ignore
+    return {
+      message: this._nextStep(run, code !== '' || others.length > 0),
+      undo: () => Promise.resolve(this._undo(change)),
+      runAgain: async () => {
+        if (inserted !== null) {
+          await this._runCell(panel, inserted.model as ICodeCellModel);
+        }
+        for (const cell of others) {
+          await this._runCell(panel, cell);
+        }
+        await this._runCell(panel, run.cell, true);
+      }
+    };
+  }
+
+  /** Run a cell, and explain it unless it explains itself. */
+  private async _runCell(
+    panel: NotebookPanel,
+    cell: ICodeCellModel,
+    mustExplain = false
+  ): Promise<void> {
+    const { content } = panel;
+    const index = indexOfCell(content, cell);
+    if (index >= 0) {
+      content.activeCellIndex = index;
+      const isPlain = mustExplain && !MAGIC.test(cell.sharedModel.getSource());
+      await (isPlain ? this._options.explain(panel) : this._options.run(panel));
+    }
+  }
+
+  /** Revert an applied change as a whole, and describe the result; throws if that is not possible. */
+  private _undo(change: IAppliedChange): string {
+    const { trans } = this._options;
+    const { panel, edits, inserted, code } = change;
+    const isSame =
+      !panel.isDisposed &&
+      edits.every(
+        ({ cell, before, changes }) =>
+          indexOfCell(panel.content, cell) >= 0 &&
+          cell.sharedModel.getSource() === withChanges(before, changes)
+      ) &&
+      (inserted === null ||
+        (!inserted.isDisposed &&
+          inserted.model.sharedModel.getSource() === code));
+    if (!isSame) {
+      throw new Error(
+        trans.__('Not undone: the notebook has changed in the meantime.')
+      );
+    }
+    for (const { cell, before } of edits) {
+      cell.sharedModel.undo();
+      if (cell.sharedModel.getSource() !== before) {
+        cell.sharedModel.setSource(before);
+      }
+    }
+    if (inserted !== null) {
+      const index = panel.content.widgets.indexOf(inserted);
+      panel.content.model!.sharedModel.deleteCell(index);
+    }
+    this._last = this._last === change ? null : this._last;
+    return trans.__('Undone');
   }
 
   /** The next step for the reader. */
@@ -324,19 +421,26 @@ export class RemedyApplier {
     }
   }
 
-  /** Insert a cell above the one that ran, and select it. */
-  private async _insert(
-    { content }: NotebookPanel,
-    { cell }: IRun,
-    code: string
-  ): Promise<void> {
-    content.activeCellIndex = indexOfCell(content, cell);
-    NotebookActions.insertAbove(content);
-    content.activeCell?.model.sharedModel.setSource(code);
-    await content.scrollToItem(content.activeCellIndex);
-  }
-
   private readonly _options: IRemedyApplierOptions;
+  /** The change that undo reverts. */
+  private _last: IAppliedChange | null = null;
+}
+
+/** Insert a cell above another one, and focus it. */
+async function insertAbove(
+  { content }: NotebookPanel,
+  cell: ICodeCellModel,
+  code: string
+): Promise<Cell | null> {
+  content.activeCellIndex = indexOfCell(content, cell);
+  NotebookActions.insertAbove(content);
+  const inserted = content.activeCell;
+  inserted?.model.sharedModel.setSource(code);
+  inserted?.addClass(INSERTED);
+  await content.scrollToItem(content.activeCellIndex);
+  content.mode = 'command';
+  content.activate();
+  return inserted;
 }
 
 /** Change a cell so that one undo reverts exactly this change. */

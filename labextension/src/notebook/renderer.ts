@@ -11,7 +11,7 @@ import { Panel, type Widget } from '@lumino/widgets';
 import { JOB_TYPE, MIME_TYPE, REST_TYPE } from '../report/mimetype';
 import { onReportEvent, type IReportData, isolateReports } from '../view/link';
 import type { Rest } from '../view/list';
-import { focusCell, keepFromNotebook } from '../view/roving';
+import { keepKeys } from '../view/roving';
 import { unpack } from '../report/packed';
 import { addBehaviour } from '../view/view';
 
@@ -63,13 +63,8 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     onReportEvent(this.node, 'graphbreak-ready', ready => {
       ready.data = this._data;
     });
-    // An untrusted report has no behaviour, but its parts can still get the focus.
-    this.node.addEventListener('keydown', event => {
-      if (event.key === 'Escape') {
-        focusCell(this.node);
-      }
-      keepFromNotebook(event);
-    });
+    // An untrusted report has no behaviour, but it can still get the focus.
+    keepKeys(this.node);
   }
 
   override dispose(): void {

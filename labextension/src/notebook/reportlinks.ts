@@ -50,6 +50,10 @@ export class ReportLinks {
     });
     actions.executionScheduled.connect((_, { cell }) => {
       this._running.add(cell);
+      // The parts of its next report are other ones.
+      if (reports.selection?.cellId === cell.model.id) {
+        reports.selection = null;
+      }
     });
     actions.executed.connect((_, { cell }) => {
       setTimeout(() => this._running.delete(cell), LATE_MS);

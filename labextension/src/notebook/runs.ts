@@ -24,7 +24,7 @@ export interface IRun {
   /** The index of the output in the cell, because a cell may explain several calls. */
   readonly output: number;
   readonly executionCount: number | null;
-  /** The line of code that identifies the cell for the reader. */
+  /** What was compiled, or else the line of code that identifies the cell for the reader. */
   readonly title: string;
   /** Whether the cell was edited after this run. */
   readonly edited: boolean;
@@ -87,15 +87,16 @@ export class RunReader {
         continue;
       }
       const report = 'report' in reading ? reading.report : null;
+      const rows = 'rows' in reading ? reading.rows : null;
       runs.push({
         cell,
         cellId: cell.id,
         index,
         output,
         executionCount: cell.executionCount,
-        title: titleOf(snapshot.sharedModel.getSource()),
+        title: rows?.title || titleOf(snapshot.sharedModel.getSource()),
         report,
-        rows: 'rows' in reading ? reading.rows : null,
+        rows,
         problem: 'problem' in reading ? reading.problem : null,
         ...ownSourceOf(report, snapshot)
       });

@@ -10,6 +10,7 @@ import type { IRun, ISelection } from '../notebook/runs';
 import { indexOf } from '../report/lookup';
 import { rowOf, sectionOf } from '../report/rows';
 import type { Row, Spot } from '../report/types';
+import { onReportEvent } from '../view/link';
 
 export class BreakNavigator {
   /**
@@ -25,6 +26,16 @@ export class BreakNavigator {
     this._reports = reports;
     this._commands = commands;
     this._activate = activate;
+    onReportEvent(document, 'graphbreak-visit', (visit, root) => {
+      const run = reports.runAround(root);
+      const source = run?.report?.sources[visit.source];
+      const spot = source && { source: source.id, line: visit.line, column: null }; // prettier-ignore
+      const cell = run && spot && this._cellOf(run, spot);
+      if (cell && spot) {
+        visit.isHandled = true;
+        void this._show(cell, spot, true);
+      }
+    });
   }
 
   /**
@@ -44,14 +55,9 @@ export class BreakNavigator {
       await this.showCell(run, focus);
       return;
     }
-    const match = findCell(
-      run.report,
-      spot.source,
-      run.cell,
-      new CellIndex(this._reports.cells)
-    );
-    if (match !== null) {
-      await this._show(match.cell, spot, focus);
+    const cell = this._cellOf(run, spot);
+    if (cell !== null) {
+      await this._show(cell, spot, focus);
     } else if (this._commands.hasCommand(EditorCommandIDs.openSource)) {
       await this._commands.execute(EditorCommandIDs.openSource, {
         cellId: run.cellId,
@@ -95,6 +101,12 @@ export class BreakNavigator {
       { cellId: run.cellId, output: run.output, kind: 'break', id },
       true
     );
+  }
+
+  /** The cell with a place of a report; null if it is in no cell. */
+  private _cellOf({ report, cell }: IRun, spot: Spot): ICodeCellModel | null {
+    const cells = new CellIndex(this._reports.cells);
+    return findCell(report!, spot.source, cell, cells)?.cell ?? null;
   }
 
   private _indexFromActiveCell(breaks: { run: IRun }[], by: 1 | -1): number {

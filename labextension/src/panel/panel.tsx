@@ -12,7 +12,7 @@ import { graphBreakIcon } from '../notebook/icon';
 import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun } from '../notebook/runs';
 import { sectionOf } from '../report/rows';
-import { afterPaint } from '../view/link';
+import { afterPaint, onReportEvent } from '../view/link';
 import type { BreakNavigator } from './guide';
 import { PanelModel } from './panelmodel';
 import { type IPanelActions, PanelView } from './panelview';
@@ -37,6 +37,14 @@ export class GraphBreakPanel extends ReactWidget {
     this._reports.changed.connect(this._onReportsChanged, this);
     this._reports.selectionChanged.connect(this._onSelectionChanged, this);
     this._commands.commandChanged.connect(this._onCommandChanged, this);
+    onReportEvent(document, 'graphbreak-running', ({ activity }, line) => {
+      const cell = line.closest('.jp-Notebook .jp-Cell');
+      if (activity === '' || cell === null) {
+        this.model.setProgress('');
+      } else {
+        this.model.setProgress(this._trans.__('Cell [*]: %1', activity));
+      }
+    });
     this._onReportsChanged();
     this._readCommands();
   }
@@ -94,8 +102,18 @@ export class GraphBreakPanel extends ReactWidget {
     }
   }
 
+  /** Open the panel with a function, without moving the focus into it. */
+  openQuietly(open: () => void): void {
+    this._isQuiet = true;
+    open();
+  }
+
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
+    if (this._isQuiet) {
+      this._isQuiet = false;
+      return;
+    }
     this.model.requestFocus();
     if (this.model.state.runs.length === 0) {
       this.node.querySelector<HTMLElement>('button')?.focus();
@@ -235,6 +253,7 @@ export class GraphBreakPanel extends ReactWidget {
   private readonly _trans: TranslationBundle;
   private readonly _actions: IPanelActions;
   private _watching: IDisposable | null = null;
+  private _isQuiet = false;
   /** Cancels the pending check of commands. */
   private _cancelUpdate: (() => void) | null = null;
 }

@@ -90,7 +90,8 @@ export function addPanelCommands(options: IPanelCommandOptions): void {
       if (run === undefined) {
         return;
       }
-      const text = run.cell.outputs.get(run.output).data['text/plain'];
+      // A running cell has no output yet.
+      const text = run.cell.outputs.get(run.output)?.data['text/plain'];
       Clipboard.copyToSystem(
         Array.isArray(text) ? text.join('') : String(text ?? '')
       );

@@ -26,6 +26,8 @@ export interface IPanelState extends IRowOptions {
   readonly focusRequests: number;
   /** A message instead of the filter's result. */
   readonly message: string;
+  /** What the running cell is doing; empty if none is running. */
+  readonly progress: string;
 }
 
 const INITIAL: IPanelState = {
@@ -41,7 +43,8 @@ const INITIAL: IPanelState = {
   activeKey: '',
   limit: PAGE_SIZE,
   focusRequests: 0,
-  message: ''
+  message: '',
+  progress: ''
 };
 
 export class PanelModel {
@@ -164,6 +167,10 @@ export class PanelModel {
 
   setMessage(message: string): void {
     this._update({ message });
+  }
+
+  setProgress(progress: string): void {
+    this._update({ progress });
   }
 
   private _update(changes: Partial<IPanelState>): void {

@@ -38,7 +38,11 @@ interface IPanelProps {
 export function PanelView(props: IPanelProps): JSX.Element {
   const { state, rows, actions, trans } = props;
   if (state.runs.length === 0) {
-    return state.hasNotebook ? (
+    return state.progress !== '' ? (
+      <div role="status" className="jp-GraphBreakPanel-status">
+        {state.progress}
+      </div>
+    ) : state.hasNotebook ? (
       <NoReports {...props} />
     ) : (
       <NoNotebook {...props} />
@@ -48,6 +52,15 @@ export function PanelView(props: IPanelProps): JSX.Element {
   return (
     <>
       <Tools {...props} />
+      {editResults(state).map(({ key, label, look }) => (
+        <p
+          key={key}
+          className={`jp-GraphBreakPanel-edit jp-mod-${look}`}
+          role="status"
+        >
+          {label}
+        </p>
+      ))}
       {state.canTryEdited ? (
         <button
           className="jp-mod-styled jp-GraphBreakPanel-edited"
@@ -57,7 +70,7 @@ export function PanelView(props: IPanelProps): JSX.Element {
         </button>
       ) : null}
       <div role="status" className="jp-GraphBreakPanel-status">
-        {state.message || filterResult(state, rows, trans)}
+        {state.progress || state.message || filterResult(state, rows, trans)}
       </div>
       <Tree
         rows={rows.slice(0, limit)}
@@ -130,16 +143,18 @@ function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
           onChange={event => actions.onQuery(event.target.value)}
           onKeyDown={event => onFilterKey(event, state, actions)}
         />
-        <select
-          aria-label={trans.__('Sort')}
-          value={state.sort}
-          onChange={event => actions.onSort(event.target.value as Sort)}
-        >
-          <option value="fix">{trans.__('what to fix first')}</option>
-          <option value="line">{trans.__('by line')}</option>
-          <option value="cost">{trans.__('by cost')}</option>
-          <option value="cause">{trans.__('by cause')}</option>
-        </select>
+        <label className="jp-GraphBreakPanel-sort">
+          {trans.__('Sort')}{' '}
+          <select
+            value={state.sort}
+            onChange={event => actions.onSort(event.target.value as Sort)}
+          >
+            <option value="fix">{trans.__('what to fix first')}</option>
+            <option value="line">{trans.__('by line')}</option>
+            <option value="cost">{trans.__('by cost')}</option>
+            <option value="cause">{trans.__('by cause')}</option>
+          </select>
+        </label>
       </div>
       <div
         className="jp-GraphBreakPanel-row"
@@ -188,6 +203,17 @@ function sectionCounts({ runs }: IPanelState): readonly ISectionCount[] {
     }
   }
   return counts;
+}
+
+/** What trying the reader's edits has shown, for each run with such a trial. */
+function editResults({
+  runs
+}: IPanelState): { key: string; label: string; look: string }[] {
+  return runs.flatMap(({ cellId, output, rows }) =>
+    (rows?.about ?? [])
+      .filter(({ id }) => id === 'edit')
+      .map(({ label, look }) => ({ key: `${cellId}/${output}`, label, look }))
+  );
 }
 
 function filterResult(

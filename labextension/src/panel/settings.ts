@@ -19,6 +19,18 @@ export async function followSortSetting(
   });
 }
 
+/** Follow whether the panel opens by itself. */
+export async function followOpenSetting(
+  registry: ISettingRegistry,
+  plugin: string,
+  show: (isOn: boolean) => void
+): Promise<void> {
+  const settings = await registry.load(plugin);
+  const apply = (): void => show(settings.get('open').composite as boolean);
+  settings.changed.connect(apply);
+  apply();
+}
+
 /** Synchronize the visibility of marks with its setting. */
 export async function followMarksSetting(
   registry: ISettingRegistry,

@@ -165,26 +165,43 @@ class TreeBuilder {
         rows.reduce((sum, row) => sum + (row.cost ?? 0), 0);
       entries.sort((one, other) => cost(other) - cost(one));
     }
-    return entries.map(([group, rows]) => ({
-      key: groupKey(run, section.id, group),
-      run,
-      isOpenAtFirst: true,
-      content: makeContent({
-        label: group,
-        look: 'cause',
-        count: String(rows.length)
-      }),
-      children: () => rows.map(row => this._leaf(run, section, row))
-    }));
+    return entries.map(([group, rows]) =>
+      rows.length === 1
+        ? this._leaf(run, section, rows[0]!, [group])
+        : {
+            key: groupKey(run, section.id, group),
+            run,
+            isOpenAtFirst: true,
+            content: makeContent({
+              label: group,
+              look: 'cause',
+              count: String(rows.length)
+            }),
+            children: () => rows.map(row => this._leaf(run, section, row))
+          }
+    );
   }
 
   private _leaves(run: IRun, section: Section): INode[] {
     return this._rows(run, section).map(row => this._leaf(run, section, row));
   }
 
-  private _leaf(run: IRun, { id: kind, form }: Section, row: Row): INode {
+  /**
+   * The node of a row.
+   *
+   * @param run - Its run.
+   * @param section - Its section.
+   * @param row - The row.
+   * @param about - Details that no node above it shows.
+   */
+  private _leaf(
+    run: IRun,
+    { id: kind, form }: Section,
+    row: Row,
+    about: readonly string[] = []
+  ): INode {
     const { name, sign, look, label, more, cost, colour } = row;
-    const details = [...row.details];
+    const details = [...about, ...row.details];
     if (cost !== null && (this._options.sort === 'cost' || form !== 'groups')) {
       details.push(`${cost.toFixed(2)} s`);
     }

@@ -141,6 +141,7 @@ function plainRows(report: Report): Rows {
       ...sections.map(({ title, total }) => `${title} ${total}`)
     ],
     about: [],
+    title: '',
     sections
   };
 }
@@ -192,6 +193,7 @@ function bounded({ status, about, sections, ...rows }: Rows): Rows {
   return {
     ...rows,
     status: clipAll(status),
+    title: oneLine(clip(rows.title, MOST_OF_LABEL)),
     about: about.slice(0, MOST_TEXTS).map(boundedRow),
     sections: sections.slice(0, MOST_SECTIONS).map(section => ({
       ...section,

@@ -280,6 +280,7 @@ export interface Rows {
   status: string[];
   about: Row[];
   sections: Section[];
+  title: string;
 }
 /**
  * One entry of a section.

@@ -68,6 +68,14 @@ export function scrollPageTo(elements: readonly HTMLElement[]): void {
   }
 }
 
+/** Whether an element is completely in the window of the page or notebook. */
+export function isInView(element: Element): boolean {
+  const outer = element.closest('.jp-WindowedPanel-outer');
+  const view = outer?.getBoundingClientRect();
+  const { top, bottom } = element.getBoundingClientRect();
+  return (view?.top ?? 0) <= top && bottom <= (view?.bottom ?? innerHeight);
+}
+
 /** Whether an element is visible and focusable; browsers differ in how they treat folded parts. */
 export function isShown(element: HTMLElement): boolean {
   const outer = element.matches('summary')

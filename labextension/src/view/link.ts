@@ -38,11 +38,20 @@ export interface IRemedyActions {
   /**
    * Apply remedies, or statements that compile functions, by their indexes in the report.
    *
-   * @returns A description of the result; rejected with the reason if nothing was applied.
+   * @returns The result; rejected with the reason if nothing was applied.
    */
-  apply(places: readonly IPlace[]): Promise<string>;
+  apply(places: readonly IPlace[]): Promise<IApplied>;
   /** Run the cell again and try remedies. */
   tryRemedies(): Promise<void>;
+}
+
+/** What was applied, and what can be done next. */
+export interface IApplied {
+  readonly message: string;
+  /** Revert it; rejected with the reason if that is not possible. */
+  undo?(): Promise<string>;
+  /** Run the changed cells again. */
+  runAgain?(): Promise<void>;
 }
 
 /** The position of something applicable in a report. */
@@ -73,8 +82,25 @@ export interface IFollowing {
   readonly isFollowing: boolean;
 }
 
+/** The reader followed a link to a line that the report does not show, because an editor does. */
+export interface IVisit {
+  /** The index of the source in the report. */
+  readonly source: number;
+  readonly line: number;
+  /** Set by a listener that shows the line. */
+  isHandled: boolean;
+}
+
+/** A run shows its progress. */
+export interface IRunning {
+  /** What it is doing; empty at its end. */
+  readonly activity: string;
+}
+
 interface IEvents {
   'graphbreak-ready': IReady;
+  'graphbreak-visit': IVisit;
+  'graphbreak-running': IRunning;
   'graphbreak-selected': ISelected;
   'graphbreak-following': IFollowing;
 }
@@ -107,6 +133,7 @@ export function onReportEvent<K extends keyof IEvents>(
 export function isolateReports(within: EventTarget): void {
   const names: readonly (keyof IEvents)[] = [
     'graphbreak-ready',
+    'graphbreak-visit',
     'graphbreak-selected',
     'graphbreak-following'
   ];

@@ -107,7 +107,9 @@ export class List {
       return '';
     }
     item.text ??= (
-      (item.element?.textContent ?? plainText(item.html)) +
+      (item.element === null
+        ? plainText(item.html.replace(QUOTES, ' '))
+        : textOf(item.element)) +
       plainText(this._options.further?.(index) ?? '')
     ).toLowerCase();
     return item.text;
@@ -221,6 +223,22 @@ export namespace List {
     /** How many items to add at once. */
     page?: number;
   }
+}
+
+/** Quoted code, which is not about its item, and buttons. */
+const QUOTED = '.gb-excerpt, .gb-diff, .gb-actions';
+
+/** The same in markup, which has no excerpts and buttons yet. */
+const QUOTES = /<pre class="[^"]*\bgb-diff\b[^]*?<\/pre>/g;
+
+/** The searchable text of an item on the page. */
+function textOf(element: Element): string {
+  if (element.querySelector(QUOTED) === null) {
+    return element.textContent ?? '';
+  }
+  const copy = element.cloneNode(true) as Element;
+  copy.querySelectorAll(QUOTED).forEach(quoted => quoted.remove());
+  return copy.textContent ?? '';
 }
 
 /** The text in our own markup, in which every "<" begins an element. */

@@ -66,6 +66,10 @@ function blocks(element: Element): string[] {
     }
     switch (child.tagName) {
       case 'SUMMARY':
+        // The parts of other folds have headings.
+        return child.parentElement?.matches('.gb-failed')
+          ? [`**${child.textContent?.trim() ?? ''}**`]
+          : [];
       case 'H5':
         return [`**${child.textContent?.trim() ?? ''}**`];
       case 'P':
@@ -107,7 +111,7 @@ function pairs(list: Element): string {
 function inline(element: Element): string {
   return Array.from(element.childNodes, node => {
     if (node.nodeType === Node.TEXT_NODE) {
-      return (node.textContent ?? '').replace(SPECIAL, (_, word: string, end: string) => span(word) + end); // prettier-ignore
+      return (node.textContent ?? '').replace(/\s\|\s/g, '; ').replace(SPECIAL, (_, word: string, end: string) => span(word) + end); // prettier-ignore
     }
     const child = node as Element;
     switch (child.tagName) {

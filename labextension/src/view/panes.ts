@@ -70,14 +70,23 @@ export class Panes {
     this._filter.focus();
   }
 
-  /** Clear the filter; false if it was empty. */
-  clearFilter(): boolean {
-    if (this._filter.value === '') {
-      return false;
+  /**
+   * Clear the filter, and move the focus from it to the tab of the pane.
+   *
+   * @param target - The element with the focus.
+   * @returns Whether there was anything to do.
+   */
+  leaveFilter(target: Element): boolean {
+    const isInFilter = target === this._filter;
+    const isFiltered = this._filter.value !== '';
+    if (isFiltered) {
+      this._filter.value = '';
+      this._applyFilter();
     }
-    this._filter.value = '';
-    this._applyFilter();
-    return true;
+    if (isInFilter) {
+      this._tabs[this._shown]?.focus();
+    }
+    return isFiltered || isInFilter;
   }
 
   /** Add a break to the page if one of these lists contains it. */
@@ -260,7 +269,7 @@ export class Panes {
     for (const box of pane.querySelectorAll<HTMLElement>('[data-list]')) {
       const name = box.dataset.list!;
       const list = this._lists.get(name)!;
-      if (name === pane.dataset.pane || name === 'minor') {
+      if (box.parentElement!.closest('[data-list]') === null) {
         matches += list.filter(query);
         box.closest('.gb-minor')?.toggleAttribute('open', query !== '');
       } else {

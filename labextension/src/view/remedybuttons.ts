@@ -1,8 +1,13 @@
 /** Buttons in the cards of a report: apply a remedy, copy it, copy the whole card. */
-import { makeElement, reasonOf } from './elements';
+import { isInView, makeElement, reasonOf } from './elements';
 import type { IPlace, IRemedyActions } from './link';
 import { cardAsMarkdown } from './markdown';
-import { makeButton, type Toolbar, writeClipboard } from './toolbar';
+import {
+  type IResult,
+  makeButton,
+  type Toolbar,
+  writeClipboard
+} from './toolbar';
 
 /** The JSON fields of a report that the buttons need. */
 interface IRemedies {
@@ -13,8 +18,8 @@ interface IRemedies {
 export interface IRemedyButtonOptions {
   /** The report as JSON. */
   json(): Promise<string>;
-  /** Show a message to the reader. */
-  announce(message: string): void;
+  /** Show a result to the reader. */
+  announce(result: string | IResult): void;
 }
 
 export class RemedyButtons {
@@ -113,7 +118,17 @@ export class RemedyButtons {
     places: readonly IPlace[],
     button?: HTMLElement
   ): Promise<void> {
-    return this._do(() => this._actions!.apply(places), button);
+    return this._do(async () => {
+      const { message, undo, runAgain } = await this._actions!.apply(places);
+      return {
+        message,
+        undo: undo && { label: 'Undo', act: () => this._do(undo) },
+        next: runAgain && {
+          label: 'Run again',
+          act: () => this._do(() => runAgain().then(() => ''))
+        }
+      };
+    }, button);
   }
 
   private _copy(
@@ -132,15 +147,17 @@ export class RemedyButtons {
     }, button);
   }
 
-  /** Run an action and show its result, also beside the button because the foot of the report may be out of sight. */
+  /** Run an action and show its result; if the foot of the report is out of sight, also over the button. */
   private async _do(
-    act: () => Promise<string>,
+    act: () => Promise<string | IResult>,
     button?: HTMLElement
   ): Promise<void> {
-    const message = await act().catch(reasonOf);
-    this._options.announce(message);
+    const result = await act().catch(reasonOf);
+    this._options.announce(result);
+    const message = typeof result === 'string' ? result : result.message;
     this._root.querySelectorAll('.gb-told').forEach(echo => echo.remove());
-    if (button !== undefined && message !== '') {
+    const foot = this._root.querySelector('.gb-foot');
+    if (button !== undefined && message !== '' && !(foot && isInView(foot))) {
       const echo = makeElement('span', 'gb-told');
       echo.textContent = message;
       echo.setAttribute('aria-hidden', 'true');

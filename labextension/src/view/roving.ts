@@ -105,6 +105,12 @@ export function isShortcut(event: KeyboardEvent): boolean {
   return hasModifier(event) || (key === 'Enter' && shiftKey);
 }
 
+/** Whether a key undoes the last change everywhere. */
+export function isUndo(event: KeyboardEvent): boolean {
+  const { key, ctrlKey, metaKey, shiftKey, altKey } = event;
+  return key === 'z' && ctrlKey !== metaKey && !shiftKey && !altKey;
+}
+
 /**
  * Stop a key from reaching the notebook around a report.
  *
@@ -121,6 +127,18 @@ export function keepFromNotebook(event: KeyboardEvent): void {
   if (event.key === 'Enter' && isShortcut(event)) {
     event.preventDefault();
   }
+}
+
+/** Let an element get the focus by a click, and keep its keys from the notebook around it. */
+export function keepKeys(element: HTMLElement): void {
+  element.tabIndex = -1;
+  suppress(element);
+  element.addEventListener('keydown', event => {
+    if (event.key === 'Escape') {
+      focusCell(element);
+    }
+    keepFromNotebook(event);
+  });
 }
 
 /** Leave a report: focus the cell around it, so that the notebook's keys work. */

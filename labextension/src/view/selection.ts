@@ -6,6 +6,7 @@
  */
 import {
   focusable,
+  isShown,
   openFolds,
   ownLineOf,
   referencesIn,
@@ -90,7 +91,11 @@ export class Selection {
       scrollPageTo([rowOf(target), ...(other === null ? [] : [rowOf(other)])]);
     }
     if (focus) {
-      focusable(target)?.focus({ preventScroll: true });
+      const part = focusable(target);
+      // The link that led here may be hidden by now, and the focus must not be lost.
+      (part !== null && isShown(part) ? part : this._root).focus({
+        preventScroll: true
+      });
     }
     return target;
   }

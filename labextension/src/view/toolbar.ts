@@ -1,4 +1,4 @@
-/** The tools at the foot of a report: the status line, the buttons, the list of keys, copying. */
+/** The tools at the foot of a report: the status, the main action, the menu with other actions and the keys. */
 import { makeElement, makeKey, reasonOf } from './elements';
 
 const KEYS: [key: string, meaning: string][] = [
@@ -10,8 +10,8 @@ const KEYS: [key: string, meaning: string][] = [
   ['f', 'select what the pointer is on'],
   ['/', 'filter the pane'],
   ['c / C', 'copy as text, as JSON'],
-  ['Esc', 'clear the filter, the selection; then leave'],
-  ['?', 'these keys']
+  ['Esc', 'close the menu, leave the filter, the selection, the report'],
+  ['?', 'this menu']
 ];
 
 /** A format of the report that can be copied. */
@@ -28,32 +28,67 @@ export interface IToolbarOptions {
   setColumn(isColumn: boolean): void;
 }
 
-/** The toolbar of one report. */
+/** Something that the reader can do after an action. */
+export interface INextStep {
+  readonly label: string;
+  act(): Promise<void>;
+}
+
+/** What an action has done. */
+export interface IResult {
+  readonly message: string;
+  /** Reverts the action, if that is possible. */
+  readonly undo?: INextStep;
+  readonly next?: INextStep;
+}
+
+/** The toolbar of one report: the status, one main action, and a menu with the other actions and the keys. */
 export class Toolbar {
   constructor(options: IToolbarOptions) {
     this._options = options;
     this._status.setAttribute('role', 'status');
-    const summary = makeElement('summary');
-    summary.append('Keys ', makeKey('?'));
-    this._keys.append(summary, makeKeyTable());
     this._follow.setAttribute('aria-pressed', 'false');
     this._source.hidden = true;
-    this.element.append(
-      this._status,
-      makeButton('Next break', 'n', () => options.nextBreak()),
+    this._toggle.setAttribute('aria-expanded', 'false');
+    this._menu.hidden = true;
+    this._menu.append(
       this._follow,
       this._source,
-      makeButton('Copy text', 'c', () => this.copy('text')),
+      this._copy,
       makeButton('Copy JSON', 'C', () => this.copy('json')),
-      this._keys
+      makeKeyTable()
     );
+    this._main.append(this._steps, this._next, this._toggle);
+    this.element.append(this._status, this._main, this._menu);
   }
 
   readonly element = makeElement('div', 'gb-tools');
 
-  /** Show a message, which screen readers announce. */
-  announce(message: string): void {
+  /** Whether there is a next break; otherwise copying is the main action. */
+  set hasBreaks(hasBreaks: boolean) {
+    if (!hasBreaks) {
+      this._makeMain(this._copy);
+    }
+  }
+
+  /** Show what happened, which screen readers announce, and what the reader can do next. */
+  announce(result: string | IResult): void {
+    const { message, undo, next }: IResult =
+      typeof result === 'string' ? { message: result } : result;
     this._status.textContent = message;
+    this._undo = undo ?? null;
+    const steps = [undo, next].filter(step => step !== undefined);
+    this._steps.replaceChildren(
+      ...steps.map(({ label, act }) => makeButton(label, '', act))
+    );
+  }
+
+  /** Undo the announced action; false if there is nothing to undo. */
+  undo(): boolean {
+    const step = this._undo;
+    this._undo = null;
+    void step?.act();
+    return step !== null;
   }
 
   /** Enable or disable selection by the pointer. */
@@ -65,9 +100,9 @@ export class Toolbar {
     }
   }
 
-  /** Add a button before all others. */
+  /** Make an action the main one. */
   offer(label: string, act: () => Promise<void>): void {
-    this._status.after(makeButton(label, '', act));
+    this._makeMain(makeButton(label, '', act));
   }
 
   /** Offer to show the sources beside the conclusions, if these are shown alone. */
@@ -91,30 +126,50 @@ export class Toolbar {
     }
   }
 
-  /** Open or close the list of keys. */
-  toggleKeys(): void {
-    this._keys.open = !this._keys.open;
-    this._keys.querySelector('summary')!.focus();
+  /** Open or close the menu. */
+  toggleMenu(): void {
+    this._menu.hidden = !this._menu.hidden;
+    this._toggle.setAttribute('aria-expanded', String(!this._menu.hidden));
+    this._toggle.focus();
   }
 
-  /** Close the list of keys; false if it was closed. */
-  closeKeys(): boolean {
-    const { open } = this._keys;
-    this._keys.open = false;
-    return open;
+  /** Close the menu; false if it was closed. */
+  closeMenu(): boolean {
+    const isOpen = !this._menu.hidden;
+    if (isOpen) {
+      this.toggleMenu();
+    }
+    return isOpen;
+  }
+
+  /** Replace the main action, which moves to the menu. */
+  private _makeMain(button: HTMLElement): void {
+    this._menu.prepend(this._main.querySelector(':scope > button')!);
+    this._steps.after(button);
   }
 
   private readonly _options: IToolbarOptions;
+  private readonly _next = makeButton('Next break', 'n', () =>
+    this._options.nextBreak()
+  );
   private readonly _follow = makeButton('Follow pointer', 'f', () =>
     this.setFollowing(!this._isFollowing)
   );
   private readonly _source = makeButton('Source', '', () =>
     this._options.setColumn(!this._isColumn)
   );
+  private readonly _copy = makeButton('Copy text', 'c', () =>
+    this.copy('text')
+  );
+  private readonly _toggle = makeButton('More', '?', () => this.toggleMenu());
   private _isFollowing = false;
   private _isColumn = false;
+  private _undo: INextStep | null = null;
   private readonly _status = makeElement('span', 'gb-said');
-  private readonly _keys = makeElement('details', 'gb-keys');
+  private readonly _main = makeElement('span', 'gb-main-action');
+  /** What the reader can do after the announced action. */
+  private readonly _steps = makeElement('span', 'gb-steps');
+  private readonly _menu = makeElement('div', 'gb-menu');
 }
 
 function makeKeyTable(): HTMLElement {

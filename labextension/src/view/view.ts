@@ -6,10 +6,11 @@ import {
   referencesIn,
   secureLinks
 } from './elements';
-import { removeExcerpt } from './excerpt';
+import { removeExcerpt, showsSource } from './excerpt';
 import {
   type IReady,
   type IReportData,
+  type IVisit,
   emitEvent,
   whenConnected
 } from './link';
@@ -18,6 +19,7 @@ import { RemedyButtons } from './remedybuttons';
 import {
   focusCell,
   isShortcut,
+  isUndo,
   keepFromNotebook,
   Roving,
   suppress
@@ -46,8 +48,11 @@ class View {
     this._root = root;
     this._data = data;
     suppress(root);
+    // A click on a plain area focuses the report; otherwise the notebook around it would get the keys.
+    root.tabIndex = -1;
     secureLinks(root);
     root.classList.add('gb-live');
+    root.classList.toggle('gb-page', isPageOf(root));
     this._panes = new Panes(root, {
       rest: name => this._data.rest(name),
       onShow: () => this._refresh(),
@@ -59,13 +64,14 @@ class View {
     this._toolbar = new Toolbar({
       nextBreak: () => this._step(1),
       load: format => this._data[format](),
-      follow: isFollowing => this._follow(isFollowing),
+      follow: isFollowing => this._setFollowing(isFollowing),
       setColumn: isColumn => this._setColumn(isColumn)
     });
     root.querySelector('.gb-foot')!.append(this._toolbar.element);
+    this._toolbar.hasBreaks = (this._panes.list('breaks')?.length ?? 0) > 0;
     this._remedies = new RemedyButtons(root, {
       json: () => this._data.json(),
-      announce: message => this._toolbar.announce(message)
+      announce: result => this._toolbar.announce(result)
     });
     addMeasureButtons(root);
     const groups =
@@ -179,7 +185,7 @@ class View {
     this._refresh();
   }
 
-  private _follow(isFollowing: boolean): void {
+  private _setFollowing(isFollowing: boolean): void {
     this._isFollowing = isFollowing;
     this._root.classList.toggle('gb-following', isFollowing);
     emitEvent(this._root, 'graphbreak-following', { isFollowing });
@@ -242,8 +248,8 @@ class View {
     }
   }
 
-  private _leave(): void {
-    if (this._toolbar.closeKeys() || this._panes.clearFilter()) {
+  private _leave(target: Element): void {
+    if (this._toolbar.closeMenu() || this._panes.leaveFilter(target)) {
       return;
     }
     if (this._selection.reference) {
@@ -262,7 +268,7 @@ class View {
       const reference = this._selection.referenceOf(link);
       if (reference) {
         event.preventDefault();
-        void this._select(reference, { focus: true, open: true });
+        this._follow(reference);
       }
       return;
     }
@@ -288,6 +294,24 @@ class View {
     if (reference && !isReading) {
       void this._select(reference);
     }
+  }
+
+  /** Go to the target of a link: to its editor, if that shows the line instead of the report. */
+  private _follow(reference: string): void {
+    const [, source, line] = /^l(\d+)-(\d+)$/.exec(reference) ?? [];
+    if (source !== undefined && !showsSource(this._root, source)) {
+      const visit: IVisit = {
+        source: Number(source),
+        line: Number(line),
+        isHandled: false
+      };
+      emitEvent(this._root, 'graphbreak-visit', visit);
+      if (visit.isHandled) {
+        return;
+      }
+      this._setColumn(false);
+    }
+    void this._select(reference, { focus: true, open: true });
   }
 
   /**
@@ -341,10 +365,15 @@ class View {
 
   private _onKey(event: KeyboardEvent): void {
     const target = event.target as Element;
+    if (isUndo(event) && this._toolbar.undo()) {
+      event.preventDefault();
+      event.stopPropagation();
+      return;
+    }
     if (isShortcut(event) || event.defaultPrevented) {
       // A shortcut of the application or the browser.
     } else if (event.key === 'Escape') {
-      this._leave();
+      this._leave(target);
       event.preventDefault();
     } else if (!target.matches('input') && this._handleKey(event.key, target)) {
       event.preventDefault();
@@ -394,7 +423,7 @@ class View {
         void this._toolbar.copy('json');
         return true;
       case '?':
-        this._toolbar.toggleKeys();
+        this._toolbar.toggleMenu();
         return true;
       case 'ArrowLeft':
         return this._panes.step(target, -1) || this._rove(target, -1);

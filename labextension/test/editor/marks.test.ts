@@ -217,3 +217,19 @@ test('text of a report is never interpreted as markup', () => {
   );
   assert.match(view.contentDOM.textContent!, /✂1 <\/script>/);
 });
+
+test('of several reports about a line, the one with the selection is marked', () => {
+  const view = editor();
+  const other = { ...RUN, output: 1 };
+  const later = { ...textOf(), run: other };
+  showMarks(view, [textOf(), later], null, OPTIONS);
+  assert.deepEqual(lines(view, 'jp-mod-selected'), []);
+  for (const run of [RUN, other, RUN]) {
+    showSelection(view, { ...run, kind: 'break', id: 'b1' });
+    assert.deepEqual(lines(view, 'jp-mod-selected'), [14]);
+  }
+  insert(view, 0, `# formatted\n${view.state.doc.toString()}`, view.state.doc.length); // prettier-ignore
+  assert.deepEqual(lines(view, 'jp-mod-selected'), [15]);
+  showSelection(view, null);
+  assert.deepEqual(lines(view, 'jp-mod-selected'), []);
+});

@@ -80,18 +80,26 @@ test('rows are recomputed only if their state changes', () => {
   assert.notEqual(model.rows, rows);
 });
 
-test('rows are runs, groups and parts, and a closed group has none inside', () => {
-  const model = makeModel();
+test('rows are runs, groups of several and parts, and a closed group has none inside', () => {
+  const [breaks, ...others] = ROWS.sections;
+  const rows = [...breaks!.rows, { ...breaks!.rows[1]!, id: 'b3' }];
+  const sections = [{ ...breaks!, rows, total: 3 }, ...others];
+  const model = makeModel([makeRun('a', { ...ROWS, sections })]);
   assert.deepEqual(labels(model), [
     '1 def step(x, w):',
-    "2 Branch on a tensor's value (GB0170)",
-    '3 score > 3',
+    '2 score > 3',
     '2 `torch._dynamo.graph_break()` (GB0025)',
+    '3 log_stats(x)',
     '3 log_stats(x)',
     '2 Graphs',
     '2 Eager',
     '2 Scopes'
   ]);
+  assert.equal(
+    model.rows[1]!.details[0],
+    "Branch on a tensor's value (GB0170)",
+    'a single row shows its reason'
+  );
   const group = model.rows.find(({ label }) => label === 'Graphs')!;
   assert.equal(group.isOpen, false);
   assert.equal(group.count, String(REPORT.graphs.length));

@@ -97,3 +97,24 @@ test('markup becomes the text that it shows', () => {
     'a <"&lt;'
   );
 });
+
+test('a filter ignores quoted code and buttons, on the page or not', async () => {
+  const box = document.createElement('ol');
+  const quotes = `<pre class="gb-text gb-diff" tabindex="0"><span>-print()</span></pre>`;
+  box.innerHTML = `<li>one<div class="gb-excerpt"><pre>print()</pre></div>${quotes}<div class="gb-actions">print</div></li>`;
+  const more = document.createElement('p');
+  more.dataset.left = '2';
+  const list = new List(box, {
+    name: 'items',
+    more,
+    rest: () =>
+      Promise.resolve([
+        `<li>two${quotes}<p>after</p></li>`,
+        '<li>call of print</li>'
+      ])
+  });
+  await list.load();
+  assert.equal(list.filter('print'), 1);
+  assert.equal(box.textContent, 'call of print');
+  assert.equal(list.filter('after'), 1);
+});

@@ -45,6 +45,25 @@ test('the lines around the break come first, without annotations', () => {
   );
 });
 
+test('separators and titles of folds, which only make sense on the page, are left out', () => {
+  const text = markdownOf(
+    `<summary><strong>Why</strong><span>allowed by default | adds 1 graph, 0.1 s of a|b</span></summary>
+     <details class="gb-more"><summary>3 other ways</summary><h5>Other ways</h5><ul><li>one</li></ul></details>
+     <details class="gb-more gb-failed"><summary>2 trials failed</summary><p>with it</p></details>`
+  );
+  assert.equal(
+    text,
+    [
+      '**Graph break:** Why',
+      'allowed by default; adds 1 graph, 0.1 s of `a|b`',
+      '**Other ways**',
+      '- one',
+      '**2 trials failed**',
+      'with it'
+    ].join('\n\n')
+  );
+});
+
 test('untrusted text is neither markup nor a mention', () => {
   const text = markdownOf(
     `${SUMMARY}<p>&lt;img src=x&gt; @somebody [a](b) *c* a \`tick</p><pre>\`\`\`\nend</pre>`

@@ -22,7 +22,8 @@ function setUp(): {
   const told: string[] = [];
   const buttons = new RemedyButtons(root, {
     json: () => Promise.resolve('{"remedies": null}'),
-    announce: message => told.push(message)
+    announce: result =>
+      told.push(typeof result === 'string' ? result : result.message)
   });
   buttons.refresh();
   return { root, buttons, told };
@@ -57,7 +58,7 @@ test('the actions receive the chosen remedies', async () => {
       const remedies = places.map(({ at }) => at);
       applied.push(remedies);
       return remedies[0] === 0
-        ? Promise.resolve('Applied')
+        ? Promise.resolve({ message: 'Applied' })
         : Promise.reject(new Error('Not applied: it changed'));
     },
     tryRemedies: () => Promise.resolve(void (tried += 1))

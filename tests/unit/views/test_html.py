@@ -10,10 +10,12 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE
 from jupyter_graphbreak.views.html.environment import style_sheet
@@ -21,7 +23,18 @@ from jupyter_graphbreak.views.html.highlight import marked_code, token_runs, vis
 from jupyter_graphbreak.views.html.job import render_job_html
 from jupyter_graphbreak.views.html.render import render_html, render_rest
 from jupyter_graphbreak.views.words.where import stack_tree
-from tests.support.sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, job, no_breaks, two_breaks
+from tests.support.sample_reports import (
+    FOLDER,
+    HOSTILE,
+    SAVED,
+    big,
+    failed,
+    hostile,
+    job,
+    no_breaks,
+    remedies,
+    two_breaks,
+)  # fmt: skip
 
 VOID = {"br"}
 #: Elements that our markup consists of; any other element would be injected.
@@ -145,12 +158,15 @@ def test_the_content_is_in_reading_order() -> None:
         "Graphs 4",
         "torch.matmul",
         "float32 [8, 8] cuda:0",
-        "Frames 6",
-        "Resume 4",
-        "Eager 1",
+        "Recompiles",
+        "Nothing was recompiled.",
+        "Details",
+        "Functions that run eagerly 1",
         "Move the loop into a function of its own.",
         "Scopes 3",
         "With fullgraph=True, the run would end with an error at ✂1, whatever the scopes say.",
+        "Frames 6",
+        "Resume functions 4",
         "torch 2.13.0, Python 3.11.7, nested_graph_breaks=False",
     ]
     at = 0
@@ -297,3 +313,13 @@ def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
     whole = style_sheet("cost", "frontends", "job", "remedies")
     assert whole.count("{") == whole.count("}")
     assert "/*" not in whole
+
+
+def test_trials_are_offered_until_they_were_made_in_full() -> None:
+    report = two_breaks()
+    tried = remedies()
+    interrupted = replace(tried, remedies=[replace(tried.remedies[0], reason=INTERRUPTED), *tried.remedies[1:]])
+    assert "data-untried" in render_html(report)
+    assert "data-untried" not in render_html(tried)
+    assert "data-untried" in render_html(interrupted)
+    assert "data-untried" not in render_html(no_breaks())

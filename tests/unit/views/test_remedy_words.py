@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.rows.sections import about
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.remedies import (
     breaks_of,
@@ -213,3 +214,48 @@ def test_hostile_text_is_never_markup() -> None:
     assert "<img" not in html
     assert html.count("&lt;script&gt;") > 40
     assert "\x1b" not in render_text(replace(remedies(), remedies=[a_remedy(reason="\x1b[2J", title=f"\x1b{HOSTILE}")]))
+
+
+def with_remedies(*tried: Remedy) -> Report:
+    return replace(two_breaks(), remedies=list(tried))
+
+
+def test_a_trial_with_the_same_result_is_listed_once() -> None:
+    same = [a_remedy("break stays", id=f"m{number}", title="Use `torch.where`") for number in (1, 2)]
+    other = a_remedy("fails", id="m3", title="Use `torch.where`", reason="NameError: y")
+    report = with_remedies(*same, other)
+    tried = [line.strip() for line in render_text(report).splitlines() if line.strip().startswith("tried: Use")]
+    assert tried == ["tried: Use torch.where: still breaks", "tried: Use torch.where: fails: NameError: y"]
+    assert render_html(report).count("still breaks") == 1
+
+
+def test_a_reason_is_never_cut_within_a_clause() -> None:
+    clauses = [f"the {name} of the tensor that the function returns is different" for name in ("sign", "value", "sum")]
+    report = with_remedies(a_remedy("another result", differences=clauses))
+    text = " ".join(render_text(report).split())
+    assert f"tried: A change: different result: {clauses[0]}; {clauses[1]} " in text
+    assert clauses[2] not in text
+    long = "the value of " + "a_very_long_name" * 20 + " differs"
+    assert long in "".join(
+        line.strip().removeprefix("tried: ") + " "
+        for line in render_text(with_remedies(a_remedy("another result", differences=[long]))).splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("remedy", "sentence"),
+    [
+        (a_remedy(), "Your edit: same results, removes break 1"),
+        (a_remedy("works but differs", differences=["prints later"]),
+         "Your edit: works, but differs (prints later), removes break 1"),
+        (a_remedy(breaks=[]), "Your edit: same results, removes no break"),
+        (a_remedy("break stays"), "Your edit: does not remove break 1"),
+        (a_remedy("another result", differences=["y is 2, not 3"]), "Your edit: different results (y is 2, not 3)"),
+        (a_remedy("fails", reason="NameError: y"), "Your edit: fails (NameError: y)"),
+    ],
+)  # fmt: skip
+def test_the_result_of_the_users_edit_is_the_first_sentence(remedy: Remedy, sentence: str) -> None:
+    first = about(with_remedies(replace(remedy, family="own", title="Your edit")))[0]
+    assert (first.id, first.label) == ("edit", sentence)
+    assert first.look == ("good" if "removes" in sentence else "bad")
+    assert "edit" not in {row.id for row in about(with_remedies(remedy))}

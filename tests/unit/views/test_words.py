@@ -13,6 +13,7 @@ from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Source
 from jupyter_graphbreak.report.schema import (
     Break,
+    CompiledCall,
     Device,
     Frame,
     Graph,
@@ -26,6 +27,7 @@ from jupyter_graphbreak.report.schema import (
 )
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.markdown import render_markdown
+from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
 from jupyter_graphbreak.views.words.course import course
@@ -401,3 +403,28 @@ def test_reports_link_to_pytorchs_pages(url: str) -> None:
 )
 def test_reports_link_to_nothing_else(url: str | None) -> None:
     assert not is_known_page(url)
+
+
+def test_a_long_path_names_the_readers_own_calls() -> None:
+    """Lightning's loops call the reader's `training_step`, which calls the library again."""
+    report = model()
+    cell, library = report.sources[0].id, "s2"
+
+    def call(source: str, line: int, function: str) -> Location:
+        return Location(source, line, line, 0, 4, function, "f()")
+
+    loops = [call(library, 100 + number, f"run_loop_{number}") for number in range(12)]
+    stack = [call(cell, 1, "<module>"), *loops, call(cell, 7, "training_step"), *loops, call(library, 5, "log")]
+    broken = replace(report.breaks[0], stack=[*stack, report.breaks[0].location], occurrences=[])
+    text = render_text(replace(report, breaks=[broken, *report.breaks[1:]]))
+    (path,) = re.findall(r"called from (.*)", text)
+    assert path.startswith("line 1 > ... > line 7 in training_step > ... > ")
+    assert path.endswith("modeling_bart.py:5 in log")
+
+
+def test_a_run_is_titled_by_what_was_compiled() -> None:
+    report = two_breaks()
+    assert build_rows(report).title == "step"
+    assert build_rows(replace(report, frames=[])).title == ""
+    called = [CompiledCall(name, kind) for name, kind in (("model", "Net"), ("loss", None), ("f", None))]
+    assert build_rows(replace(report, compiled=called)).title == "Net, loss and 1 more"

@@ -1,0 +1,83 @@
+/** Puts the notes of marks below their lines if there is no room beside them, because they must not cover text. */
+import { type EditorView, ViewPlugin } from '@codemirror/view';
+
+import type { IReportLine } from '../report/lines';
+import { markAt, markField, setBelow } from './markstate';
+
+/** The space between a line and its note, in pixels. */
+const GAP = 24;
+
+/** Measures an editor whenever it changes. */
+export const notePlacement = ViewPlugin.define(view => {
+  let isGone = false;
+  const measure = (): void =>
+    view.requestMeasure({
+      key: measure,
+      read: linesWithoutRoom,
+      write: below => {
+        // The editor cannot be changed while it is being measured.
+        queueMicrotask(() => {
+          if (!isGone && !areEqual(below, view.state.field(markField).below)) {
+            view.dispatch({ effects: setBelow.of(below) });
+          }
+        });
+      }
+    });
+  measure();
+  return {
+    update: ({
+      docChanged,
+      geometryChanged,
+      viewportChanged,
+      startState,
+      state
+    }) => {
+      // prettier-ignore
+      const isChanged =
+        docChanged ||
+        geometryChanged ||
+        viewportChanged ||
+        startState.field(markField, false) !== state.field(markField, false);
+      if (isChanged) {
+        measure();
+      }
+    },
+    destroy: () => (isGone = true)
+  };
+});
+
+/** The lines of notes that do not fit beside them; unknown ones, which are out of sight, stay where they are. */
+function linesWithoutRoom(view: EditorView): ReadonlySet<IReportLine> {
+  const { contentDOM, scrollDOM, state } = view;
+  const below = new Set(state.field(markField).below);
+  if (scrollDOM.clientWidth === 0) {
+    return below; // the editor is hidden
+  }
+  const start = contentDOM.getBoundingClientRect().left;
+  const edge = scrollDOM.getBoundingClientRect().left - scrollDOM.scrollLeft;
+  const room = scrollDOM.clientWidth - (start - edge);
+  view.dom.style.setProperty('--gb-room', `${room}px`);
+  view.dom.style.setProperty('--gb-gutters', `${start - edge}px`);
+  for (const note of contentDOM.querySelectorAll<HTMLElement>(
+    '.jp-GraphBreakMark-note'
+  )) {
+    // prettier-ignore
+    const mark = markAt(state, view.posAtDOM(note));
+    const end = mark && view.coordsAtPos(mark.to, -1)?.right;
+    if (end !== undefined) {
+      // Wrapped lines have room in their next row.
+      const fits =
+        view.lineWrapping || end - start + GAP + note.scrollWidth <= room;
+      if (fits) {
+        below.delete(mark!.line);
+      } else {
+        below.add(mark!.line);
+      }
+    }
+  }
+  return below;
+}
+
+function areEqual<T>(one: ReadonlySet<T>, other: ReadonlySet<T>): boolean {
+  return one.size === other.size && [...one].every(entry => other.has(entry));
+}

@@ -1,0 +1,469 @@
+"""Every visible part of a report, of the marks and of the panel does what a click or a key suggests."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from jupyter_graphbreak.results import Report
+from tests.browser.pages import command, opened_in_lab, run_all, theme, trust, wait_for_kernel
+from tests.browser.test_marks import broken, cell, line
+from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
+from tests.browser.test_reading import DANGEROUS, SELECTED, cells
+from tests.support.lab_server import report_cell
+from tests.support.sample_reports import big, everything, hostile, remedies, two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Locator, Page
+
+    from tests.browser.conftest import PageUnderTest
+    from tests.support.lab_server import Lab
+
+    Open = Callable[..., PageUnderTest]
+
+
+def live_report(page: Page) -> Locator:
+    """Return the report of a notebook after its output was trusted and rendered again."""
+    trust(page)
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_class(re.compile(r"\bgb-column\b"))
+    page.wait_for_timeout(500)
+    return report
+
+
+def click_corner(page: Page, element: Locator) -> None:
+    """Click the last pixels of an element, which hold no text and no control."""
+    element.scroll_into_view_if_needed()
+    box = element.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(open_page: Open, lab: Lab, *, trusted: bool) -> None:
+    lab.save("plain-areas", "x = 1", everything(), "y = 2")
+    page = opened_in_lab(open_page, lab, "plain-areas").page
+    report = live_report(page) if trusted else page.locator(".graphbreak")
+    before = cells(page)
+    for part in (".gb-head", ".gb-foot", ".gb-strip", ".gb-panel" if trusted else ".gb-side", ".gb-brief"):
+        for key in DANGEROUS:
+            click_corner(page, report.locator(part).filter(visible=True).first)
+            page.keyboard.press(key)
+            assert cells(page) == before, (part, key)
+    # The cell of the report is the active one, and Escape leads to it.
+    assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 1
+    click_corner(page, report.locator(".gb-head"))
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
+
+
+def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
+    """Links to lines of the cell put the cursor there; links to other sources show the line in the report."""
+    lab.save("links", "x = 1", everything(), "y = 2")
+    opened = opened_in_lab(open_page, lab, "links")
+    page = opened.page
+    report = live_report(page)
+    followed = 0
+    for tab in report.get_by_role("tab").all():
+        tab.click()
+        report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
+        for link in report.locator(".gb-panel a[href*='-l']").all():
+            tab.click()
+            target = re.search(r"-l(\d+)-(\d+)$", link.get_attribute("href") or "")
+            if target is None or not link.is_visible():
+                continue
+            page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 0")
+            link.click()
+            followed += 1
+            if target[1] == "0":
+                wait_for_line(page, 1, int(target[2]))
+                expect(cell(page, 1).locator(".cm-content")).to_be_focused()
+                expect(cell(page, 1).locator(".cm-line").nth(int(target[2]) - 1)).to_be_in_viewport()
+            else:
+                shown = report.locator(f".gb-line[id$='-{target[0][1:]}']")
+                expect(shown).to_have_class(SELECTED)
+                expect(shown).to_be_in_viewport()
+    assert followed > 15
+    assert opened.errors == []
+
+
+def test_a_followed_link_never_loses_the_focus(open_page: Open, lab: Lab) -> None:
+    lab.save("focus", everything())
+    page = opened_in_lab(open_page, lab, "focus").page
+    report = live_report(page)
+    for tab in report.get_by_role("tab").all():
+        tab.click()
+        for link in report.locator(".gb-panel a[href^='#'], .gb-strip a").all():
+            tab.click()
+            if link.is_visible():
+                link.click()
+                page.wait_for_timeout(50)
+                assert page.evaluate("document.activeElement !== document.body"), link.get_attribute("href")
+                assert page.evaluate("document.activeElement.checkVisibility()"), link.get_attribute("href")
+
+
+def test_without_the_cell_a_link_shows_the_line_in_the_report(open_page: Open, lab: Lab) -> None:
+    lab.save("moved", "x = 1", two_breaks())
+    page = opened_in_lab(open_page, lab, "moved").page
+    report = live_report(page)
+    report.evaluate("report => report.addEventListener('graphbreak-visit', event => event.stopPropagation())")
+    report.locator(".gb-break > details > summary").first.click()
+    report.locator(".gb-break dl a[href$='-l0-15']").first.click()
+    expect(report.locator(".gb-line[id$='-l0-15']")).to_have_class(SELECTED)
+    expect(report.locator(".gb-line[id$='-l0-15']")).to_be_in_viewport()
+
+
+#: Pairs of a note and a text of the editors that it covers, even in part.
+_COVERED = """() => {
+    const covered = [];
+    for (const editor of document.querySelectorAll('.jp-Notebook .cm-content')) {
+        const view = editor.closest('.cm-scroller').getBoundingClientRect();
+        const notes = Array.from(editor.querySelectorAll('.jp-GraphBreakMark-note'));
+        const texts = document.createTreeWalker(editor, NodeFilter.SHOW_TEXT);
+        while (texts.nextNode()) {
+            const range = document.createRange();
+            range.selectNodeContents(texts.currentNode);
+            for (const note of notes.filter(note => !note.contains(texts.currentNode))) {
+                const box = note.getBoundingClientRect();
+                for (const text of range.getClientRects()) {
+                    const right = Math.min(box.right, text.right, view.right);
+                    const width = right - Math.max(box.left, text.left, view.left);
+                    const height = Math.min(box.bottom, text.bottom) - Math.max(box.top, text.top);
+                    if (width > 1 && height > 2) {
+                        covered.push([note.textContent, texts.currentNode.textContent]);
+                    }
+                }
+            }
+        }
+    }
+    return covered;
+}"""
+
+
+def with_long_lines(length: int) -> Report:
+    """Return a report on a cell in which the lines of both breaks are long."""
+    report = json.loads(two_breaks().to_json())
+    segment = report["sources"][0]["segments"][0]
+    for code in ("if score > 3:", "log_stats(x)"):
+        segment["text"] = segment["text"].replace(code, f"{code}  # {'long ' * length}", 1)
+    return Report.from_dict(report)
+
+
+@pytest.mark.parametrize("length", [22, 40])
+def test_a_note_never_covers_text_or_the_cursor(open_page: Open, lab: Lab, length: int) -> None:
+    lab.save("long-lines", with_long_lines(length), "x = 1")
+    page = opened_in_lab(open_page, lab, "long-lines").page
+    own = cell(page, 0)
+    note = own.locator(".jp-GraphBreakMark-note", has_text="Data-dependent")
+    expect(note).to_be_in_viewport(ratio=1)
+    page.wait_for_function(f"() => ({_COVERED})().length === 0")
+    line(own, "if score > 3").click()
+    page.keyboard.press("End")
+    for character in " # typed at the end":
+        page.keyboard.type(character)
+        page.wait_for_timeout(30)
+    assert page.evaluate(_COVERED) == []
+    typed = page.evaluate(
+        """() => {
+            const cursor = document.querySelector('.cm-focused .cm-cursor-primary');
+            const { right, top, bottom } = cursor.getBoundingClientRect();
+            return document.elementFromPoint(right - 4, (top + bottom) / 2).closest('.jp-GraphBreakMark-note');
+        }"""
+    )
+    assert typed is None
+    # The arrow keys pass by the note.
+    number = page.evaluate("jupyterapp.shell.currentWidget.content.activeCell.editor.getCursorPosition().line")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    wait_for_line(page, 0, number + 2)
+
+
+def test_a_note_never_covers_text_side_by_side(open_page: Open, lab: Lab) -> None:
+    lab.save("beside", two_breaks(), hostile())
+    opened = opened_in_lab(open_page, lab, "beside")
+    page = opened.page
+    expect(broken(cell(page, 0))).to_have_count(2)
+    command(page, "notebook:toggle-render-side-by-side-current")
+    expect(page.locator(".jp-mod-sideBySide")).to_have_count(1)
+    page.wait_for_timeout(500)
+    opened.shoot("marks-side-by-side")
+    assert page.evaluate(_COVERED) == []
+    expect(cell(page, 0).locator(".jp-GraphBreakMark-note", has_text="Data-dependent")).to_be_in_viewport(ratio=1)
+    # In the report, only the edge of a scope stays in view.
+    covered = """() => Array.from(document.querySelectorAll('.graphbreak .gb-band')).filter(band => {
+        const [code, words] = [band.previousElementSibling, band].map(each => each.getBoundingClientRect());
+        return band.textContent.trim() !== '' && words.width > 0 && words.left < code.right - 1;
+    }).length"""
+    assert page.evaluate(covered) == 0
+    theme(page, "JupyterLab Dark")
+    assert page.evaluate(_COVERED) == []
+
+
+def test_a_click_on_a_note_selects_its_break(open_page: Open, lab: Lab) -> None:
+    lab.save("note-clicks", two_breaks())
+    page = opened_in_lab(open_page, lab, "note-clicks").page
+    report = live_report(page)
+    show_panel(page)
+    own = cell(page, 0)
+    for text, number, cursor in (
+        ("✂2 ", 2, 5),
+        ("✂1 ", 1, 14),
+        ("→ ✂2", 2, 12),
+    ):
+        own.locator(".jp-GraphBreakMark-note > *", has_text=text).first.click()
+        expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
+        expect(row(page, f"^Break {number}, ")).to_have_attribute("aria-selected", "true")
+        if "→" not in text:
+            wait_for_line(page, 0, cursor)
+    own.locator(".jp-GraphBreakMark-note > *", has_text="runs eagerly").first.click()
+    expect(panel(page).get_by_role("treeitem", selected=True)).to_have_accessible_name(re.compile("log_stats"))
+
+
+def test_a_row_of_every_report_about_a_function_highlights_its_line(open_page: Open, lab: Lab) -> None:
+    """Two cells explain one function; a row of either report marks the line."""
+    definition = two_breaks().sources[0].segments[0].text
+    second = json.loads(two_breaks().to_json())
+    second["breaks"] = [entry for entry in second["breaks"] if entry["id"] == "b1"]
+    call = "%%compile_explain\nstep(x, w)"
+    second["sources"].append(
+        {"id": "s8", "name": "Cell In[9]", "kind": "cell", "segments": [{"first_line": 1, "text": call}]}
+    )
+    third = report_cell(Report.from_dict(second))
+    third.source = call
+    lab.save("shared", two_breaks(), third)
+    page = opened_in_lab(open_page, lab, "shared").page
+    show_panel(page)
+    assert (
+        page.evaluate("jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.getSource()") == definition
+    )
+    selected = cell(page, 0).locator(".jp-GraphBreakMark.jp-mod-selected")
+    runs = rows(page, 1)
+    expect(runs).to_have_count(2)
+    for index in (0, 1, 0):
+        panel(page).get_by_role("treeitem", name=re.compile("score > 3")).nth(index).click()
+        expect(selected).to_have_text(re.compile("if score > 3:"))
+        expect(selected).to_be_in_viewport(ratio=1)
+
+
+def heights(page: Page) -> list[float]:
+    """Return the vertical positions of the parts of a report and of the cells below it."""
+    found: list[float] = page.evaluate(
+        "() => Array.from(document.querySelectorAll('.graphbreak > *, .gb-item, .jp-Cell'))"
+        ".filter(each => each.checkVisibility()).map("
+        " each => each.getBoundingClientRect().top + document.querySelector('.jp-WindowedPanel-outer').scrollTop)"
+    )
+    return found
+
+
+def test_the_status_is_complete_and_moves_nothing(open_page: Open, lab: Lab) -> None:
+    lab.save("status", remedies(), "x = 1")
+    opened = opened_in_lab(open_page, lab, "status")
+    page = opened.page
+    report = live_report(page)
+    changed = two_breaks().sources[0].segments[0].text.replace("score > 3", "score > 4")
+    page.evaluate(
+        "text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", changed
+    )
+    report.locator(".gb-foot").scroll_into_view_if_needed()
+    before = heights(page)
+    card = report.locator(".gb-break").first
+    card.locator("summary").first.click()
+    card.get_by_role("button", name="Apply: Take both sides with torch.where").click()
+    status = report.get_by_role("status")
+    expect(status).to_have_text(
+        "Not applied: line 14 of Cell In[7] has changed since this was tried. Explain the cell again."
+    )
+    assert status.evaluate("each => each.scrollWidth <= each.clientWidth && each.scrollHeight <= each.clientHeight + 1")
+    card.locator("summary").first.click()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(200)
+    assert heights(page) == pytest.approx(before, abs=1)
+    opened.shoot("status")
+
+
+def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> None:
+    lab.save("patched", "x = 1", remedies())
+    page = opened_in_lab(open_page, lab, "patched").page
+    report = live_report(page)
+    before = cells(page)
+    for way in ("Control+z", "Undo"):
+        card = report.locator(".gb-break").first
+        if not card.locator("> details").evaluate("each => each.open"):
+            card.locator("summary").first.click()
+        card.get_by_role("button", name="Insert as cell: Switch statistics off").click()
+        page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
+        expect(report.get_by_role("status")).to_contain_text("Applied")
+        assert cells(page) == [before[0], "code model.config.log_stats = False", before[1]]
+        if way == "Undo":
+            report.get_by_role("button", name="Undo", exact=True).click()
+            expect(report.get_by_role("status")).to_have_text("Undone")
+        else:
+            page.keyboard.press(way)
+        page.wait_for_function("jupyterapp.shell.currentWidget.content.widgets.length === 2")
+        assert cells(page) == before
+
+
+def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
+    """*Run again* runs the inserted cell, and explains the cell of the report."""
+    lab.save("run-applied", remedies())
+    page = opened_in_lab(open_page, lab, "run-applied").page
+    report = live_report(page)
+    wait_for_kernel(page)
+    record = """() => {
+        const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
+        window.asked = [];
+        const send = kernel.requestExecute;
+        kernel.requestExecute = function (content, dispose, metadata) {
+            window.asked.push([content.code, metadata?.graphbreak?.explain ?? null]);
+            return send.call(this, { ...content, code: 'pass' }, dispose, {});
+        };
+    }"""
+    page.evaluate(record)
+    card = report.locator(".gb-break").first
+    card.locator("summary").first.click()
+    card.get_by_role("button", name="Insert as cell: Switch statistics off").click()
+    page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
+    report.get_by_role("button", name="Run again").click()
+    page.wait_for_function("window.asked.length >= 2")
+    asked = [entry for entry in page.evaluate("window.asked") if not entry[0].startswith("__import__")]
+    assert asked[0] == ["model.config.log_stats = False", None]
+    page.wait_for_function("window.asked.some(([code]) => code.startsWith('%%compile_explain'))")
+
+
+def test_escape_leaves_the_filter(open_page: Open, lab: Lab) -> None:
+    lab.save("leave", two_breaks())
+    page = opened_in_lab(open_page, lab, "leave").page
+    report = live_report(page)
+    show_panel(page)
+    own = report.get_by_label("Filter the pane")
+    for text in ("print", ""):
+        own.click()
+        page.keyboard.type(text)
+        page.keyboard.press("Escape")
+        expect(own).to_have_value("")
+        expect(report.get_by_role("tab", name="Breaks")).to_be_focused()
+        expect(report.locator(".gb-break")).to_have_count(2)
+    box = panel(page).get_by_role("searchbox", name="Filter by text")
+    for text in ("print", ""):
+        box.click()
+        page.keyboard.type(text)
+        if text:  # there the first press only clears it
+            page.keyboard.press("Escape")
+        page.keyboard.press("Escape")
+        expect(box).to_have_value("")
+        expect(box).not_to_be_focused()
+        assert page.evaluate("document.activeElement.matches('.jp-GraphBreakPanel [role=treeitem]')")
+
+
+def test_a_filter_ignores_quoted_lines(open_page: Open, lab: Lab) -> None:
+    """A card may quote lines with a call of print, but only the other break is about it."""
+    report = json.loads(remedies().to_json())
+    report["sources"][0]["segments"][0]["text"] = report["sources"][0]["segments"][0]["text"].replace(
+        "        score = ", "        print(); score = "
+    )
+    lab.save("quoted", Report.from_dict(report))
+    page = opened_in_lab(open_page, lab, "quoted").page
+    shown = live_report(page)
+    # The card quotes its lines.
+    shown.locator(".gb-break > details > summary").first.click()
+    page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop = 1e6")
+    shown.get_by_label("Filter the pane").fill("print")
+    expect(shown.get_by_role("status")).to_have_text("1 found")
+    expect(shown.locator(".gb-break")).to_contain_text(["log_stats(x)"])
+
+
+def test_the_strip_is_never_clipped_without_a_button(open_page: Open, lab: Lab) -> None:
+    lab.save("strip", two_breaks())
+    page = opened_in_lab(open_page, lab, "strip").page
+    report = live_report(page)
+    more = report.locator(".gb-strip-more")
+    for width in (1280, 760, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        if width == 760:
+            show_panel(page)
+        else:
+            page.evaluate("jupyterapp.shell.collapseRight()")
+        page.wait_for_timeout(300)
+        is_clipped = report.locator(".gb-strip").evaluate("strip => strip.scrollWidth > strip.clientWidth + 2")
+        assert more.is_visible() == is_clipped
+        assert is_clipped == (width == 760)
+
+
+def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
+    program = (
+        "import torch\n@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
+    )
+    lab.save("again", "%load_ext jupyter_graphbreak", f"%%compile_explain\n{program}")
+    page = opened_in_lab(open_page, lab, "again").page
+    run_all(page)
+    report = page.locator(".graphbreak.gb-live.gb-column")
+    expect(report).to_have_count(1, timeout=60_000)
+    report.locator(".gb-break > details > summary").first.click()
+    selected = cell(page, 1).locator(".jp-GraphBreakMark.jp-mod-selected")
+    expect(selected).to_have_count(1)
+    page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
+    command(page, "notebook:run-cell")
+    expect(cell(page, 1).locator(".jp-InputPrompt")).to_have_text("[3]:", timeout=60_000)
+    expect(report).to_have_count(1)
+    expect(broken(cell(page, 1))).to_have_count(1)
+    expect(selected).to_have_count(0)
+    expect(report.locator(".gb-selected")).to_have_count(0)
+
+
+def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) -> None:
+    """Every pane has its natural height, and there are four."""
+    lab.save("natural", big(breaks=11, ops=200))
+    opened = opened_in_lab(open_page, lab, "natural")
+    report = live_report(opened.page)
+    expect(report.get_by_role("tab")).to_have_text(["Breaks 11", re.compile("Graphs"), "Recompiles", "Details"])
+    scrolling = """report => Array.from(report.querySelectorAll('*')).filter(element =>
+        element.checkVisibility() && element.scrollHeight > element.clientHeight + 1 && element.clientHeight > 0
+        && /auto|scroll/.test(getComputedStyle(element).overflowY)).map(element => element.className)"""
+    for tab in report.get_by_role("tab").all():
+        tab.click()
+        report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
+        opened.page.wait_for_timeout(200)
+        assert report.evaluate(scrolling) == []
+    assert opened.errors == []
+
+
+def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, lab: Lab) -> None:
+    """During a second run the page shows the first report and the progress, and so does the panel."""
+    function = "@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
+    slow = f"%%compile_explain\n{function}\nimport time\ntime.sleep(5)"
+    lab.save("previous", "%load_ext jupyter_graphbreak\nimport torch", slow)
+    opened = opened_in_lab(open_page, lab, "previous")
+    page = opened.page
+    show_panel(page)
+    run_all(page)
+    report = page.locator(".graphbreak.gb-live.gb-column")
+    expect(report).to_have_count(1, timeout=60_000)
+    runs = rows(page, 1)
+    expect(runs).to_have_count(1)
+    page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
+    command(page, "notebook:run-cell")
+    expect(page.get_by_role("timer")).to_be_visible(timeout=30_000)
+    expect(page.locator(".jp-GraphBreakPrevious .graphbreak")).to_be_visible()
+    expect(runs).to_have_count(1)
+    expect(panel(page).get_by_role("status")).to_have_text(re.compile(r"^Cell \[\*\]: (starting|running|compiling)"))
+    opened.shoot("previous-report")
+    # The old report is only there to be read.
+    assert page.locator(".jp-GraphBreakPrevious > .graphbreak").evaluate("each => each.inert")
+    before = cells(page)
+    click_corner(page, page.locator(".jp-GraphBreakPrevious"))
+    for key in ("x", "d", "d", "b"):
+        page.keyboard.press(key)
+    assert cells(page) == before
+    expect(page.get_by_role("timer")).to_have_count(0, timeout=30_000)
+    expect(page.locator(".jp-GraphBreakPrevious")).to_have_count(0)
+    expect(report).to_have_count(1)
+    expect(panel(page).get_by_role("status")).to_have_text("")
+    assert opened.errors == []

@@ -62,8 +62,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         lab.save("report", "x = 1", remedies(), "y = 2")
         browser.open(f"{lab.url}/lab/tree/report.ipynb?reset")
         opened = Page(browser)
-        opened.wait_for("window.jupyterapp?.shell.currentWidget?.context?.isReady", 120)
-        opened.wait_for("document.querySelector('.jp-Notebook .graphbreak')", 60)
+        opened.wait_for("document.querySelector('.jp-Notebook .graphbreak')", 120)
+        opened.click("document.querySelector('.jp-Notebook .jp-InputPrompt')")  # Firefox has focused nothing yet
+        opened.wait_for("jupyterapp.shell.currentWidget?.context?.isReady")
         opened.evaluate(
             "jupyterapp.shell.currentWidget.content.widgets.forEach(cell => { cell.model.trusted = true; })"
         )

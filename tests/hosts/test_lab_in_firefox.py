@@ -63,7 +63,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         browser.open(f"{lab.url}/lab/tree/report.ipynb?reset")
         opened = Page(browser)
         opened.wait_for("document.querySelector('.jp-Notebook .graphbreak')", 120)
-        opened.click("document.querySelector('.jp-Notebook .jp-InputPrompt')")  # Firefox has focused nothing yet
+        # Without a screen, the window is never active, and JupyterLab waits for a focus event.
+        opened.evaluate("document.querySelector('.jp-Notebook').dispatchEvent(new FocusEvent('focus'))")
         opened.wait_for("jupyterapp.shell.currentWidget?.context?.isReady")
         opened.evaluate(
             "jupyterapp.shell.currentWidget.content.widgets.forEach(cell => { cell.model.trusted = true; })"

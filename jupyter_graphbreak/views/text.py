@@ -323,8 +323,8 @@ def _path(report: Report, break_: Break) -> str:
     kinds = {source.id: source.kind for source in report.sources}
     # The most informative calls are the first, the reader's innermost one, the last, and the reader's other ones.
     own = [index for index, call in enumerate(stack) if kinds.get(call.source) != "library"][::-1]
-    ranked = dict.fromkeys([0, *own[:1], len(stack) - 1, *own, *reversed(range(len(stack)))])
-    ranked = list(ranked)[:_MOST_CALLS]
+    order = dict.fromkeys([0, *own[:1], len(stack) - 1, *own, *reversed(range(len(stack)))])
+    ranked = list(order)[:_MOST_CALLS]
     calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
     different = {tuple(occurrence.stack[:-1]) for occurrence in break_.occurrences}
     ways = len(different) - 1 if not _prefixes(different) else 0

@@ -62,8 +62,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         lab.save("report", "x = 1", remedies(), "y = 2")
         browser.open(f"{lab.url}/lab/tree/report.ipynb?reset")
         opened = Page(browser)
-        opened.wait_for("window.jupyterapp?.shell.currentWidget?.context?.isReady", 120)
-        opened.wait_for("document.querySelector('.jp-Notebook .graphbreak')", 60)
+        opened.wait_for("document.querySelector('.jp-Notebook .graphbreak')", 120)
+        # Without a screen, the window is never active, and JupyterLab waits for a focus event.
+        opened.evaluate("document.querySelector('.jp-Notebook').dispatchEvent(new FocusEvent('focus'))")
+        opened.wait_for("jupyterapp.shell.currentWidget?.context?.isReady")
         opened.evaluate(
             "jupyterapp.shell.currentWidget.content.widgets.forEach(cell => { cell.model.trusted = true; })"
         )

@@ -10,8 +10,8 @@ export interface IProgress {
   graphs: number;
   breaks: number;
   elapsed_s: number;
-  /** The time limit of the activity, if it has one. */
-  left_s: number | null;
+  /** The time limit of the activity, if it has one; a package of an earlier version sends none. */
+  left_s?: number | null;
 }
 
 /** Milliseconds between two updates of the line. */
@@ -90,7 +90,7 @@ export function countsOf(progress: IProgress | null, elapsed: number): string {
   if (progress === null) {
     return time;
   }
-  if (progress.left_s !== null) {
+  if (typeof progress.left_s === 'number') {
     const left = progress.left_s - (elapsed - progress.elapsed_s);
     return left > 0 ? `${wordsOf(left, 0)} left` : 'about to end';
   }

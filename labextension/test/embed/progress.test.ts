@@ -9,8 +9,7 @@ const PROGRESS = {
   frames: 3,
   graphs: 1,
   breaks: 0,
-  elapsed_s: 12,
-  left_s: null
+  elapsed_s: 12
 };
 
 test('the line shows the compiled function, the counts and the time', () => {
@@ -24,6 +23,10 @@ test('the line shows the compiled function, the counts and the time', () => {
     '3 frames, 1 graph, 0 breaks so far | 12.3 s'
   );
   assert.equal(countsOf(null, 125), '2 min 5 s');
+  assert.equal(
+    countsOf({ ...PROGRESS, left_s: null }, 12.34),
+    countsOf(PROGRESS, 12.34)
+  );
   const trying = { ...PROGRESS, phase: 'trying', left_s: 10 };
   assert.equal(countsOf(trying, 14), '8 s left');
   assert.equal(countsOf(trying, 24), 'about to end');

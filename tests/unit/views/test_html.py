@@ -318,7 +318,8 @@ def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
 def test_trials_are_offered_until_they_were_made_in_full() -> None:
     report = two_breaks()
     tried = remedies()
-    interrupted = replace(tried, remedies=[replace(tried.remedies[0], reason=INTERRUPTED), *tried.remedies[1:]])
+    first, *others = tried.remedies or []
+    interrupted = replace(tried, remedies=[replace(first, reason=INTERRUPTED), *others])
     assert "data-untried" in render_html(report)
     assert "data-untried" not in render_html(tried)
     assert "data-untried" in render_html(interrupted)

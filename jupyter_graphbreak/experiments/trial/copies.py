@@ -277,6 +277,12 @@ class _Copier:
             with contextlib.suppress(AttributeError):  # an unset slot
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
+    def _graph_module(self, value: torch.fx.GraphModule) -> Any:
+        """Return a copy with the same graph and the same generated class, which ``copy.deepcopy`` generates anew."""
+        graph = vars(value).get("_graph")
+        self._memo[id(graph)] = graph
+        return self._attributes(value)
+
     def _tensor(self, value: torch.Tensor) -> Any:
         """Return a leaf with the same elements, ``.grad`` and attributes; copies of views share memory, too."""
         if not _is_plain(value):
@@ -353,6 +359,7 @@ class _Copier:
 
     _first_copiers: ClassVar[_Copiers] = (
         (torch.Tensor, _tensor),
+        (torch.fx.GraphModule, _graph_module),
         (types.MethodType, _method),
         (types.FunctionType, _function),
     )

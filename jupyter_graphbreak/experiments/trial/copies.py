@@ -278,9 +278,7 @@ class _Copier:
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
     def _graph_module(self, value: torch.fx.GraphModule) -> Any:
-        """Return a copy with the same graph and the same generated class, which ``copy.deepcopy`` generates anew."""
-        graph = vars(value).get("_graph")
-        self._memo[id(graph)] = graph
+        """Return a copy with the same generated class, which ``copy.deepcopy`` would generate anew."""
         return self._attributes(value)
 
     def _tensor(self, value: torch.Tensor) -> Any:
@@ -592,9 +590,10 @@ def is_atom(value: Any) -> bool:
 
 
 def is_code(value: Any) -> bool:
-    """Return whether an object is a function, a class or a module."""
+    """Return whether an object is a function, a class, a module, or the graph of a module that PyTorch generated."""
     return isinstance(
-        value, type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType
+        value,
+        type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType | torch.fx.Graph,
     )
 
 

@@ -22,6 +22,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
+from tqdm.std import TqdmDefaultWriteLock
 
 import jupyter_graphbreak
 
@@ -209,6 +210,16 @@ def test_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch)
         assert [check.equal for check in run.check().check or []] == [True]
     finally:
         monitor.exit()
+
+
+def test_lock_of_progress_bars_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tqdm, "monitor_interval", 0)
+    monkeypatch.delattr(tqdm, "_lock", raising=False)
+    monkeypatch.delattr(TqdmDefaultWriteLock, "mp_lock", raising=False)
+    checked = jupyter_graphbreak.check(torch.compile(torch.sin, backend="eager"), torch.ones(3))
+    assert hasattr(TqdmDefaultWriteLock, "mp_lock"), "the check interprets a graph, which creates a progress bar"
+    assert checked.effects is None
+    assert [check.equal for check in checked.check or []] == [True]
 
 
 @pytest.mark.parametrize("function", PURE, ids=lambda function: function.__name__)

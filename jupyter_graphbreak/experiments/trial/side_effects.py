@@ -96,6 +96,10 @@ class TrialStoppedError(Exception):
 class EffectRefusedError(BaseException):
     """Raised in user code instead of an effect. Not an ``Exception``, so that few handlers catch it."""
 
+    def __init__(self, effect: ObservedEffect) -> None:
+        super().__init__(f"A trial {effect.what}: stopped.")
+        self.effect = effect
+
 
 class Listener(Protocol):
     """Receives the effects of code on its thread.

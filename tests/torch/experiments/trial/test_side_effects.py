@@ -11,6 +11,7 @@ import inspect
 import io
 import locale
 import os
+import re
 import signal
 import sys
 import webbrowser
@@ -25,6 +26,8 @@ from tqdm import tqdm
 from tqdm.std import TqdmDefaultWriteLock
 
 import jupyter_graphbreak
+from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, ObservedEffect, TrialStoppedError
 
 programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
@@ -210,6 +213,12 @@ def test_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch)
         assert [check.equal for check in run.check().check or []] == [True]
     finally:
         monitor.exit()
+
+
+def test_effect_that_an_outer_guard_refuses_is_named() -> None:
+    effect = ObservedEffect("file", "writes to the file rows.csv")
+    with pytest.raises(TrialStoppedError, match=re.escape(effect.what)), guarded():
+        raise EffectRefusedError(effect)
 
 
 def test_lock_of_progress_bars_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:

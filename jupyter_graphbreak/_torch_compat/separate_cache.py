@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -63,8 +63,8 @@ def own_backend(like: str | Callable[..., Any]) -> Callable[..., Any]:
 def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
     """Separate the code that Dynamo compiles in the context from its earlier compilations of the same functions.
 
-    Code in the context must compile with an :func:`own_backend`. Dynamo forgets the compiled code and the varying sizes
-    when the context ends.
+    Code in the context must compile with an :func:`own_backend`. Dynamo forgets the compiled code, its globals and the
+    varying sizes when the context ends.
 
     Parameters
     ----------
@@ -79,13 +79,46 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         if (known := seen()) is not None:  # the run may reach it indirectly
             cached = max(cached, _allow_compiling(known))
     with (
-        while_converting(compiled.converting), restored_counters(), _higher_limits(cached), _disabled_reset(),
-        _restored_module_hooks(), _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(),
+        while_converting(compiled.converting), restored_counters(), removed_globals(), _higher_limits(cached),
+        _disabled_reset(), _restored_module_hooks(), _separate_wrapper_code(), restored_eval_frame_override(),
+        unprofiled_guards(),
     ):  # fmt: skip
         try:
             yield
         finally:
             compiled.forget()
+
+
+@contextlib.contextmanager
+def removed_globals() -> Iterator[None]:
+    """Remove the globals that Dynamo creates in the context; the code that needs them does not run after it.
+
+    Dynamo itself keeps the globals for its modules and those of unfinished code.
+    """
+    hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
+    tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
+    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # a different torch
+        yield
+        return
+    pending: list[Any] = []
+
+    def created(_: None, hook: Any, *__: Any, **___: Any) -> None:
+        pending.append(hook)
+
+    with contextlib.ExitStack() as undo:
+
+        def importing(tracer: Any, module_name: str, *_: Any, **__: Any) -> None:
+            scope, alias = tracer.output.global_scope, f"__import_{module_name.replace('.', '_dot_')}"
+            if alias not in scope:
+                undo.callback(scope.pop, alias, None)
+
+        with followed_here(hooks, "create", created), prepared_here(tracer, "import_source", importing):
+            try:
+                yield
+            finally:
+                for hook in pending:
+                    hook.scope.pop(hook.name, None)
+                    hook.scope = {hook.name: None}  # Dynamo calls the hook when the code is deleted
 
 
 class ThreadCompilations:

@@ -11,7 +11,8 @@ from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code, skip_
 from jupyter_graphbreak._torch_compat.profile_ranges import marked_graph
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.structured_trace import envelope
-from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, yields
+from jupyter_graphbreak.experiments.cost.clock import ProcessorClock
+from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, waited_us, yields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,19 +89,20 @@ class GraphTimer:
         """Make a call and time it; with ``parts`` record marks in it."""
         marks: list[tuple[str, str, Any]] = []
         self._marks = marks if parts else None
-        before, worked = yields(), time.process_time_ns()
+        before, waited, worked = yields(), waited_us(), time.process_time_ns()
         try:
             start = self._clock.mark()
             result = call()
             end = self._clock.mark()
             processor_us = (time.process_time_ns() - worked) / 1e3
-            yielded = yields() - before
+            yielded, waited = yields() - before, waited_us() - waited
         finally:
             self._marks = None
         first, *times, last = self._clock.times_us([start, *(mark for _, _, mark in marks), end])
         del result  # after the clock has stopped
         timed = [Mark(kind, name, us - first) for (kind, name, _), us in zip(marks, times, strict=True)]
-        return CallTime(last - first, timed, yielded, processor_us)
+        taken = CallTime(last - first, timed, yielded, processor_us)
+        return taken.without_waiting(waited) if isinstance(self._clock, ProcessorClock) else taken
 
     def profiling(self, call: Callable[[], _T]) -> _T:
         """Make a call in which each graph is a range of the profiler."""

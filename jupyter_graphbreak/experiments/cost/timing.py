@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import statistics
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -67,6 +69,18 @@ class CallTime:
     marks: Sequence[Mark] = ()
     yields: int = 0
     processor_us: float | None = None
+
+    def without_waiting(self, waited_us: float) -> CallTime:
+        """Return this call without the time that it waited for a processor.
+
+        It may have waited at any moment, so all of its stretches are shortened alike. Otherwise a long call, which
+        nearly always waits on a busy machine, would be compared with short calls that did not.
+        """
+        if not 0.0 < waited_us < self.total_us:
+            return self
+        share = 1.0 - waited_us / self.total_us
+        marks = [dataclasses.replace(mark, us=mark.us * share) for mark in self.marks]
+        return CallTime(self.total_us * share, marks, self.yields, self.processor_us)
 
     def with_total(self, total_us: float) -> CallTime:
         """Return this call with a shorter total time, and the processor time reduced by the same amount."""
@@ -144,6 +158,14 @@ def yields() -> int:
     except ImportError:  # Windows
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def waited_us() -> float:
+    """Return how long this thread has been ready to run but had no processor; 0 if the system does not report it."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e3
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def spread_of(calls: Sequence[CallTime]) -> Spread:

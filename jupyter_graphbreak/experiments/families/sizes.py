@@ -330,13 +330,24 @@ def _output_size(place: Site) -> _Read | None:
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
         return None
     named = {keyword.arg: keyword.value for keyword in call.keywords}
-    given = call.args[1:] if dotted(call.func) == "torch.repeat_interleave" else call.args
-    repeats = named.get("repeats", given[0] if given else None)
+    values = call.args if dotted(call.func) == "torch.repeat_interleave" else [_owner(call.func), *call.args]
+    values += [None] * (3 - len(values))
+    parameters = zip(("input", "repeats", "dim"), values, strict=False)
+    repeated, repeats, dim = (named.get(name, value) for name, value in parameters)
     text = place.draft.text_of(call)
     if repeats is None or "output_size" in named or None in named or text[:-1].rstrip().endswith(","):
         return None
-    value = f"int({operand(place.draft.text_of(repeats))}.sum())"
-    return _Read(call, repeats, value, f"{text[:-1]}, output_size={{}})")
+    if repeated is None or not all(isinstance(node, _PURE) for node in ast.walk(repeated)):
+        return None
+    counts, tensor = (operand(place.draft.text_of(node)) for node in (repeats, repeated))
+    length = f"{tensor}.size({place.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
+    # A single count is for every element.
+    size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
+    return _Read(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
+
+
+def _owner(function: ast.expr) -> ast.expr | None:
+    return function.value if isinstance(function, ast.Attribute) else None
 
 
 def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:

@@ -277,6 +277,10 @@ class _Copier:
             with contextlib.suppress(AttributeError):  # an unset slot
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
+    def _graph_module(self, value: torch.fx.GraphModule) -> Any:
+        """Return a copy with the same generated class, which ``copy.deepcopy`` would generate anew."""
+        return self._attributes(value)
+
     def _tensor(self, value: torch.Tensor) -> Any:
         """Return a leaf with the same elements, ``.grad`` and attributes; copies of views share memory, too."""
         if not _is_plain(value):
@@ -353,6 +357,7 @@ class _Copier:
 
     _first_copiers: ClassVar[_Copiers] = (
         (torch.Tensor, _tensor),
+        (torch.fx.GraphModule, _graph_module),
         (types.MethodType, _method),
         (types.FunctionType, _function),
     )
@@ -585,9 +590,10 @@ def is_atom(value: Any) -> bool:
 
 
 def is_code(value: Any) -> bool:
-    """Return whether an object is a function, a class or a module."""
+    """Return whether an object is a function, a class, a module, or the graph of a module that PyTorch generated."""
     return isinstance(
-        value, type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType
+        value,
+        type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType | torch.fx.Graph,
     )
 
 

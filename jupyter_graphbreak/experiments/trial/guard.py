@@ -40,7 +40,7 @@ class _Guard:
     def notice(self, effect: ObservedEffect, _: FrameType) -> None:
         if self.effect is None:
             self.effect = effect
-        raise EffectRefusedError(f"A trial {effect.what}: stopped.")
+        raise EffectRefusedError(effect)
 
     def notice_state(self, what: str, place: StackEntry | None, _: FrameType) -> None:
         self.lines.setdefault(what, place)
@@ -70,8 +70,8 @@ def guarded(*calls: Any, assigned: Iterable[LibraryAttribute] = ()) -> Iterator[
                 yield
         except KeyboardInterrupt:
             raise
-        except EffectRefusedError:
-            raise TrialStoppedError(_first_effect(guard)) from None
+        except EffectRefusedError as refused:
+            raise TrialStoppedError(guard.effect or refused.effect) from None
         except SystemExit as error:
             place = _innermost_own_line(error.__traceback__)
             raise TrialStoppedError(guard.effect or ObservedEffect("process", "ends the process", place)) from None
@@ -95,10 +95,6 @@ def _innermost_own_line(traceback: TracebackType | None) -> StackEntry | None:
             place = entry_of_frame(traceback.tb_frame)
         traceback = traceback.tb_next
     return place
-
-
-def _first_effect(guard: _Guard) -> ObservedEffect:
-    return guard.effect or ObservedEffect("state", "does something outside its objects")
 
 
 def state_effect(

@@ -175,7 +175,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in sides.items()
     ]
     for what, arguments in itertools.chain(
-        _empty_tensor_changes(first, fn), numbers, _extreme_value_changes(first, fn), _length_changes(first)
+        _few_row_changes(first, fn), numbers, _extreme_value_changes(first, fn), _length_changes(first)
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn), special=True)
@@ -205,7 +205,7 @@ def _kind_changes(first: Arguments, indices: Callable[[torch.Tensor], bool]) -> 
     yield "all tensors empty", "empty tensors", _map_arguments(first, _empty)
 
 
-def _empty_tensor_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     sizes = dict.fromkeys(tensor.shape[0] for tensor in _tensors((first.args, first.kwargs)) if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
         yield f"size 0 instead of {size}", _map_arguments(first, functools.partial(_resize, size=size, new=0))
@@ -213,10 +213,16 @@ def _empty_tensor_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[
         if _tensors(value) and len(first.named(fn)) > 1:
             ids = {id(tensor) for tensor in _tensors(value)}
             yield f"{name} empty", _map_arguments(first, functools.partial(_change_only, ids, _empty))
+            # A size of one is broadcast.
+            yield f"{name} with one row", _map_arguments(first, functools.partial(_change_only, ids, _first_row))
 
 
 def _empty(value: torch.Tensor) -> torch.Tensor:
     return value[:0] if value.dim() else value
+
+
+def _first_row(value: torch.Tensor) -> torch.Tensor:
+    return value[:1] if value.dim() else value
 
 
 def _change_only(ids: set[int], change: _Change, value: torch.Tensor) -> torch.Tensor:

@@ -96,6 +96,10 @@ class TrialStoppedError(Exception):
 class EffectRefusedError(BaseException):
     """Raised in user code instead of an effect. Not an ``Exception``, so that few handlers catch it."""
 
+    def __init__(self, effect: ObservedEffect) -> None:
+        super().__init__(f"A trial {effect.what}: stopped.")
+        self.effect = effect
+
 
 class Listener(Protocol):
     """Receives the effects of code on its thread.
@@ -242,7 +246,7 @@ def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     """Return whether an event in a frame is an effect of user code, and the line that leads to it.
 
     It is not if PyTorch's compilers cause it, if a module is imported, if a log record is passed to its handlers, or if
-    a progress bar, such as that of ``torch.fx.Interpreter``, starts its monitor.
+    a progress bar, such as that of ``torch.fx.Interpreter``, starts its monitor or makes its lock.
     """
     library: FrameType | None = None
     while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook
@@ -259,7 +263,7 @@ def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
         if role == "internal":
             break
         if role == "library" and library is None:
-            if code.co_filename.endswith(_MONITOR):
+            if code.co_filename.endswith(_MONITOR) or code.co_name == _MAKES_LOCK:
                 return False, None
             library = frame
         frame = frame.f_back
@@ -271,6 +275,8 @@ def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
 _LOGGING = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
 #: The thread that checks whether progress bars are refreshed often enough.
 _MONITOR = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
+#: The function that makes the lock of all progress bars, of which Python's resource tracker is told.
+_MAKES_LOCK = "create_mp_lock"
 
 
 def _text(value: Any) -> str:

@@ -1240,3 +1240,14 @@ def f(x):
     return x * n, n
 def given():
     return (torch.tensor([0.1, 2.0]),)
+# === repeated rows, right
+def f(x, counts):
+    return torch.repeat_interleave(x, counts, 0) * 2
+def given():
+    return (torch.linspace(-1, 2, 6).reshape(3, 2), torch.tensor([2, 0, 1]))
+# === repeated rows, wrong
+def f(x, counts):
+    y = x.repeat_interleave(counts, dim=0)
+    return y.sum() / len(x), y * 2
+def given():
+    return (torch.linspace(-1, 2, 6).reshape(3, 2), torch.tensor([2]))

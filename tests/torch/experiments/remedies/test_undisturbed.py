@@ -265,3 +265,40 @@ def test_a_diagnostic_names_entries_that_are_too_large(monkeypatch: pytest.Monke
     (message,) = [note.message for note in report.diagnostics if "of the limit" in note.message]
     assert message.startswith("branch was not run again: its arguments and state take 0.0 MiB")
     assert report.remedies[0].reason == message
+
+
+class Scaled(torch.nn.Module):
+    """Reads its module's globals in a method, which trials do not copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inner(x)
+        if y.sum() > 100:
+            y = y / 2
+        return torch.nn.functional.dropout(y, 0.0)
+
+
+@pytest.mark.parametrize("question", ["try_remedies", "check", "measure", "compare_frontends"])
+def test_no_global_of_compiled_code_stays(question: str) -> None:
+    torch._dynamo.reset()
+    scope = sys.modules[__name__].__dict__
+    net = Scaled()
+    before = set(scope)
+    getattr(jupyter_graphbreak, question)(torch.compile(net, backend="eager"), torch.ones(2, 3), seconds=20)
+    assert not set(scope) - before - {"__warningregistry__"}  # Python's own table of warnings
+
+
+def test_globals_of_code_compiled_earlier_stay() -> None:
+    torch._dynamo.reset()
+    net = Scaled()
+    compiled = torch.compile(net, backend="eager")
+    expected = compiled(torch.ones(2, 3))
+    scope = sys.modules[__name__].__dict__
+    before = set(scope)
+    assert any(name.startswith("__import_") for name in before)
+    jupyter_graphbreak.try_remedies(compiled, torch.ones(2, 3), seconds=20)
+    assert set(scope) - {"__warningregistry__"} == before - {"__warningregistry__"}
+    assert torch.equal(compiled(torch.ones(2, 3)), expected)

@@ -11,6 +11,7 @@ import inspect
 import io
 import locale
 import os
+import re
 import signal
 import sys
 import webbrowser
@@ -22,8 +23,11 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
+from tqdm.std import TqdmDefaultWriteLock
 
 import jupyter_graphbreak
+from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, ObservedEffect, TrialStoppedError
 
 programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
@@ -209,6 +213,22 @@ def test_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch)
         assert [check.equal for check in run.check().check or []] == [True]
     finally:
         monitor.exit()
+
+
+def test_effect_that_an_outer_guard_refuses_is_named() -> None:
+    effect = ObservedEffect("file", "writes to the file rows.csv")
+    with pytest.raises(TrialStoppedError, match=re.escape(effect.what)), guarded():
+        raise EffectRefusedError(effect)
+
+
+def test_lock_of_progress_bars_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tqdm, "monitor_interval", 0)
+    monkeypatch.delattr(tqdm, "_lock", raising=False)
+    monkeypatch.delattr(TqdmDefaultWriteLock, "mp_lock", raising=False)
+    checked = jupyter_graphbreak.check(torch.compile(torch.sin, backend="eager"), torch.ones(3))
+    assert hasattr(TqdmDefaultWriteLock, "mp_lock"), "the check interprets a graph, which creates a progress bar"
+    assert checked.effects is None
+    assert [check.equal for check in checked.check or []] == [True]
 
 
 @pytest.mark.parametrize("function", PURE, ids=lambda function: function.__name__)

@@ -330,3 +330,29 @@ def test_endless_loop_in_such_a_folder_is_stopped() -> None:
         exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
         with pytest.raises(LineLimitError), line_limit():
             namespace["f"]()
+
+
+class Generated(torch.nn.Module):
+    """Contains a module whose class PyTorch generates, and would generate anew for each copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.traced = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.traced(x) * 2  # type: ignore[no-any-return]
+
+
+def test_copies_of_a_graph_module_have_its_class_and_their_own_parameters() -> None:
+    module = Generated().train()
+    before = copy.deepcopy(module.state_dict())
+    subject, results = runs(module, torch.randn(4, 3))
+    assert results[0].raised is None
+    traced = subject.call.traced
+    assert type(traced) is type(module.traced)
+    assert traced.graph is module.traced.graph
+    assert traced is not module.traced
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert not torch.equal(
+        results[0].state["self"].traced.get_buffer("1.running_mean"), before["traced.1.running_mean"]
+    )

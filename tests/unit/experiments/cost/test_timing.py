@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gc
 import itertools
+import multiprocessing
+import os
+import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -12,11 +16,13 @@ from jupyter_graphbreak.experiments.cost.timing import (
     MIN_RUNS,
     Budget,
     CallTime,
+    Mark,
     gain_us,
     spread,
     spread_of,
     time_in_turn,
     undisturbed,
+    waited_us,
 )
 from jupyter_graphbreak.report.cost import Spread, overlap
 
@@ -50,6 +56,39 @@ def test_disturbed_calls_count_only_if_the_others_are_too_few() -> None:
     calm, once, twice = CallTime(1.0), CallTime(9.0, (), 1), CallTime(19.0, (), 2)
     assert undisturbed([twice, once, *[calm] * MIN_RUNS]) == [calm] * MIN_RUNS
     assert undisturbed([calm, *[once] * MIN_RUNS, twice]) == [calm, *[once] * MIN_RUNS]
+
+
+def test_waiting_for_a_processor_is_not_part_of_a_call() -> None:
+    marks = [Mark("graph", "0", 200.0), Mark("graph ends", "0", 600.0)]
+    call = CallTime(1000.0, marks, 1, 700.0)
+    shorter = call.without_waiting(250.0)
+    assert shorter == CallTime(750.0, [Mark("graph", "0", 150.0), Mark("graph ends", "0", 450.0)], 1, 700.0)
+    assert call.without_waiting(0.0) is call
+    assert call.without_waiting(2000.0) is call  # the two clocks disagree
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports it")
+def test_the_time_without_a_processor_is_known() -> None:
+    def compete() -> None:
+        os.sched_setaffinity(0, {processor})
+        while True:
+            pass
+
+    processor = min(os.sched_getaffinity(0))
+    before_affinity = os.sched_getaffinity(0)
+    rival = multiprocessing.get_context("fork").Process(target=compete, daemon=True)
+    rival.start()
+    try:
+        os.sched_setaffinity(0, {processor})
+        began, waited, worked = time.perf_counter(), waited_us(), time.thread_time()
+        while time.thread_time() - worked < 0.2:
+            pass
+        wall_us, waited = (time.perf_counter() - began) * 1e6, waited_us() - waited
+    finally:
+        os.sched_setaffinity(0, before_affinity)
+        rival.kill()
+        rival.join()
+    assert wall_us - waited == pytest.approx(0.2e6, rel=0.2)
 
 
 def test_busy_machine_gets_twice_the_time() -> None:

@@ -28,8 +28,20 @@ def test_sizes_are_read_before_the_call() -> None:
 def test_an_unknown_output_size_is_passed() -> None:
     text = f"{HEAD}def f(x, n):\n    return torch.repeat_interleave(x, n)\n"
     (only,) = texts("sizes", problem(text, "torch.repeat_interleave(x, n)", "GB0036", entry="def f("))
-    assert "return torch.repeat_interleave(x, n, output_size=given)" in only
+    assert "return torch.repeat_interleave(x, n, output_size=given * (x.numel() if n.numel() == 1 else 1))" in only
     assert "    given = int(n.sum())\n    return _f_compiled(given, x, n)" in only
+
+
+def test_an_output_size_along_a_dimension_counts_its_elements() -> None:
+    text = f"{HEAD}def f(x, n):\n    return x[1:].repeat_interleave(n, dim=-1)\n"
+    (only,) = texts("sizes", problem(text, "x[1:].repeat_interleave(n, dim=-1)", "GB0036", entry="def f("))
+    size = "given * (x[1:].size(-1) if n.numel() == 1 else 1)"
+    assert f"return x[1:].repeat_interleave(n, dim=-1, output_size={size})" in only
+
+
+def test_an_expression_with_a_call_is_not_repeated_in_an_output_size() -> None:
+    text = f"{HEAD}def f(x, n):\n    return x.cumsum(0).repeat_interleave(n, 0)\n"
+    assert not texts("sizes", problem(text, "x.cumsum(0).repeat_interleave(n, 0)", "GB0036", entry="def f("))
 
 
 def test_new_names_avoid_existing_names() -> None:

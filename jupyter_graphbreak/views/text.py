@@ -133,13 +133,12 @@ def remedies_of_frame(report: Report, skipped: Skipped) -> list[str]:
 
 
 def combined_remedies(report: Report) -> list[str]:
-    """Return the remedies that can be applied together, if that removes several breaks."""
+    """Return the remedies that can be applied together, if there are several: the verdict names a single one."""
     chosen = compatible_remedies(report)
-    if len({ident for remedy in chosen for ident in remedy.breaks}) < 2:  # noqa: PLR2004
+    if len(chosen) < 2:  # noqa: PLR2004
         return []
     named = joined([f"{_plain(remedy.title)} ({breaks_of(report, remedy)})" for remedy in chosen], "; ")
-    alone = " (each was tested alone)" if len(chosen) > 1 else ""
-    return wrapped("", f"compatible remedies{alone}: {named}", indent="")
+    return wrapped("", f"compatible remedies (each was tested alone): {named}", indent="")
 
 
 def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list[str]:

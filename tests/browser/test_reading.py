@@ -79,6 +79,7 @@ def test_arrow_keys_skip_folded_parts(open_report: Open) -> None:
     page = open_report(everything()).page
     card = page.locator(".gb-item[id$='-b1'] > details")
     card.locator("summary").first.focus()
+    page.keyboard.press("Enter")
     page.wait_for_timeout(300)
     last = card.get_by_role("button", name="Copy as Markdown")
     for _ in range(20):
@@ -222,12 +223,12 @@ def test_an_output_contains_the_complete_report_without_a_kernel(open_page: Open
     page = opened.page
     trust(page)
     report = page.locator(".graphbreak.gb-live")
-    items = report.locator("[data-list=breaks] > .gb-item")
-    expect(items).to_have_count(20)
+    items = report.locator("[data-list=places-0] > .gb-item")
+    expect(items).to_have_count(10)
     # Items on the page do not change.
-    page.evaluate("document.querySelector('[data-list=breaks] > .gb-item').dataset.kept = 'yes'")
-    page.evaluate("document.querySelector('[data-more=breaks] button').click()")
-    expect(items).to_have_count(70)
+    page.evaluate("document.querySelector('[data-list=places-0] > .gb-item').dataset.kept = 'yes'")
+    page.evaluate("document.querySelector('[data-more=places-0] button').click()")
+    expect(items).to_have_count(60)
     expect(items.first).to_have_attribute("data-kept", "yes")
     assert opened.errors == []
 
@@ -342,7 +343,7 @@ def test_marks_stay_within_the_editor(open_page: Open, lab: Lab) -> None:
     lab.save("wide", Report.from_dict(report))
     page = opened_in_lab(open_page, lab, "wide").page
     own = cell(page, 0)
-    note = own.locator(".jp-GraphBreakMark-note", has_text="Data-dependent").bounding_box()
+    note = own.locator(".jp-GraphBreakMark-note", has_text="Branch on").bounding_box()
     editor = own.locator(".cm-scroller").bounding_box()
     assert note is not None
     assert editor is not None

@@ -325,6 +325,7 @@ def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
     card = page.locator(".gb-break").first
     expect(card.get_by_role("button", name=re.compile("^Apply|^Insert"))).to_have_count(0)
     expect(page.get_by_role("button", name="Apply: Compatible remedies")).to_have_count(0)
+    card.locator("summary").first.click()
     card.get_by_role("button", name="Copy code: Switch statistics off").click()
     expect(page.get_by_role("status")).to_have_text("Code copied")
     assert clipboard(page) == "model.config.log_stats = False\n"

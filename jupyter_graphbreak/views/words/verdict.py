@@ -95,8 +95,11 @@ def _first_step(report: Report) -> str:
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
     if chosen:
         return f". {_what_works(report, chosen)}{nothing}"
+    reasons = {remedy.reason for remedy in report.remedies or []}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
         nothing = f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}.{nothing}"
+    elif len(reasons) == 1 and (reason := reasons.pop()):
+        nothing = f" {one_line(reason)}{nothing}"
     largest = max(break_groups(report), key=lambda group: len(group.breaks))
     total, alike = len(report.breaks), len(largest.breaks)
     if alike > 1:

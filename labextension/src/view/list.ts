@@ -106,13 +106,22 @@ export class List {
     if (item === undefined) {
       return '';
     }
-    item.text ??= (
-      (item.element === null
+    if (item.text !== null) {
+      return item.text;
+    }
+    const own =
+      item.element === null
         ? plainText(item.html.replace(QUOTES, ' '))
-        : textOf(item.element)) +
-      plainText(this._options.further?.(index) ?? '')
-    ).toLowerCase();
-    return item.text;
+        : textOf(item.element);
+    const further = this._options.further?.(index);
+    const text = (own + (further ?? '')).toLowerCase();
+    item.text = further === null ? null : text;
+    return text;
+  }
+
+  /** The searchable text of all items. */
+  get allText(): string {
+    return this._items.map((_, index) => this.text(index)).join(' ');
   }
 
   private _render(): number {
@@ -218,8 +227,8 @@ export namespace List {
     created?(element: Element): void;
     /** Called when the items on the page change. */
     shown?(): void;
-    /** Text of an item that is not in its markup. */
-    further?(index: number): string;
+    /** Text of an item that is not in its markup; null as long as it is not loaded. */
+    further?(index: number): string | null;
     /** How many items to add at once. */
     page?: number;
   }

@@ -1,6 +1,6 @@
 /** The panes of a report: one is visible at a time, each contains lists, and one filter searches them. */
 import { makeElement, secureLinks } from './elements';
-import { List, type Rest } from './list';
+import { List, plainText, type Rest } from './list';
 
 /** How many operations, or chunks of source lines, a button adds. */
 const LARGE_PAGE = 500;
@@ -133,12 +133,19 @@ export class Panes {
     }
   }
 
-  /** The text of the inner list of an item, as far as it is not on the page. */
-  private _innerText(name: string, index: number): string {
+  /** The text of the inner list of an item; null if it is not loaded. */
+  private _innerText(name: string, index: number): string | null {
     const inner = INNER[name];
-    return inner === undefined
-      ? ''
-      : entriesOf(this._loaded ?? {}, `${inner}-${index}`).join(' ');
+    if (inner === undefined) {
+      return '';
+    }
+    const list = this._lists.get(`${inner}-${index}`);
+    if (list !== undefined) {
+      return list.isWhole ? list.allText : null;
+    }
+    return this._loaded === null
+      ? null
+      : plainText(entriesOf(this._loaded, `${inner}-${index}`).join(' '));
   }
 
   /** Load the rest of a list, or of all lists for an empty string. */
@@ -273,7 +280,10 @@ export class Panes {
         matches += list.filter(query);
         box.closest('.gb-minor')?.toggleAttribute('open', query !== '');
       } else {
-        filterInner(name, list, query);
+        matches += filterInner(name, list, query);
+        if (query !== '') {
+          box.closest('.gb-group > details')?.toggleAttribute('open', true);
+        }
       }
     }
     this._options.onFilter(query === '' ? null : matches);
@@ -313,11 +323,17 @@ const INNER: Readonly<Record<string, string>> = {
   breaks: 'places'
 };
 
-/** Filter a list inside an item, unless only the item's own text matches. */
-function filterInner(name: string, list: List, query: string): void {
-  if (/^(ops|places)-/.test(name) && list.filter(query) === 0) {
-    list.filter('');
+/**
+ * Filter a list inside an item, unless only the item's own text matches.
+ *
+ * @returns How many matches it adds to the one of its item.
+ */
+function filterInner(name: string, list: List, query: string): number {
+  if (!/^(ops|places)-/.test(name)) {
+    return 0;
   }
+  const matches = list.filter(query) || list.filter('');
+  return name.startsWith('places') ? matches - 1 : 0;
 }
 
 /** The numbers of a list's breaks, as written in the markup: "1 3-7". */

@@ -25,6 +25,8 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.process_settings import file_writers
+from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
+from jupyter_graphbreak.recording.children import without_setting
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Literal
 
+    from jupyter_graphbreak._torch_compat.threads import Claim
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.schema import EffectKind
 
@@ -100,7 +103,8 @@ class EffectRefusedError(BaseException):
 class Listener(Protocol):
     """Receives the effects of code on its thread.
 
-    If ``is_exclusive``, listeners that were added before receive nothing.
+    If ``is_exclusive``, listeners that were added before receive nothing. Otherwise it also receives the effects of the
+    threads that work for it.
     """
 
     is_exclusive: bool
@@ -114,6 +118,8 @@ class Listener(Protocol):
 
 #: The listeners of each thread, the innermost last.
 _listeners: dict[int, list[Listener]] = {}
+#: The listeners that are not exclusive, with their claims to threads.
+_claims: list[tuple[Claim, Listener]] = []
 _busy: set[int] = set()
 _installed = False
 _installing = threading.Lock()
@@ -125,13 +131,32 @@ def listen(listener: Listener) -> Iterator[None]:
     _install()
     thread = threading.get_ident()
     stack = _listeners.setdefault(thread, [])
-    stack.append(listener)
-    try:
-        yield
-    finally:
-        stack.remove(listener)
-        if not stack:
-            _listeners.pop(thread, None)
+    with claimed(on_submit=functools.partial(_notice_submit, thread)) as claim:
+        stack.append(listener)
+        if not listener.is_exclusive:
+            _claims.append((claim, listener))
+        try:
+            yield
+        finally:
+            stack.remove(listener)
+            if not stack:
+                _listeners.pop(thread, None)
+            if not listener.is_exclusive:
+                _claims.remove((claim, listener))
+
+
+def _notice_submit(thread: int, frame: FrameType) -> None:
+    if threading.get_ident() == thread:
+        notice("process", SUBMITS, frame)
+
+
+def _listeners_here() -> list[Listener]:
+    """Return the listeners of this thread, or those of the run that it works for, the innermost last."""
+    own = _listeners.get(threading.get_ident())
+    if own is not None or not _claims:
+        return own or []
+    claims = claims_here()
+    return [listener for claim, listener in _claims if claim in claims]
 
 
 def is_listening() -> bool:
@@ -152,7 +177,7 @@ def notice(kind: EffectKind, what: str, frame: FrameType) -> None:
         The frame that calls the function with the effect.
     """
     thread = threading.get_ident()
-    stack = _listeners.get(thread)
+    stack = _listeners_here()
     if not stack or thread in _busy:
         return
     _busy.add(thread)
@@ -181,7 +206,7 @@ def _install() -> None:
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if not _listeners or threading.get_ident() not in _listeners:
+    if not _claims and threading.get_ident() not in _listeners:
         return
     if event not in _EVENTS and not event.startswith(_FAMILY_STARTS):  # such as the event of sys._getframe
         return
@@ -337,6 +362,8 @@ ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working 
 _RESTORED = {ENVIRONMENT, FOLDER}
 
 _THREAD = "starts a thread"
+#: What code does that passes work to threads or processes which exist already.
+SUBMITS = "hands work to another thread or process"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),
     "mmap.__new__": ("file", _describe_mapping),
@@ -361,7 +388,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "socket.__new__": ("network", _always("makes a socket")),
     "urllib.Request": ("network", _with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
-    "os.system": ("process", _with_first_argument("runs the command")),
+    "os.system": ("process", lambda args: f"runs the command {without_setting(_text(args[0]))}"),
     "os.exec": ("process", _with_first_argument("replaces this process by")),
     "os.spawn": ("process", _always("starts a process")),
     "os.posix_spawn": ("process", _with_first_argument("starts the process")),

@@ -29,7 +29,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak.experiments.trial.side_effects import is_listening, notice
+from jupyter_graphbreak.experiments.trial.side_effects import SUBMITS, is_listening, notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (socket.socket, "network", "uses an open socket"),
     ((sqlite3.Connection, sqlite3.Cursor), "database", "uses an open database"),
     (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),  # noqa: SLF001 - it has no other name
-    (concurrent.futures.Executor, "process", "hands work to another thread or process"),
+    (concurrent.futures.Executor, "process", SUBMITS),
     (queue.SimpleQueue, "process", "uses a queue of other threads"),
     (
         (multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, multiprocessing.pool.Pool, subprocess.Popen),

@@ -174,7 +174,9 @@ class _Copier:
         return _LOCKS[type(value)]()
 
     def _generator(self, value: torch.Generator) -> Any:
-        return value.clone_state()
+        result = torch.Generator(value.device)
+        result.set_state(value.get_state())
+        return result
 
     def _weak_mapping(self, value: Any) -> Any:
         result = type(value)()
@@ -503,6 +505,8 @@ class SavedState:
             case set():
                 self._contents.append((value, set(value)))
                 parts += value
+            case torch.Generator():
+                self._contents.append((value, value.get_state()))
             case _ if hasattr(value, "__array_interface__"):
                 self._contents.append((value, value.copy()))
         return parts
@@ -565,6 +569,8 @@ def _refill(container: Any, content: Any) -> None:
         case set():
             container.clear()
             container.update(content)
+        case torch.Generator():
+            container.set_state(content)
         case _:
             container[...] = content
 
@@ -593,6 +599,8 @@ def is_code(value: Any) -> bool:
 
 def is_shared(value: Any) -> bool:
     """Return whether an object belongs to the process rather than to the program: a logger, thread or open stream."""
+    if isinstance(value, torch.Generator):
+        return _is_default_generator(value)
     if isinstance(value, _PROCESS_TYPES) or (isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)):
         return True
     home: Any = type(value).__module__
@@ -603,9 +611,17 @@ def is_shared(value: Any) -> bool:
     )
 
 
+def _is_default_generator(value: torch.Generator) -> bool:
+    """Return whether a generator is that of a device, which each run seeds."""
+    defaults = [torch.default_generator]
+    for module in (torch.cuda, torch.xpu):
+        defaults += getattr(module, "default_generators", ())
+    return any(value is default for default in defaults)
+
+
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
-    if isinstance(value, _CONTAINERS):
+    if isinstance(value, _CONTAINERS) or (isinstance(value, torch.Generator) and not _is_default_generator(value)):
         return True
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):

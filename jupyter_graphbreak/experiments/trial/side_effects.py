@@ -206,7 +206,7 @@ def _install() -> None:
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if not _claims and threading.get_ident() not in _listeners:
+    if not _listeners or (not _claims and threading.get_ident() not in _listeners):
         return
     if event not in _EVENTS and not event.startswith(_FAMILY_STARTS):  # such as the event of sys._getframe
         return

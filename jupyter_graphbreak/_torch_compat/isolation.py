@@ -12,8 +12,8 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import suppressed_errors, uncompiled_output
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here, report_to_run
-from jupyter_graphbreak._torch_compat.separate_cache import ThreadCompilations, restored_counters
+from jupyter_graphbreak._torch_compat.patching import patched_here, prepared_here, report_to_run
+from jupyter_graphbreak._torch_compat.separate_cache import ThreadCompilations, removed_globals, restored_counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,43 +27,11 @@ def isolated_compilation() -> Iterator[None]:
     other threads compile meanwhile is not affected.
     """
     compiled = ThreadCompilations()
-    with restored_counters(), while_converting(compiled.converting), _removed_globals():
+    with restored_counters(), while_converting(compiled.converting), removed_globals():
         try:
             yield
         finally:
             compiled.forget()
-
-
-@contextlib.contextmanager
-def _removed_globals() -> Iterator[None]:
-    """Remove the globals that Dynamo creates in the context; the code that needs them does not run after it.
-
-    Dynamo itself keeps the globals for its modules and those of unfinished code.
-    """
-    hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
-    tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
-    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # a different torch
-        yield
-        return
-    pending: list[Any] = []
-
-    def created(_: None, hook: Any, *__: Any, **___: Any) -> None:
-        pending.append(hook)
-
-    with contextlib.ExitStack() as undo:
-
-        def importing(tracer: Any, module_name: str, *_: Any, **__: Any) -> None:
-            scope, alias = tracer.output.global_scope, f"__import_{module_name.replace('.', '_dot_')}"
-            if alias not in scope:
-                undo.callback(scope.pop, alias, None)
-
-        with followed_here(hooks, "create", created), prepared_here(tracer, "import_source", importing):
-            try:
-                yield
-            finally:
-                for hook in pending:
-                    hook.scope.pop(hook.name, None)
-                    hook.scope = {hook.name: None}  # Dynamo calls the hook when the code is deleted
 
 
 #: The attribute by which Dynamo marks a tensor whose address it assumes to be constant.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -80,12 +80,45 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
             cached = max(cached, _allow_compiling(known))
     with (
         while_converting(compiled.converting), restored_counters(), _higher_limits(cached), _disabled_reset(),
-        _restored_module_hooks(), _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(),
+        removed_globals(), _restored_module_hooks(), _separate_wrapper_code(), restored_eval_frame_override(),
+        unprofiled_guards(),
     ):  # fmt: skip
         try:
             yield
         finally:
             compiled.forget()
+
+
+@contextlib.contextmanager
+def removed_globals() -> Iterator[None]:
+    """Remove the globals that Dynamo creates on this thread in the context; the code that needs them then never runs.
+
+    Dynamo itself keeps the globals for its modules and those of unfinished code.
+    """
+    hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
+    tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
+    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # a different torch
+        yield
+        return
+    pending: list[Any] = []
+
+    def created(_: None, hook: Any, *__: Any, **___: Any) -> None:
+        pending.append(hook)
+
+    with contextlib.ExitStack() as undo:
+
+        def importing(tracer: Any, module_name: str, *_: Any, **__: Any) -> None:
+            scope, alias = tracer.output.global_scope, f"__import_{module_name.replace('.', '_dot_')}"
+            if alias not in scope:
+                undo.callback(scope.pop, alias, None)
+
+        with followed_here(hooks, "create", created), prepared_here(tracer, "import_source", importing):
+            try:
+                yield
+            finally:
+                for hook in pending:
+                    hook.scope.pop(hook.name, None)
+                    hook.scope = {hook.name: None}  # Dynamo calls the hook when the code is deleted
 
 
 class ThreadCompilations:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MISSING = object()
+#: Names by which code changes the attributes of objects without an assignment.
+_SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
 
 
 class LibraryAttribute(NamedTuple):
@@ -62,6 +64,16 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
         if isinstance(owner, types.ModuleType | type):
             result[id(owner), path[-1]] = owner
     return result
+
+
+@functools.lru_cache(maxsize=1024)
+def sets_attributes(code: types.CodeType) -> bool:
+    """Return whether code, or a function inside it, sets or deletes attributes of objects."""
+    if _SETTERS & {*code.co_names}:
+        return True
+    if any(instruction.opname in {"STORE_ATTR", "DELETE_ATTR"} for instruction in dis.get_instructions(code)):
+        return True
+    return any(sets_attributes(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
 
 
 @functools.lru_cache(maxsize=1024)

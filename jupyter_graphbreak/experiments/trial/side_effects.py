@@ -460,6 +460,13 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
 }
 
 
+#: Functions that make descriptors, and functions that use one up or move its position; none has an audit event.
+_MAKE_DESCRIPTORS = ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd")
+_USE_DESCRIPTOR = ("read", "readv", "lseek", "close")
+#: The descriptors that trials have made; using another one is an effect.
+_made_descriptors: set[int] = set()
+
+
 class _Replacements:
     """Replacements that call the listeners before the original functions, installed while any context is open."""
 
@@ -507,6 +514,10 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name, (kind, what) in functions.items():
             if (original := getattr(owner, name, None)) is not None:
                 yield owner, name, _announcing(original, kind, what)
+    for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
+        for name in names:
+            if hasattr(os, name):
+                yield os, name, replace(getattr(os, name))
     builtins = sys.modules["builtins"]
     if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
         yield builtins, "input", _announcing(builtins.input, "process", "waits for input")
@@ -525,6 +536,39 @@ def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Ca
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
+
+
+def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if is_listening():
+            _made_descriptors.update(result if isinstance(result, tuple) else (result,))
+        return result
+
+    return disable_dynamo(make)
+
+
+def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def use(*args: Any, **kwargs: Any) -> Any:
+        descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
+        # What a finalizer of a library closes does not belong to the code that runs then.
+        if descriptor not in _made_descriptors and (original.__name__ != "close" or _is_called_by_user(frame)):
+            notice("file", "uses the open file", frame)
+        elif original.__name__ == "close":
+            _made_descriptors.discard(descriptor)
+        return original(*args, **kwargs)
+
+    return disable_dynamo(use)
+
+
+def _is_called_by_user(frame: FrameType) -> bool:
+    """Return whether user code calls a function that Dynamo does not trace, given the frame of the call."""
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_code.co_filename.startswith(_COMPILER_RUNTIME):
+        caller = caller.f_back
+    return caller is not None and is_own_code(caller.f_code.co_filename)
 
 
 def _announcing_path(original: Callable[..., Any], what: str) -> Callable[..., Any]:

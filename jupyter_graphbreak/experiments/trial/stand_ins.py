@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _FILES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
+#: Trials replace ``os.close``.
+_close = os.close
 #: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _CSV_WRITER = type(csv.writer(io.StringIO()))
@@ -273,7 +275,7 @@ def _reopen(file: Any) -> Any:
             reopened = io.BufferedReader(reopened)
         if isinstance(file, io.TextIOWrapper):
             reopened = io.TextIOWrapper(reopened, file.encoding, file.errors)
-        weakref.finalize(reopened, os.close, descriptor)  # Python would warn about an unclosed file
+        weakref.finalize(reopened, _close, descriptor)  # Python would warn about an unclosed file
         reopened.seek(position)
     except (OSError, ValueError):  # it is being iterated over, or was deleted
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import enum
 import functools
 import inspect
 import logging
@@ -21,6 +22,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryAttribute,
     assigned_attributes,
     is_library_owner,
+    sets_attributes,
 )
 from jupyter_graphbreak.experiments.trial.copies import (
     SavedState,
@@ -390,12 +392,14 @@ class Subject:
         kinds = dict.fromkeys(part for part in parts if isinstance(part, type))
         assigned: dict[tuple[int, str], Any] = {}
         functions = []
+        assigns_attributes = False
         for item in list(reached(*roots)):
             kinds.update(dict.fromkeys(type(item).__mro__))
             if isinstance(item, types.FunctionType) and not self._is_library(item) and is_own(item):
                 names = _global_names(item.__code__)
                 kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
                 assigned.update(assigned_attributes(item))
+                assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
         self._swap_modules(modules)
@@ -411,11 +415,19 @@ class Subject:
                     self._swap(_Place(name, *access))
         for kind in kinds:
             if is_own(kind) and not self._is_library_type(kind):
-                for name in [name for name in vars(kind) if not name.startswith("__")]:
-                    known.add((id(kind), name))
-                    self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+                known |= self._swap_attributes(kind, with_members=assigns_attributes)
         known.update((id(module), name) for module, names in modules for name in names)
         self._swap_assigned(assigned, known)
+
+    def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
+        """Swap the attributes of a class, perhaps with those of an enumeration's members; return what was swapped."""
+        names = [name for name in vars(kind) if not name.startswith("__")]
+        for name in names:
+            self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+        if with_members and issubclass(kind, enum.Enum):
+            for member in kind.__members__.values():
+                self._swap(_Place(f"{kind.__name__}.{member.name}", *_attributes_access(member)))
+        return {(id(kind), name) for name in names}
 
     def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], known: set[tuple[int, str]]) -> None:
         """Swap the attributes that code assigns to, unless they are swapped already."""
@@ -551,6 +563,16 @@ def _item_access(scope: dict[str, Any], name: str) -> tuple[Callable[[], Any], C
             scope[name] = value
 
     return lambda: scope.get(name, _MISSING), write
+
+
+def _attributes_access(item: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    """Return functions that read and replace all attributes of an object."""
+
+    def write(attributes: Any) -> None:
+        vars(item).clear()
+        vars(item).update(attributes)
+
+    return lambda: dict(vars(item)), write
 
 
 def _attribute_access(kind: type | types.ModuleType, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:

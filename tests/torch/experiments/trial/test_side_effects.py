@@ -34,7 +34,8 @@ KINDS = ("file", "network", "process", "database", "state")
 NEVER_REAL = {"exits", "ends_process", "dumps_array"}
 PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
-    programs.draws, programs.prints, programs.tells_time,
+    programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,
+    programs.marks_enumeration,
 ]  # fmt: skip
 SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
@@ -131,6 +132,11 @@ def seen() -> dict[str, Any]:
         "benchmark": torch.backends.cudnn.benchmark,
         "log handlers": list(programs.LOGGER.handlers),
         "private": list(programs.PRIVATE),
+        "shared": (programs.SHARED_VALUE.value, bytes(programs.SHARED_MEMORY.buf)),
+        "stored": programs.STORE.add("n", 0),
+        "hooks": len(torch.nn.modules.module._global_forward_hooks),
+        "own generator": programs.DRAWS.get_state().tolist(),
+        "enumeration": dict(vars(programs.Level.LOW)),
         "random": torch.get_rng_state().tolist(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from jupyter_graphbreak.report.schema import Effect
 
 BRANCH = "    if y.sum() > 0:\n        y = y + 1\n"
 WHERE = "    y = torch.where(y.sum() > 0, y + 1, y)\n"
-STEP = """import logging, os, pathlib, random, torch
+STEP = """import logging, os, pathlib, random, signal, torch
 def step(x):
     STATEMENT
     y = x * 2
@@ -38,6 +39,11 @@ EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
         "database",
         "rows.execute('insert into rows values (1)')",
         lambda names: names["rows"].execute("select count(*) from rows").fetchone()[0],
+    ),
+    "signal handler": (
+        "state",
+        "signal.signal(signal.SIGUSR2, signal.SIG_IGN)",
+        lambda _: signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN,
     ),
     "socket": ("network", "sender.send(b'1')", lambda names: len(names["receiver"].recv(100))),
 }
@@ -111,11 +117,13 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
     monkeypatch.setenv("ROWS", "")
     Path("in.txt").write_text("12")
     notebook = Notebook()
+    handler = signal.getsignal(signal.SIGUSR2)
     rows = sqlite3.connect("rows.db", check_same_thread=False)
     rows.execute("create table rows (n)")
     sender, receiver = socket.socketpair()
     notebook.ip.user_ns.update(rows=rows, sender=sender, receiver=receiver, kept=[])
     yield notebook
+    signal.signal(signal.SIGUSR2, handler)
     for resource in (rows, sender, receiver):
         resource.close()
     notebook.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
@@ -124,7 +132,11 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    "effect", ["file", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in EFFECTS if name != "file")]
+    "effect",
+    [
+        pytest.param(name, marks=[] if name in {"file", "signal handler"} else pytest.mark.exhaustive)
+        for name in EFFECTS
+    ],
 )
 def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> None:
     kind, statement, count = EFFECTS[effect]

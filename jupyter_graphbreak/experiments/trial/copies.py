@@ -46,7 +46,7 @@ _ATOMS = (
 )  # fmt: skip
 #: Types of objects that belong to the process rather than to the program: copies share them.
 _PROCESS_TYPES = (
-    logging.Filterer, logging.LoggerAdapter, logging.Manager, threading.Thread, threading.local, contextvars.ContextVar,
+    logging.Filterer, logging.LoggerAdapter, logging.Manager, threading.Thread, contextvars.ContextVar,
     contextvars.Context, contextvars.Token, types.FrameType, types.TracebackType, types.CodeType,
 )  # fmt: skip
 #: Logging packages: their loggers refer to threads, streams and settings.
@@ -177,6 +177,19 @@ class _Copier:
         result = torch.Generator(value.device)
         result.set_state(value.get_state())
         return result
+
+    def _local(self, value: threading.local) -> Any:
+        """Return a copy with the attributes that this thread sees."""
+        result: Any = threading.local.__new__(type(value))
+        self._memo[id(value)] = result
+        self._fill(value, result)
+        return result
+
+    def _view(self, value: memoryview) -> Any:
+        whole = self.copy(value.obj)
+        if whole is value.obj or not value.c_contiguous or value.nbytes != memoryview(whole).nbytes:
+            return self._object(value)  # which fails
+        return memoryview(whole).cast("B").cast(value.format, value.shape)
 
     def _weak_mapping(self, value: Any) -> Any:
         result = type(value)()
@@ -363,6 +376,8 @@ class _Copier:
         (functools.partial, _partial),
         (tuple(_LOCKS), _lock),
         (torch.Generator, _generator),
+        (threading.local, _local),
+        (memoryview, _view),
         ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _weak_mapping),
         (weakref.WeakSet, _weak_set),
         ((dict, list, tuple, set), _container),
@@ -621,8 +636,10 @@ def _is_default_generator(value: torch.Generator) -> bool:
 
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
-    if isinstance(value, _CONTAINERS) or (isinstance(value, torch.Generator) and not _is_default_generator(value)):
+    if isinstance(value, (*_CONTAINERS, threading.local)):
         return True
+    if isinstance(value, torch.Generator):
+        return not _is_default_generator(value)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
         return True

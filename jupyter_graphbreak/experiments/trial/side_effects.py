@@ -364,6 +364,8 @@ _RESTORED = {ENVIRONMENT, FOLDER}
 _THREAD = "starts a thread"
 #: What code does that passes work to threads or processes which exist already.
 SUBMITS = "hands work to another thread or process"
+#: What code does that has an event loop call a function later.
+SCHEDULES = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),
     "mmap.__new__": ("file", _describe_mapping),
@@ -518,6 +520,9 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
+    loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
+    for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
+        yield loop, name, _announcing(getattr(loop, name), "process", SCHEDULES)
     builtins = sys.modules["builtins"]
     if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
         yield builtins, "input", _announcing(builtins.input, "process", "waits for input")

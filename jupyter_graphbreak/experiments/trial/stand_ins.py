@@ -32,7 +32,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak.experiments.trial.side_effects import SUBMITS, is_listening, notice
+from jupyter_graphbreak.experiments.trial.side_effects import SCHEDULES, SUBMITS, is_listening, notice
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
 )
 #: The same for types of modules that are imported only if the program uses them: module, name, kind and description.
 _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
+    ("asyncio.events", "AbstractEventLoop", "process", SCHEDULES),
     ("multiprocessing.shared_memory", "SharedMemory", "process", SHARES),
     ("multiprocessing.shared_memory", "ShareableList", "process", SHARES),
     ("multiprocessing.managers", "BaseProxy", "process", "uses another process"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import concurrent.futures
 import contextlib
@@ -65,7 +66,10 @@ SHARED_VALUE: typing.Any = None
 SHARED_MEMORY: typing.Any = None
 SHARED_LOCK: typing.Any = None
 STORE: typing.Any = None
+LOOP = asyncio.new_event_loop()
 DRAWS = torch.Generator()
+LOCAL = threading.local()
+VIEW = memoryview(bytearray(4))
 LIBRARY: typing.Any = None
 HANDLE: typing.Any = None
 
@@ -512,6 +516,21 @@ def keeps_list(x):
 
 def draws(x):
     return finish(x * random.random() + torch.rand(3))
+
+
+def schedules_call(x):
+    LOOP.call_soon(len, "")  # process
+    return finish(x)
+
+
+def counts_in_thread_local(x):
+    LOCAL.calls = getattr(LOCAL, "calls", 0) + 1
+    return finish(x)
+
+
+def writes_to_view(x):
+    VIEW[0] = VIEW[0] + 1
+    return finish(x)
 
 
 class Level(enum.Enum):

@@ -35,7 +35,7 @@ NEVER_REAL = {"exits", "ends_process", "dumps_array"}
 PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
     programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,
-    programs.marks_enumeration,
+    programs.marks_enumeration, programs.counts_in_thread_local, programs.writes_to_view,
 ]  # fmt: skip
 SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
@@ -136,6 +136,8 @@ def seen() -> dict[str, Any]:
         "stored": programs.STORE.add("n", 0),
         "hooks": len(torch.nn.modules.module._global_forward_hooks),
         "own generator": programs.DRAWS.get_state().tolist(),
+        "scheduled": len(getattr(programs.LOOP, "_ready")),  # noqa: B009
+        "in memory": (dict(vars(programs.LOCAL)), bytes(programs.VIEW)),
         "enumeration": dict(vars(programs.Level.LOW)),
         "random": torch.get_rng_state().tolist(),
     }

@@ -33,6 +33,27 @@ def file_writers() -> list[tuple[Any, str, str]]:
     return writers
 
 
+#: Functions that register something with PyTorch which cannot be removed again.
+_REGISTRATIONS = (
+    ("torch.library", "Library.define"),
+    ("torch.library", "Library.impl"),
+    ("torch.library", "Library.fallback"),
+    ("torch.utils._pytree", "register_pytree_node"),
+    ("torch.serialization", "add_safe_globals"),
+)
+
+
+def registrations() -> list[tuple[Any, str]]:
+    """Return the functions that register something with PyTorch: the owner and the name."""
+    found = []
+    for module, dotted in _REGISTRATIONS:
+        *outer, name = dotted.split(".")
+        owner = _dotted(sys.modules.get(module), ".".join(outer)) if outer else sys.modules.get(module)
+        if callable(getattr(owner, name, None)):
+            found.append((owner, name))
+    return found
+
+
 _MISSING = object()
 
 

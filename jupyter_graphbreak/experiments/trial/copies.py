@@ -46,7 +46,7 @@ _ATOMS = (
 )  # fmt: skip
 #: Types of objects that belong to the process rather than to the program: copies share them.
 _PROCESS_TYPES = (
-    logging.Filterer, logging.LoggerAdapter, logging.Manager, threading.Thread, contextvars.ContextVar,
+    logging.Filterer, logging.Manager, threading.Thread, contextvars.ContextVar,
     contextvars.Context, contextvars.Token, types.FrameType, types.TracebackType, types.CodeType,
 )  # fmt: skip
 #: Logging packages: their loggers refer to threads, streams and settings.

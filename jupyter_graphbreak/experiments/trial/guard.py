@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import CodeType, FrameType, TracebackType
 
-    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute
+    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute, LibraryContainer
     from jupyter_graphbreak.experiments.trial.process_state import StateChange
     from jupyter_graphbreak.records.records import StackEntry
 
@@ -52,15 +52,15 @@ class _Guard:
 
 
 @contextlib.contextmanager
-def guarded(*calls: Any, assigned: Iterable[LibraryAttribute] = ()) -> Iterator[None]:
+def guarded(*calls: Any, assigned: Iterable[LibraryAttribute | LibraryContainer] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
     Parameters
     ----------
     *calls : callable
         The callables that run; their code is searched for the line that changes the state of the process.
-    assigned : iterable of LibraryAttribute
-        The attributes of packages to which they assign.
+    assigned : iterable of LibraryAttribute or LibraryContainer
+        The parts of packages that they may change.
 
     Raises
     ------

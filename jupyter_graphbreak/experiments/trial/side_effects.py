@@ -24,7 +24,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
-from jupyter_graphbreak._torch_compat.process_settings import file_writers
+from jupyter_graphbreak._torch_compat.process_settings import file_writers, registrations
 from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
 from jupyter_graphbreak.recording.children import without_setting
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
@@ -309,8 +309,10 @@ def _text(value: Any) -> str:
 def _describe_open(args: tuple[Any, ...]) -> str | None:
     path, _, flags = (*args, None, None, None)[:3]
     name = _text(path)
-    if not isinstance(flags, int) or name in _HARMLESS or isinstance(path, int):
+    if not isinstance(flags, int) or name in _HARMLESS:
         return None
+    if isinstance(path, int):
+        return "writes to an open file" if flags & _WRITING and path not in _made_descriptors else None
     if flags & _WRITING:
         return f"writes to the file {name}"
     with contextlib.suppress(OSError, ValueError, TypeError):
@@ -456,6 +458,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
     },
+    "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},
     "atexit": {"register": ("state", "registers a function that runs when the process ends")},
@@ -467,6 +470,20 @@ _MAKE_DESCRIPTORS = ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd")
 _USE_DESCRIPTOR = ("read", "readv", "lseek", "close")
 #: The descriptors that trials have made; using another one is an effect.
 _made_descriptors: set[int] = set()
+
+
+#: Methods of IPython's shell that change the notebook's names or run code.
+_SHELL_METHODS = (
+    "push",
+    "drop_by_id",
+    "del_var",
+    "reset",
+    "ex",
+    "run_cell",
+    "run_line_magic",
+    "run_cell_magic",
+    "system",
+)
 
 
 class _Replacements:
@@ -520,6 +537,11 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
+    for owner, name in registrations():
+        yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
+    shell = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+    for name in _SHELL_METHODS if shell is not None else ():
+        yield shell, name, _announcing(getattr(shell, name), "state", "uses the notebook's shell")
     loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
     for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
         yield loop, name, _announcing(getattr(loop, name), "process", SCHEDULES)

@@ -189,7 +189,7 @@ def _choosing_folder(original: Callable[..., Any]) -> Callable[..., Any]:
     return start
 
 
-def _setting_folder(original: Callable[[Any], int]) -> Callable[[Any], int]:
+def _setting_folder(original: Callable[[Any], int]) -> Any:
     """Return an ``os.system`` whose shell sets the variable: others must not wait until its command has ended."""
 
     @functools.wraps(original)

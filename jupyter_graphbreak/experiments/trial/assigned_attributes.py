@@ -103,7 +103,7 @@ _NOT_WATCHED = frozenset({"sys", "warnings"})
 def named_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
     """Yield the lists, dicts and sets of packages that a function names, such as ``copyreg.dispatch_table``."""
     for root, path in _loads(function.__code__):
-        owner = function.__globals__.get(root, sys.modules.get(root))
+        owner: Any = function.__globals__.get(root, sys.modules.get(root))
         for name in path:
             value = getattr(owner, "__dict__", {}).get(name)
             is_module = isinstance(owner, types.ModuleType) and owner.__name__ not in _NOT_WATCHED

@@ -189,7 +189,8 @@ class _Copier:
         whole = self.copy(value.obj)
         if whole is value.obj or not value.c_contiguous or value.nbytes != memoryview(whole).nbytes:
             return self._object(value)  # which fails
-        return memoryview(whole).cast("B").cast(value.format, value.shape)
+        view: Any = memoryview(whole).cast("B")
+        return view.cast(value.format, value.shape)
 
     def _weak_mapping(self, value: Any) -> Any:
         result = type(value)()

@@ -339,8 +339,6 @@ def preserve_warnings() -> Iterator[None]:
             now = filters_version()
             for name, registry in _warning_registries():
                 before = registries.get(name, {})
-                if name not in registries:
-                    vars(sys.modules[name]).pop("__warningregistry__", None)
                 registry.clear()
                 registry.update(before | {"version": now} if before.get("version") == version else before)
             for cache, content in logged:

@@ -46,7 +46,7 @@ def models(mib: int) -> tuple[Any, Any, Any, Any]:
 
 
 def ask_magic(option: str, backend: str) -> Callable[[Any, Any], None]:
-    """Return a function that runs a cell with the magic."""
+    """Return a function that runs a cell, or for :data:`LINE` a line, with the magic."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
@@ -59,7 +59,8 @@ def ask_magic(option: str, backend: str) -> Callable[[Any, Any], None]:
         shell.user_ns.update(model=model, x=x, torch=torch)
         call = "model" if option == "--frontends" else f"torch.compile(model, backend={backend!r})"
         code = f"value = {call}(x).sum().item()"
-        result = shell.run_cell(f"%%compile_explain {option} --output report\n{code}")
+        cell = f"%%compile_explain {option} --output report\n{code}"
+        result = shell.run_cell(f"%compile_explain {LINE} --output report model(x)" if option == LINE else cell)
         result.raise_error()
         del shell.user_ns["report"]
 
@@ -79,7 +80,9 @@ def ask_call(way: str, backend: str) -> Callable[[Any, Any], None]:
     return ask
 
 
-WAYS = ("--try", "--check", "--cost", "--frontends", "try_remedies", "check", "measure", "compare_frontends")
+#: The magic on a line, which copies the model before the call.
+LINE = "--frontends --quiet"
+WAYS = ("--try", "--check", "--cost", "--frontends", LINE, "try_remedies", "check", "measure", "compare_frontends")
 
 
 def held_now() -> int:

@@ -33,6 +33,27 @@ def file_writers() -> list[tuple[Any, str, str]]:
     return writers
 
 
+#: Functions that register something with PyTorch which cannot be removed again.
+_REGISTRATIONS = (
+    ("torch.library", "Library.define"),
+    ("torch.library", "Library.impl"),
+    ("torch.library", "Library.fallback"),
+    ("torch.utils._pytree", "register_pytree_node"),
+    ("torch.serialization", "add_safe_globals"),
+)
+
+
+def registrations() -> list[tuple[Any, str]]:
+    """Return the functions that register something with PyTorch: the owner and the name."""
+    found = []
+    for module, dotted in _REGISTRATIONS:
+        *outer, name = dotted.split(".")
+        owner = _dotted(sys.modules.get(module), ".".join(outer)) if outer else sys.modules.get(module)
+        if callable(getattr(owner, name, None)):
+            found.append((owner, name))
+    return found
+
+
 _MISSING = object()
 
 
@@ -70,6 +91,19 @@ _FLAGS = (
     ("torch.backends.opt_einsum", ("enabled", "strategy")),
     ("torch.utils.deterministic", ("fill_uninitialized_memory",)),
 )
+#: Modules with registries of hooks that run for all objects of a kind.
+_GLOBAL_HOOKS = (
+    ("torch.nn.modules.module", "hooks of all modules"),
+    ("torch.optim.optimizer", "hooks of all optimizers"),
+)
+#: The functions that add and remove such hooks.
+_HOOK_FUNCTIONS = frozenset({
+    "register_module_forward_pre_hook", "register_module_forward_hook", "register_module_backward_hook",
+    "register_module_full_backward_pre_hook", "register_module_full_backward_hook",
+    "register_module_buffer_registration_hook", "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook", "register_optimizer_step_pre_hook",
+    "register_optimizer_step_post_hook", "remove",
+})  # fmt: skip
 _ATTENTION = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
 
 
@@ -93,6 +127,7 @@ def process_settings() -> Iterator[ProcessSetting]:
             yield ProcessSetting(f"attention by {kind}", read, write, frozenset({f"enable_{kind}", "sdpa_kernel"}))
     yield ProcessSetting("the flushing of denormal numbers", _flushes_denormal, torch.set_flush_denormal,
                          frozenset({"set_flush_denormal"}))  # fmt: skip
+    yield from _hooks()
     options = getattr(sys.modules.get("torch._tensor_str"), "PRINT_OPTS", None)
     if options is not None:
         yield ProcessSetting("the options for printing tensors", lambda: dict(vars(options)), _setter_of(options),
@@ -102,6 +137,29 @@ def process_settings() -> Iterator[ProcessSetting]:
         if config is not None and hasattr(config, "get_config_copy"):
             yield ProcessSetting(f"settings of {module}", _reader_of(config), _writer_of(config),
                                  frozenset({module.split(".")[1]}))  # fmt: skip
+
+
+def _hooks() -> Iterator[ProcessSetting]:
+    for module, what in _GLOBAL_HOOKS:
+        named = vars(sys.modules[module]) if module in sys.modules else {}
+        registries = {
+            name: value for name, value in named.items() if name.startswith("_global_") and isinstance(value, dict)
+        }
+        yield ProcessSetting(what, *_access_to_registries(registries), _HOOK_FUNCTIONS)
+
+
+def _access_to_registries(
+    registries: dict[str, dict[Any, Any]],
+) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    def read() -> dict[str, Any]:
+        return {name: dict(registry) for name, registry in registries.items()}
+
+    def write(contents: dict[str, dict[Any, Any]]) -> None:
+        for name, content in contents.items():
+            registries[name].clear()
+            registries[name].update(content)
+
+    return read, write
 
 
 def _dotted(owner: Any, name: str) -> Any:

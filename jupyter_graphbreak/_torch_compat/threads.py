@@ -7,14 +7,16 @@ each of them sees everything. Internal errors are reported to the run and never 
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import contextlib
 import functools
 import importlib
 import inspect
+import sys
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from multiprocessing.pool import Pool, ThreadPool
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ from jupyter_graphbreak import faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import CodeType
+    from types import CodeType, FrameType
 
 
 class Claim:
@@ -32,6 +34,8 @@ class Claim:
     ----------
     on_fault : callable or None
         Receives a description of an internal error, and the error.
+    on_submit : callable or None
+        Receives the frame that submits work to a thread pool, before it is submitted; its errors reach that frame.
 
     Attributes
     ----------
@@ -42,8 +46,13 @@ class Claim:
         device, on its own threads.
     """
 
-    def __init__(self, on_fault: Callable[[str, Exception], None] | None = None) -> None:
+    def __init__(
+        self,
+        on_fault: Callable[[str, Exception], None] | None = None,
+        on_submit: Callable[[FrameType], None] | None = None,
+    ) -> None:
         self.on_fault = on_fault
+        self.on_submit = on_submit
         self.thread = get_ident()
         self.is_open = True
         self.compilations: set[tuple[Any, Any]] = set()
@@ -71,14 +80,14 @@ _patches: list[tuple[Any, str, Any, Any]] = []
 
 
 @contextlib.contextmanager
-def claimed(on_fault: Callable[[str, Exception], None] | None = None) -> Iterator[Claim]:
+def claimed(
+    on_fault: Callable[[str, Exception], None] | None = None, on_submit: Callable[[FrameType], None] | None = None
+) -> Iterator[Claim]:
     """Claim this thread, and the threads and work that it starts, while the context is open; see :class:`Claim`."""
-    claim = Claim(on_fault)
+    claim = Claim(on_fault, on_submit)
     with _lock:
         if not _claims_by_thread:
-            followed: tuple[tuple[Any, str, Callable[[Any], Any]], ...]
-            followed = ((threading.Thread, "start", _wrap_start), (ThreadPoolExecutor, "submit", _wrap_submit))
-            for owner, name, follow in followed:
+            for owner, name, follow in _followed_functions():
                 original = getattr(owner, name)
                 _patches.append((owner, name, original, follow(original)))
                 setattr(owner, name, _patches[-1][-1])
@@ -102,6 +111,19 @@ def claimed(on_fault: Callable[[str, Exception], None] | None = None) -> Iterato
                     if getattr(owner, name) is ours:
                         setattr(owner, name, original)
                 _patches.clear()
+
+
+def _followed_functions() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+    """Yield the functions that start threads or pass work to pools: owner, name, and the function that wraps them."""
+    yield threading.Thread, "start", _wrap_start
+    # Dynamo traces `submit` up to its lock; it would show a function that replaces it.
+    item = getattr(concurrent.futures.thread, "_WorkItem", None)
+    if hasattr(item, "run"):
+        yield item, "__init__", _wrap_new_item
+        yield item, "run", _wrap_run_of_item
+    for name in ("apply_async", "_map_async", "imap", "imap_unordered"):  # all others call one of these
+        if hasattr(Pool, name):
+            yield Pool, name, _wrap_pool_method
 
 
 def claims_here() -> tuple[Claim, ...]:
@@ -158,19 +180,53 @@ def _wrap_start(original: Callable[[threading.Thread], None]) -> Any:
                 error.__traceback__ = error.__traceback__.tb_next
             raise  # a bare raise adds no entry for this function to the traceback
 
-    return _as_stdlib_function(start, original)
+    return as_stdlib_function(start, original)
 
 
-def _wrap_submit(original: Callable[..., Any]) -> Any:
-    """Return a ``ThreadPoolExecutor.submit`` that records for which runs work is submitted."""
+def _wrap_new_item(original: Callable[..., None]) -> Any:
+    """Return an ``__init__`` of work for a ``ThreadPoolExecutor`` that records for which runs it is submitted."""
 
     @functools.wraps(original)
-    def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        with contextlib.suppress(Exception):  # the work is still done, but belongs to no run
-            fn = _wrap_work(fn, claims_here())
-        return original(self, fn, *args, **kwargs)
+    def new_item(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        self._graphbreak_claims = _claims_of_work()
 
-    return _as_stdlib_function(submit, original)
+    return as_stdlib_function(new_item, original)
+
+
+def _wrap_run_of_item(original: Callable[..., None]) -> Any:
+    """Return a ``run`` of work for a ``ThreadPoolExecutor`` that works for the runs which submitted it."""
+
+    @functools.wraps(original)
+    def run(self: Any, *args: Any) -> None:
+        token = _carried.set(getattr(self, "_graphbreak_claims", ()))
+        try:
+            original(self, *args)
+        finally:
+            _carried.reset(token)
+
+    return as_stdlib_function(run, original)
+
+
+def _wrap_pool_method(original: Callable[..., Any]) -> Any:
+    """Return a method of ``multiprocessing.pool.Pool`` that records for which runs its threads receive work."""
+
+    @functools.wraps(original)
+    def submit(self: Pool, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self, ThreadPool):
+            func = _wrap_work(func, _claims_of_work())
+        return original(self, func, *args, **kwargs)
+
+    return as_stdlib_function(submit, original)
+
+
+def _claims_of_work() -> tuple[Claim, ...]:
+    """Return the runs for which this thread submits work, after telling them."""
+    claims = claims_here()
+    for claim in claims:
+        if claim.on_submit is not None:
+            claim.on_submit(sys._getframe(1))
+    return claims
 
 
 def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
@@ -187,16 +243,31 @@ def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
         finally:
             _carried.reset(token)
 
-    return _as_stdlib_function(work, ThreadPoolExecutor.submit)
+    return as_stdlib_function(work, Pool.apply)
 
 
-def _as_stdlib_function(function: Any, original: Any) -> Any:
+def as_stdlib_function(function: Any, original: Any) -> Any:
     """Make Dynamo treat a function as one of Python's own, which it recognizes by the file and does not trace."""
-    function.__code__ = function.__code__.replace(co_filename=_code_of(original).co_filename)
+    place = _code_of(original)
+    function.__code__ = function.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
     skip_code = getattr(importlib.import_module("torch._dynamo.eval_frame"), "skip_code", None)
     if skip_code is not None:
         skip_code(function.__code__)
     return function
+
+
+@contextlib.contextmanager
+def break_at_call(function: Any) -> Iterator[None]:
+    """Make Dynamo break where a function is called, as at a function that is not written in Python."""
+    ids = getattr(importlib.import_module("torch._dynamo.trace_rules"), "_disallowed_callable_ids", None)
+    if ids is None:
+        yield
+        return
+    ids.add(id(function))
+    try:
+        yield
+    finally:
+        ids.remove(id(function))
 
 
 def _code_of(function: Any) -> CodeType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import CodeType
 
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.guard import RunEffects
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.memory import Twin
+    from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.records.source_texts import FindCell
 
 #: The time limit, in seconds, for measuring, checking or comparing front ends.
@@ -311,6 +316,8 @@ def compare(
     backend: str = "eager",
     find_cell: FindCell = lambda _: None,
     seconds: float | None = None,
+    twins: tuple[Twin, ...] = (),
+    effects: RunEffects | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
 
@@ -325,16 +332,23 @@ def compare(
         Returns the cell that a code object comes from, given its file name; for the report.
     seconds : float or None
         The time limit; by default 120 seconds.
+    twins : tuple of Twin
+        The copies of the function's large memory, if the function is a copy.
+    effects : RunEffects or None
+        The effects of the real run. If the function had any, it is not compared.
     """
     require_torch()
     from jupyter_graphbreak.experiments import frontends
     from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-    entry = entry_of(fn, *first.args, **first.kwargs)
+    entry = replace(entry_of(fn, *first.args, **first.kwargs), twins=twins)
     end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
     try:
+        effect = effects.of(entry.call) if effects is not None else None
         with entry.set_up(), limit_time(end):
+            if effect is not None:
+                return _stopped_comparison(entry, first, effect, find_cell)
             refused = entry.why_not_run()
             if refused is not None:
                 report = _empty_report(Diagnostic("warning", refused))
@@ -342,11 +356,17 @@ def compare(
             try:
                 return Frontends.of(frontends.compare(fn, first, others, backend=backend, find_cell=find_cell))
             except TrialStoppedError as stopped:
-                from jupyter_graphbreak.api.stopped import report_until_stopped
-
-                report = report_until_stopped(entry, stopped.effect, find_cell)[0]
-                return Frontends.of(frontends.without_verdicts(entry.call, first, report))
+                return _stopped_comparison(entry, first, stopped.effect, find_cell)
     except Exception as fault:
         if not _is_internal(fault):
             raise
         return Frontends.of(frontends.frontends_after_fault(fn, fault))
+
+
+def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, find_cell: FindCell) -> Frontends:
+    """Return a comparison without verdicts, because the function has an effect outside its copies."""
+    from jupyter_graphbreak.api.stopped import report_until_stopped
+    from jupyter_graphbreak.experiments.frontends import without_verdicts
+
+    report = report_until_stopped(entry, effect, find_cell)[0]
+    return Frontends.of(without_verdicts(entry.call, first, report))

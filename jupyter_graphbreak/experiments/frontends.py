@@ -19,6 +19,7 @@ from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, describe
+from jupyter_graphbreak.experiments.trial.memory import KeptMemory
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, raised_by
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import warnings
     from collections.abc import Callable, Sequence
 
+    from jupyter_graphbreak.experiments.trial.memory import Twin
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.frontends import Outcome, Raised
@@ -393,9 +395,18 @@ def frontends_after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
 
 
-def copy_for_comparison(fn: Callable[..., Any]) -> Subject:
-    """Copy a function and its state, so that the front ends can be compared on it after it has run."""
-    return Subject(_uncompiled(fn))
+def copy_for_comparison(fn: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Twin, ...]]:
+    """Return a copy of a function and its state, so that the front ends can be compared on it after it has run.
+
+    Returns
+    -------
+    callable
+        The copy.
+    tuple of Twin
+        The copies of its large memory, with their originals.
+    """
+    memory = KeptMemory()
+    return Subject(_uncompiled(fn), blocks=memory).call, tuple(memory.twins)
 
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from jupyter_graphbreak.experiments.trial.guard import RunEffects
+    from jupyter_graphbreak.experiments.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.memory import Twin
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.results import Frontends
@@ -42,8 +45,15 @@ class FrontendComparison:
         self._cells = cells
         self._backend = options.backend or "eager"
 
-    def of_cell(self, tree: ast.AST) -> Frontends:
+    def of_cell(self, tree: ast.AST, effects: RunEffects | None) -> Frontends:
         """Compare the front ends on the function that a cell called last; its arguments are evaluated again, on copies.
+
+        Parameters
+        ----------
+        tree : ast.AST
+            The module of the cell.
+        effects : RunEffects or None
+            The effects of the cell.
 
         Raises
         ------
@@ -53,17 +63,26 @@ class FrontendComparison:
         calls = last_called(tree, self._is_own_function)
         if not calls:
             raise UsageError(f"--frontends: the cell calls no function of its own; {HOW_TO_COMPARE}")
-        return self.prepared([self._evaluated_again(call) for call in calls])()
+        evaluated = [self._evaluated_again(call) for call in calls]
+        return self._compare(evaluated[0][0], _arguments(evaluated), effects)
 
-    def prepared(self, calls: list[EvaluatedCall]) -> Callable[[], Frontends]:
+    def prepared(self, calls: list[EvaluatedCall]) -> Callable[[RunEffects | None], Frontends]:
         """Return a function that compares the front ends on some calls, with copies of their current inputs."""
-        from jupyter_graphbreak.api.single_calls import compare
         from jupyter_graphbreak.experiments.frontends import copy_for_comparison
-        from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
-        function = copy_for_comparison(calls[0][0])
-        first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in calls]
-        return lambda: compare(function.call, first, others, backend=self._backend, find_cell=self._cells.find)
+        function, twins = copy_for_comparison(calls[0][0])
+        given = [arguments.copy() for arguments in _arguments(calls)]
+        return lambda effects: self._compare(function, given, effects, twins)
+
+    def _compare(
+        self, function: Any, given: list[Arguments], effects: RunEffects | None, twins: tuple[Twin, ...] = ()
+    ) -> Frontends:
+        from jupyter_graphbreak.api.single_calls import compare
+
+        first, *others = given
+        return compare(
+            function, first, others, backend=self._backend, find_cell=self._cells.find, twins=twins, effects=effects
+        )
 
     def _evaluated_again(self, call: ast.Call) -> EvaluatedCall:
         """Evaluate the arguments of a call that the cell has made, without changing the user's objects."""
@@ -101,6 +120,12 @@ class FrontendComparison:
         except Exception:  # noqa: BLE001 - it was deleted, or a property fails
             return False
         return is_written_here(value)
+
+
+def _arguments(calls: list[EvaluatedCall]) -> list[Arguments]:
+    from jupyter_graphbreak.experiments.trial.inputs import Arguments
+
+    return [Arguments(*arguments, **keywords) for _, arguments, keywords in calls]
 
 
 def evaluate(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:

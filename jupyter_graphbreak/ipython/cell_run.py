@@ -176,7 +176,7 @@ class CellRuns:
         with faults.suppress_faults("preparing the cell", observation.note_fault):
             if options.frontends:
                 comparison = calls.FrontendComparison(self._shell, self._cells, options)
-                observation.compare = lambda: comparison.of_cell(tree)
+                observation.compare = lambda effects: comparison.of_cell(tree, effects)
             _describe(observation, plan, reason)
             self._top_level = tree if plan == "calls" else None
             if plan in {"calls", "function"}:

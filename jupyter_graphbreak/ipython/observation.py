@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.api.rerun import KeptRun
     from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
     from jupyter_graphbreak.experiments.remedies.own_edits import Patch
+    from jupyter_graphbreak.experiments.trial.guard import RunEffects
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.ipython.output import LiveOutputs
@@ -95,8 +96,9 @@ class Observation:
         self.options = options
         #: The texts, before and after, of cells that were edited but not run, to try as remedies.
         self.edited: Sequence[tuple[str, str]] = ()
-        #: Compares the front ends after the run.
-        self.compare: Callable[[], Frontends] | None = None
+        #: Compares the front ends after the run, given its effects.
+        self.compare: Callable[[RunEffects | None], Frontends] | None = None
+        self._effects: RunEffects | None = None
         self.recording: Recording | None = None
         self._started_at = time.perf_counter()
         self._shell = shell
@@ -130,6 +132,10 @@ class Observation:
         from jupyter_graphbreak.recording.targets import forget, forget_everything, is_compiled
 
         opened = self._exit_stack
+        if self.options.frontends:
+            from jupyter_graphbreak.experiments.trial.guard import observed_effects
+
+            self._effects = opened.enter("watching for side effects", observed_effects, None)
         if not self.options.quiet and not self.options.frontends:
             self._live.make_room()
             self._output = Output(self._shell, waits=self.worth_showing is not None)
@@ -390,7 +396,7 @@ class Observation:
             with suppress_faults("comparing the front ends", self.note_fault, passing=(UsageError,)):
                 if report.status == "ok" and self.compare is not None:
                     with default_device(self._device):
-                        frontends = self.compare()
+                        frontends = self.compare(self._effects)
                     if self.options.output is not None:
                         self._shell.user_ns[self.options.output] = frontends
                     if not self.options.quiet:

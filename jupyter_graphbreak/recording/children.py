@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger, trace_writer
-from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
+from jupyter_graphbreak._torch_compat.threads import as_stdlib_function, break_at_call, claimed, claims_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,10 +133,15 @@ def _set_variable(folder: str | None) -> None:
         os.environ[_VARIABLE] = folder
 
 
+def _is_choosing() -> bool:
+    """Return whether we set the variable; the user's program may set or remove it."""
+    now = os.environ.get(_VARIABLE)
+    return bool(_blocks) and not _is_set_by_user(now) and (now is not None or _taken_out[0])
+
+
 def _choose_folder() -> None:
     """Set the environment, which a new process inherits, to the folder of this thread's block."""
-    now = os.environ.get(_VARIABLE)
-    if not _blocks or _is_set_by_user(now) or (now is None and not _taken_out[0]):
+    if not _is_choosing():
         return
     block = _current_block()
     _taken_out[0] = block is None
@@ -149,6 +154,8 @@ def _install_hooks() -> None:
         atexit.register(_remove_folders)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_write_after_fork)
+            # A different thread, which the child does not have, may have held it.
+            os.register_at_fork(after_in_child=_start_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001
         _is_hooked[0] = True
 
 
@@ -164,6 +171,10 @@ def _patched_starts() -> Iterator[None]:
             original = getattr(owner, name, None)
             if original is not None:  # not on every system
                 stack.enter_context(patched(owner, name, _choosing_folder(original)))
+        if os.name == "posix":
+            system = _setting_folder(os.system)
+            stack.enter_context(break_at_call(system))
+            stack.enter_context(patched(os, "system", system))
         yield
 
 
@@ -176,6 +187,32 @@ def _choosing_folder(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(*args, **kwargs)
 
     return start
+
+
+def _setting_folder(original: Callable[[Any], int]) -> Any:
+    """Return an ``os.system`` whose shell sets the variable: others must not wait until its command has ended."""
+
+    @functools.wraps(original)
+    def system(command: str | bytes | os.PathLike[str]) -> int:
+        with contextlib.suppress(Exception):  # the user's program must not notice us
+            if _is_choosing():
+                block = _current_block()
+                command = _setting(None if block is None else block.folder) + os.fsdecode(command)
+        return original(command)
+
+    return as_stdlib_function(system, os.popen)
+
+
+def _setting(folder: str | None) -> str:
+    """Return the beginning of a shell's command that sets the variable; it adds no line to the command."""
+    return f"unset {_VARIABLE}; " if folder is None else f"export {_VARIABLE}={shlex.quote(folder)}; "
+
+
+def without_setting(command: str) -> str:
+    """Return a shell's command as the user's program passed it to ``os.system``."""
+    for folder in (None, *(block.folder for block in _blocks)):
+        command = command.removeprefix(_setting(folder))
+    return command
 
 
 def _remove_folders() -> None:
@@ -199,7 +236,8 @@ def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
     if not _blocks or event not in _STARTS:
         return
     with contextlib.suppress(Exception):  # the user's program must not notice us
-        _choose_folder()
+        with _start_lock:
+            _choose_folder()
         block = _current_block()
         if event == "subprocess.Popen" and block is not None:
             _report_unwatched(block, arguments[1], arguments[3])

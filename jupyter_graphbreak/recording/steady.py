@@ -65,6 +65,10 @@ class GuardedExitStack:
         self.contexts.callback(with_fallback(what, undo, lambda: None, self._on_fault))
 
 
+#: The attribute of our handler that refers to the one it delays.
+DEFERRED = "graphbreak_deferred"
+
+
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[None]:
     """Delay an interrupt until the context ends; a second interrupt takes effect at once.
@@ -82,6 +86,7 @@ def deferred_interrupts() -> Iterator[None]:
         if len(waiting) > 1:
             handler(number, frame)
 
+    vars(wait)[DEFERRED] = handler
     signal.signal(signal.SIGINT, wait)
     try:
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from jupyter_graphbreak.report.schema import Effect
 
 BRANCH = "    if y.sum() > 0:\n        y = y + 1\n"
 WHERE = "    y = torch.where(y.sum() > 0, y + 1, y)\n"
-STEP = """import logging, os, pathlib, random, torch
+STEP = """import logging, os, pathlib, random, signal, torch
 def step(x):
     STATEMENT
     y = x * 2
@@ -28,6 +29,7 @@ def step(x):
     return y
 """
 LINE = 3
+BRANCH_LINE = 5
 #: The kind of an effect, the statement that has it, and a function that counts how often it happened.
 EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
     "file": ("file", "with open('rows.txt', 'a') as out: out.write('row\\n')", lambda _: lines_of("rows.txt")),
@@ -38,12 +40,30 @@ EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
         "rows.execute('insert into rows values (1)')",
         lambda names: names["rows"].execute("select count(*) from rows").fetchone()[0],
     ),
+    "signal handler": (
+        "state",
+        "signal.signal(signal.SIGUSR2, signal.SIG_IGN)",
+        lambda _: signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN,
+    ),
     "socket": ("network", "sender.send(b'1')", lambda names: len(names["receiver"].recv(100))),
 }
-PURE = (
-    "pathlib.Path('in.txt').read_text(), random.random(), torch.rand(1), logging.getLogger('own').info('row'), "
-    "kept.append(1)"
-)
+#: Statements without an effect outside the objects of the notebook.
+PURE = {
+    "reads a file": "y = y * length('in.txt')",
+    "draws random numbers": "y = y + torch.rand(3) * random.random()",
+    "imports late": "import colorsys; y = y * colorsys.rgb_to_hsv(1.0, 1.0, 1.0)[2]",
+    "logs": "logging.getLogger('own').info('row')",
+    "keeps a list": "kept.append(1)",
+    "caches": "y = y * cached(2)",
+}
+HELPERS = """import functools
+@functools.lru_cache
+def cached(n):
+    return n
+def length(name):
+    with open(name) as text:
+        return len(text.read())
+"""
 COMPILED = "result = torch.compile(step, backend='eager')(torch.ones(3))"
 WAYS = ["--try", "--cost", "--check", "--frontends", "--frontends on a line", "--patch", "an edited cell"]
 
@@ -77,7 +97,8 @@ class Notebook:
                 self.run(COMPILED, explain="--try -o found", edited=((text, new),))
             case "--patch":
                 name = f"Cell In[{self.ip.execution_count - 1}]"
-                patch = difflib.unified_diff(text.split("\n"), new.split("\n"), f"a/{name}", f"b/{name}", lineterm="")
+                lines = text.splitlines(), new.splitlines()
+                patch = difflib.unified_diff(*lines, f"a/{name}", f"b/{name}", lineterm="")
                 Path("own.patch").write_text("\n".join(patch) + "\n")
                 self.run(f"%%compile_explain --patch own.patch -o found\n{COMPILED}")
             case "--frontends":
@@ -96,11 +117,13 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
     monkeypatch.setenv("ROWS", "")
     Path("in.txt").write_text("12")
     notebook = Notebook()
+    handler = signal.getsignal(signal.SIGUSR2)
     rows = sqlite3.connect("rows.db", check_same_thread=False)
     rows.execute("create table rows (n)")
     sender, receiver = socket.socketpair()
     notebook.ip.user_ns.update(rows=rows, sender=sender, receiver=receiver, kept=[])
     yield notebook
+    signal.signal(signal.SIGUSR2, handler)
     for resource in (rows, sender, receiver):
         resource.close()
     notebook.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
@@ -109,7 +132,11 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    "effect", ["file", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in EFFECTS if name != "file")]
+    "effect",
+    [
+        pytest.param(name, marks=[] if name in {"file", "signal handler"} else pytest.mark.exhaustive)
+        for name in EFFECTS
+    ],
 )
 def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> None:
     kind, statement, count = EFFECTS[effect]
@@ -126,15 +153,54 @@ def places(effect: Effect) -> tuple[str, int | None]:
     return effect.kind, effect.location.line if effect.location is not None else None
 
 
-@pytest.mark.parametrize("way", ["--frontends", "--patch", "an edited cell"])
-def test_reading_drawing_and_logging_are_not_effects(notebook: Notebook, way: str) -> None:
-    found = notebook.ask(way, STEP.replace("STATEMENT", PURE))
+def pure_cases() -> Iterator[Any]:
+    """Yield each pure function with each way; ``make test`` runs each function with one way."""
+    ways = ["an edited cell", "--patch", "--try", "--frontends"]
+    for number, name in enumerate(PURE):
+        for index, way in enumerate(ways):
+            is_left_out = index != number % len(ways)
+            yield pytest.param(name, way, marks=[pytest.mark.exhaustive] if is_left_out else [])
+
+
+@pytest.mark.parametrize(("name", "way"), pure_cases())
+def test_a_pure_function_gets_its_remedies(notebook: Notebook, name: str, way: str) -> None:
+    notebook.run(HELPERS)
+    found = notebook.ask(way, STEP.replace("STATEMENT\n    y = x * 2", f"y = x * 2\n    {PURE[name]}"))
+    names = notebook.ip.user_ns
     assert found.effects is None
-    assert notebook.ip.user_ns["kept"] == [1]
+    assert names["kept"] == [1] * (name == "keeps a list")
     if way == "--frontends":
-        assert found.verdicts
-    else:
-        assert [remedy.title for remedy in found.remedies if remedy.family == "own"]
+        assert found["torch.compile"].raised is None
+        assert len(found.verdicts) > 1
+        return
+    (branch,) = [item.id for item in found.breaks if item.location.line == BRANCH_LINE]
+    assert "works" in {item.verdict for item in found.remedies if item.family == "branch" and branch in item.breaks}
+    if way != "--try":
+        own = [(remedy.verdict, remedy.reason) for remedy in found.remedies if remedy.family == "own"]
+        assert own == [("works", None)]
+
+
+@pytest.mark.parametrize("way", ["--try", "--cost", "--check", "--frontends"])
+def test_no_name_of_a_trial_stays_in_the_notebook(notebook: Notebook, way: str) -> None:
+    notebook.run("""import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        with torch.no_grad():
+            if x.sum() > 0:
+                x = x + 1
+        return x * 2
+step = Net()""")
+    before = set(notebook.ip.user_ns)
+    fails = """try:
+    torch.compile(step, backend='eager', fullgraph=True)(torch.ones(3))
+except Exception:
+    pass"""
+    call = "result = step(torch.ones(3))" if way == "--frontends" else fails
+    notebook.run(f"%%compile_explain {way} -o found\n{call}")
+    new = set(notebook.ip.user_ns) - before - {"result", "found", "_"}
+    kept_by_dynamo = {name for name in new if name.startswith("__builtins_dict__")}  # for what the user compiled
+    assert len(kept_by_dynamo) <= 1
+    assert {name for name in new - kept_by_dynamo if not name.startswith("_i")} == set()
 
 
 def test_an_edit_that_adds_an_effect_is_stopped_before_it_happens(notebook: Notebook) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,65 @@ def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
         assert run.job is not None
         assert {part.pid for part in run.job.processes[1:]} == pids[name]
     assert "TORCH_TRACE" not in os.environ
+
+
+#: Functions that the audit hook of a test calls when a shell is about to start.
+AT_START: list[Callable[[], None]] = []
+
+
+def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) -> None:
+    def at_start(event: str, _: object) -> None:
+        if AT_START and event == "os.system":
+            AT_START[-1]()
+
+    def other() -> None:
+        with watched_children(print) as folder:
+            folders["other"] = str(folder)
+            barrier.wait()
+            os.system(f"echo $TORCH_TRACE > {tmp_path}/other")  # noqa: S605 - what is tested
+            barrier.wait()
+
+    def interfere() -> None:
+        """Do what a different thread may do at that moment: choose the folder of its own block."""
+        os.environ["TORCH_TRACE"] = folders["other"]
+
+    folders: dict[str, str] = {}
+    barrier = threading.Barrier(2)
+    thread = threading.Thread(target=other)
+    with watched_children(print) as folder:
+        sys.addaudithook(at_start)
+        thread.start()
+        barrier.wait()
+        AT_START.append(interfere)
+        try:
+            status = os.system(f"echo $TORCH_TRACE > {tmp_path}/here; exit 7")  # noqa: S605 - what is tested
+        finally:
+            AT_START.clear()
+        barrier.wait()
+        thread.join()
+    assert os.waitstatus_to_exitcode(status) == 7
+    assert (tmp_path / "here").read_text().strip() == str(folder)
+    assert (tmp_path / "other").read_text().strip() == folders["other"]
+    assert "TORCH_TRACE" not in os.environ
+
+
+def test_a_shell_that_compiled_code_starts_is_reported_as_without_us() -> None:
+    def starts(x: torch.Tensor) -> torch.Tensor:
+        os.system("exit 0")  # noqa: S605 - what is tested
+        return x + 1
+
+    def reported(**options: Any) -> Any:
+        torch.compiler.reset()
+        with capture(entries=True, **options) as run:
+            torch.compile(starts, backend="eager")(torch.ones(3))
+        breaks = [(item.gb_id, item.location.line if item.location else None) for item in run.report.breaks]
+        return breaks, [effect.what for effect in run.check().effects or ()]
+
+    system = os.system
+    expected = reported()
+    assert reported(processes=True) == expected
+    assert expected[1] == ["runs the command exit 0"]
+    assert os.system is system
 
 
 def test_the_processes_of_a_nested_block_belong_to_both() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import contextlib
 import importlib.util
 import io
@@ -12,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import Pool, ThreadPool
 from pathlib import Path
 from typing import Any, Self
 
@@ -239,7 +241,7 @@ def test_an_already_running_thread_belongs_to_no_run() -> None:
 
 def test_work_that_a_run_submits_to_a_pool_belongs_to_it() -> None:
     one, two, three = (torch.compile(function, backend="eager") for function in (first, second, third))
-    submit = ThreadPoolExecutor.submit
+    originals = dict(vars(concurrent.futures.thread._WorkItem))
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()  # now the pool has its thread
         with jupyter_graphbreak.capture() as outer:
@@ -253,7 +255,30 @@ def test_work_that_a_run_submits_to_a_pool_belongs_to_it() -> None:
     assert functions(inner.report) == {"second"}
     assert functions(other.report) == set()
     assert threads_of_pool == ()
-    assert ThreadPoolExecutor.submit is submit
+    assert dict(vars(concurrent.futures.thread._WorkItem)) == originals
+
+
+@pytest.mark.parametrize("method", ["apply", "map", "starmap", "imap", "imap_unordered", "map_async"])
+def test_work_that_a_run_submits_to_threads_of_multiprocessing_belongs_to_it(method: str) -> None:
+    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    original = vars(Pool)["_map_async"]
+
+    def submit(function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        given: Any = {"apply": (ONES,), "starmap": [(ONES,)]}.get(method, [ONES])
+        result: Any = getattr(pool, method)(function, given)
+        result = result.get() if method == "map_async" else result
+        return [result] if method == "apply" else list(result)
+
+    with ThreadPool(1) as pool:
+        pool.apply(int)  # now the thread is running
+        with Worker() as worker, jupyter_graphbreak.capture() as run:
+            (value,) = submit(one)
+            worker(lambda: submit(two))
+        threads_of_pool = pool.apply(threads.claims_here)
+    assert value.tolist() == first(ONES).tolist()
+    assert functions(run.report) == {"first"}
+    assert threads_of_pool == ()
+    assert vars(Pool)["_map_async"] is original
 
 
 def test_a_pool_thread_started_by_a_run_belongs_to_the_submitter_of_the_work() -> None:
@@ -264,15 +289,15 @@ def test_a_pool_thread_started_by_a_run_belongs_to_the_submitter_of_the_work() -
     assert functions(run.report) == {"first"}
 
 
-def test_an_error_of_submitted_work_has_the_same_traceback_as_without_us() -> None:
+@pytest.mark.parametrize("make", [ThreadPoolExecutor, ThreadPool])
+def test_an_error_of_submitted_work_has_the_same_traceback_as_without_us(make: Callable[[int], Any]) -> None:
     def fails() -> None:
         raise ValueError("wrong")
 
     def names() -> list[str]:
-        with ThreadPoolExecutor(1) as pool:
-            error = pool.submit(fails).exception()
-        assert error is not None
-        return [entry.name for entry in traceback.extract_tb(error.__traceback__)]
+        with make(1) as pool, pytest.raises(ValueError, match="wrong") as error:
+            pool.submit(fails).result() if make is ThreadPoolExecutor else pool.apply(fails)
+        return [entry.name for entry in traceback.extract_tb(error.value.__traceback__)]
 
     without = names()
     with jupyter_graphbreak.capture():

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MISSING = object()
+#: Names by which code changes the attributes of objects without an assignment.
+_SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
 
 
 class LibraryAttribute(NamedTuple):
@@ -40,9 +42,38 @@ class LibraryAttribute(NamedTuple):
             delattr(self.owner, self.name)
 
 
-def is_library_owner(owner: types.ModuleType | type) -> bool:
-    """Return whether a module or a class belongs to the standard library or to an installed package."""
-    module = sys.modules.get(owner.__module__) if isinstance(owner, type) else owner
+class LibraryContainer(NamedTuple):
+    """A list, dict or set of a package that the user's code names."""
+
+    owner: Any
+    name: str
+    container: Any
+
+    @property
+    def title(self) -> str:
+        """The dotted name to show."""
+        return LibraryAttribute(self.owner, self.name).title
+
+    def content(self) -> list[Any]:
+        """Return its items; for a dict, keys and values in turn."""
+        if isinstance(self.container, dict):
+            return [part for item in list(self.container.items()) for part in item]
+        return list(self.container)
+
+    def refill(self, content: list[Any]) -> None:
+        """Replace its items by those that :meth:`content` returned."""
+        if isinstance(self.container, list):
+            self.container[:] = content
+            return
+        self.container.clear()
+        self.container.update(
+            zip(content[::2], content[1::2], strict=True) if isinstance(self.container, dict) else content
+        )
+
+
+def is_library_owner(owner: types.ModuleType | type | types.FunctionType) -> bool:
+    """Return whether a module, class or function belongs to the standard library or to an installed package."""
+    module = owner if isinstance(owner, types.ModuleType) else sys.modules.get(owner.__module__)
     if getattr(module, "__name__", "__main__") == "__main__":
         return False
     file = getattr(module, "__file__", None)
@@ -59,9 +90,56 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
         owner = function.__globals__.get(root, sys.modules.get(root))
         for name in path[:-1]:
             owner = getattr(owner, "__dict__", {}).get(name)
-        if isinstance(owner, types.ModuleType | type):
+        is_function = isinstance(owner, types.FunctionType) and is_library(owner.__code__.co_filename)
+        if is_function or isinstance(owner, types.ModuleType | type):
             result[id(owner), path[-1]] = owner
     return result
+
+
+#: Modules whose containers change for other reasons: imports, and contexts of warnings.
+_NOT_WATCHED = frozenset({"sys", "warnings"})
+
+
+def named_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
+    """Yield the lists, dicts and sets of packages that a function names, such as ``copyreg.dispatch_table``."""
+    for root, path in _loads(function.__code__):
+        owner: Any = function.__globals__.get(root, sys.modules.get(root))
+        for name in path:
+            value = getattr(owner, "__dict__", {}).get(name)
+            is_module = isinstance(owner, types.ModuleType) and owner.__name__ not in _NOT_WATCHED
+            if type(value) in {list, dict, set} and is_module and is_library_owner(owner):
+                yield LibraryContainer(owner, name, value)
+            owner = value
+
+
+@functools.lru_cache(maxsize=1024)
+def _loads(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the first name and the attribute path of each name that code reads."""
+    result: dict[tuple[str, tuple[str, ...]], None] = {}
+    root: str | None = None
+    path: tuple[str, ...] = ()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+            root, path = instruction.argval, ()
+        elif instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and root is not None:
+            path = (*path, instruction.argval)
+            result[root, path] = None
+        else:
+            root = None
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            result.update(dict.fromkeys(_loads(constant)))
+    return tuple(result)
+
+
+@functools.lru_cache(maxsize=1024)
+def sets_attributes(code: types.CodeType) -> bool:
+    """Return whether code, or a function inside it, sets or deletes attributes of objects."""
+    if _SETTERS & {*code.co_names}:
+        return True
+    if any(instruction.opname in {"STORE_ATTR", "DELETE_ATTR"} for instruction in dis.get_instructions(code)):
+        return True
+    return any(sets_attributes(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -46,7 +46,7 @@ _ATOMS = (
 )  # fmt: skip
 #: Types of objects that belong to the process rather than to the program: copies share them.
 _PROCESS_TYPES = (
-    logging.Filterer, logging.LoggerAdapter, logging.Manager, threading.Thread, threading.local, contextvars.ContextVar,
+    logging.Filterer, logging.Manager, threading.Thread, contextvars.ContextVar,
     contextvars.Context, contextvars.Token, types.FrameType, types.TracebackType, types.CodeType,
 )  # fmt: skip
 #: Logging packages: their loggers refer to threads, streams and settings.
@@ -174,7 +174,23 @@ class _Copier:
         return _LOCKS[type(value)]()
 
     def _generator(self, value: torch.Generator) -> Any:
-        return value.clone_state()
+        result = torch.Generator(value.device)
+        result.set_state(value.get_state())
+        return result
+
+    def _local(self, value: threading.local) -> Any:
+        """Return a copy with the attributes that this thread sees."""
+        result: Any = threading.local.__new__(type(value))
+        self._memo[id(value)] = result
+        self._fill(value, result)
+        return result
+
+    def _view(self, value: memoryview) -> Any:
+        whole = self.copy(value.obj)
+        if whole is value.obj or not value.c_contiguous or value.nbytes != memoryview(whole).nbytes:
+            return self._object(value)  # which fails
+        view: Any = memoryview(whole).cast("B")
+        return view.cast(value.format, value.shape)
 
     def _weak_mapping(self, value: Any) -> Any:
         result = type(value)()
@@ -366,6 +382,8 @@ class _Copier:
         (functools.partial, _partial),
         (tuple(_LOCKS), _lock),
         (torch.Generator, _generator),
+        (threading.local, _local),
+        (memoryview, _view),
         ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _weak_mapping),
         (weakref.WeakSet, _weak_set),
         ((dict, list, tuple, set), _container),
@@ -508,6 +526,8 @@ class SavedState:
             case set():
                 self._contents.append((value, set(value)))
                 parts += value
+            case torch.Generator():
+                self._contents.append((value, value.get_state()))
             case _ if hasattr(value, "__array_interface__"):
                 self._contents.append((value, value.copy()))
         return parts
@@ -570,6 +590,8 @@ def _refill(container: Any, content: Any) -> None:
         case set():
             container.clear()
             container.update(content)
+        case torch.Generator():
+            container.set_state(content)
         case _:
             container[...] = content
 
@@ -599,6 +621,8 @@ def is_code(value: Any) -> bool:
 
 def is_shared(value: Any) -> bool:
     """Return whether an object belongs to the process rather than to the program: a logger, thread or open stream."""
+    if isinstance(value, torch.Generator):
+        return _is_default_generator(value)
     if isinstance(value, _PROCESS_TYPES) or (isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)):
         return True
     home: Any = type(value).__module__
@@ -609,10 +633,20 @@ def is_shared(value: Any) -> bool:
     )
 
 
+def _is_default_generator(value: torch.Generator) -> bool:
+    """Return whether a generator is that of a device, which each run seeds."""
+    defaults = [torch.default_generator]
+    for module in (torch.cuda, torch.xpu):
+        defaults += getattr(module, "default_generators", ())
+    return any(value is default for default in defaults)
+
+
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
-    if isinstance(value, _CONTAINERS):
+    if isinstance(value, (*_CONTAINERS, threading.local)):
         return True
+    if isinstance(value, torch.Generator):
+        return not _is_default_generator(value)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
         return True

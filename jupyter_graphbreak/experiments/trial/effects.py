@@ -19,7 +19,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import is_compiler_logger, is_compiler_warning
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patched, redirected_here
 from jupyter_graphbreak.experiments.trial.other_threads import (
     filters_version,
     isolate_warnings,
@@ -182,6 +182,27 @@ _outer_filters: list[list[Any]] = []
 
 def _process_filters() -> list[Any]:
     return _outer_filters[0] if _outer_filters else list(warnings.filters)
+
+
+@contextlib.contextmanager
+def suppress_displays() -> Iterator[None]:
+    """Drop what this thread displays in the notebook while the context is open."""
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = find_shell() if find_shell is not None else None
+    if shell is None:
+        yield
+        return
+
+    def drop(*_: Any, **__: Any) -> tuple[Callable[[], None], tuple[()], dict[str, Any]]:
+        return _do_nothing, (), {}
+
+    publisher = type(shell.display_pub)
+    with redirected_here(publisher, "publish", drop), redirected_here(publisher, "clear_output", drop):
+        yield
+
+
+def _do_nothing() -> None:
+    return None
 
 
 def suppress_logging() -> contextlib.AbstractContextManager[None]:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
-from jupyter_graphbreak.experiments.trial.process_state import ProcessState, copied_context, find_changing_line
+from jupyter_graphbreak.experiments.trial.process_state import (
+    SETS_COMPILER,
+    ProcessState,
+    copied_context,
+    find_changing_line,
+)
 from jupyter_graphbreak.experiments.trial.side_effects import (
     REFUSABLE,
     UNAUDITED,
@@ -21,9 +26,9 @@ from jupyter_graphbreak.recording.targets import own_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import FrameType, TracebackType
+    from types import CodeType, FrameType, TracebackType
 
-    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute
+    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute, LibraryContainer
     from jupyter_graphbreak.experiments.trial.process_state import StateChange
     from jupyter_graphbreak.records.records import StackEntry
 
@@ -47,15 +52,15 @@ class _Guard:
 
 
 @contextlib.contextmanager
-def guarded(*calls: Any, assigned: Iterable[LibraryAttribute] = ()) -> Iterator[None]:
+def guarded(*calls: Any, assigned: Iterable[LibraryAttribute | LibraryContainer] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
     Parameters
     ----------
     *calls : callable
         The callables that run; their code is searched for the line that changes the state of the process.
-    assigned : iterable of LibraryAttribute
-        The attributes of packages to which they assign.
+    assigned : iterable of LibraryAttribute or LibraryContainer
+        The parts of packages that they may change.
 
     Raises
     ------
@@ -149,3 +154,36 @@ def record_effects() -> Iterator[EffectRecorder]:
     observed = EffectRecorder()
     with UNAUDITED.installed(), listen(observed):
         yield observed
+
+
+class RunEffects:
+    """The effects of a real run whose calls were not copied, complete when :func:`observed_effects` ends."""
+
+    def __init__(self, recorder: EffectRecorder) -> None:
+        self._recorder = recorder
+        self.changes: list[StateChange] = []
+
+    def of(self, call: Any) -> ObservedEffect | None:
+        """Return the first effect of the code that a callable uses; ``None`` if it had none."""
+        codes = list(own_codes(call))
+        for _, effect in self._recorder.observed:
+            if effect.place is not None and any(_contains(code, effect.place) for code in codes):
+                return effect
+        return state_effect(self.changes, [call], self._recorder.lines)
+
+
+def _contains(code: CodeType, place: StackEntry) -> bool:
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    return code.co_filename == place.filename and place.line is not None and min(lines) <= place.line <= max(lines)
+
+
+@contextlib.contextmanager
+def observed_effects() -> Iterator[RunEffects]:
+    """Observe the effects of compiled code on this thread while the context is open."""
+    before = ProcessState()
+    with record_effects() as recorder:
+        effects = RunEffects(recorder)
+        try:
+            yield effects
+        finally:
+            effects.changes += [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]

@@ -24,6 +24,7 @@ from jupyter_graphbreak.experiments.trial.effects import (
     preserve_warnings,
     random_states,
     seed_all,
+    suppress_displays,
     suppress_logging,
 )
 from jupyter_graphbreak.experiments.trial.guard import guarded
@@ -292,6 +293,7 @@ def sandboxed() -> Iterator[None]:
             preserve_modes(),
             quiet(),
             suppress_logging(),
+            suppress_displays(),
             guarded(),
         ):
             yield

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.process_settings import process_settings
+from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute, LibraryContainer
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
+from jupyter_graphbreak.recording.steady import DEFERRED
 from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Iterable, Iterator
-
-    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute
 
 _MISSING = object()
 #: The prefix of the descriptions of changes to PyTorch's compiler settings.
@@ -77,11 +77,11 @@ class ProcessState:
 
     Parameters
     ----------
-    assigned : iterable of LibraryAttribute
-        Attributes of packages to include, because the code that will run assigns to them.
+    assigned : iterable of LibraryAttribute or LibraryContainer
+        Parts of packages to include, because the code that will run names them.
     """
 
-    def __init__(self, assigned: Iterable[LibraryAttribute] = ()) -> None:
+    def __init__(self, assigned: Iterable[LibraryAttribute | LibraryContainer] = ()) -> None:
         self._parts = [*_parts(), *map(_library_attribute, assigned)]
         self._values = [_read(part) for part in self._parts]
 
@@ -171,6 +171,9 @@ def _parts() -> Iterator[_Part]:
             frozenset({"getcontext", "setcontext", "prec", "rounding"}),
         )
     yield _Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
+    yield _Part("sets attributes of a thread", _thread_attributes, _set_attributes,
+                frozenset({"name", "setName", "setattr", "current_thread", "main_thread"}))  # fmt: skip
+    yield _Part("sets attributes of a logger", _logger_attributes, _set_attributes, frozenset({"setattr"}))
     yield from _logging_parts()
     yield _Part(
         "changes loggers",
@@ -192,7 +195,10 @@ def _parts() -> Iterator[_Part]:
         yield _Part(f"sets {setting.name}", setting.read, setting.write, setting.names, frozenset())
 
 
-def _library_attribute(attribute: LibraryAttribute) -> _Part:
+def _library_attribute(attribute: LibraryAttribute | LibraryContainer) -> _Part:
+    if isinstance(attribute, LibraryContainer):
+        return _Part(f"changes {attribute.title}", lambda: _Identities(attribute.content()),
+                     lambda saved: attribute.refill(list(saved.items)), frozenset({attribute.name}))  # fmt: skip
     read, write = _identity_of(attribute.read), _setter(attribute.write)
     return _Part(f"sets {attribute.title}", read, write, frozenset({attribute.name}), is_assigned=True)
 
@@ -235,6 +241,46 @@ def _default_parts() -> Iterator[_Part]:
         yield _Part("sets how processes start", lambda: processes.get_start_method(allow_none=True),
                     lambda method: processes.set_start_method(method, force=True),
                     frozenset({"set_start_method"}))  # fmt: skip
+
+
+class _Attributes(dict[Any, "_Identities"]):
+    """The attributes of objects, by object; objects that were not known before do not count as a change."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, dict) and all(other.get(item, state) == state for item, state in self.items())
+
+    __hash__ = None
+
+
+def _attributes_of(items: Iterable[Any], but: frozenset[str]) -> _Attributes:
+    return _Attributes(
+        (item, _Identities([part for pair in vars(item).items() if pair[0] not in but for part in pair]))
+        for item in items
+    )
+
+
+def _thread_attributes() -> _Attributes:
+    return _attributes_of({threading.current_thread(), threading.main_thread()}, frozenset())
+
+
+#: The attributes of loggers that other parts restore, or that are caches.
+_OF_LOGGERS = frozenset(
+    {"name", "level", "parent", "propagate", "handlers", "filters", "disabled", "manager", "_cache", "root"}
+)
+
+
+def _logger_attributes() -> _Attributes:
+    loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
+    return _attributes_of([logging.root, *loggers], _OF_LOGGERS)
+
+
+def _set_attributes(before: _Attributes) -> None:
+    for item, state in before.items():
+        saved = dict(zip(state.items[::2], state.items[1::2], strict=True))
+        ignored = _OF_LOGGERS if isinstance(item, logging.Logger) else frozenset()
+        for name in [name for name in vars(item) if name not in saved and name not in ignored]:
+            del vars(item)[name]
+        vars(item).update(saved)
 
 
 def _logging_parts() -> Iterator[_Part]:
@@ -321,12 +367,18 @@ _SIGNALS = tuple(signal.valid_signals())
 
 
 def _signal_handlers() -> dict[int, Any]:
-    return {number: signal.getsignal(number) for number in _SIGNALS}
+    return {number: _signal_handler(number) for number in _SIGNALS}
+
+
+def _signal_handler(number: int) -> Any:
+    """Return the handler of a signal, even while we delay it."""
+    handler = signal.getsignal(number)
+    return getattr(handler, DEFERRED, handler)
 
 
 def _set_signal_handlers(handlers: dict[int, Any]) -> None:
     for number, handler in handlers.items():
-        if handler is not None and signal.getsignal(number) is not handler:
+        if handler is not None and _signal_handler(number) is not handler:
             signal.signal(number, handler)
 
 

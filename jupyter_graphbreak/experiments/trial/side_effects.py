@@ -24,7 +24,9 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
-from jupyter_graphbreak._torch_compat.process_settings import file_writers
+from jupyter_graphbreak._torch_compat.process_settings import file_writers, registrations
+from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
+from jupyter_graphbreak.recording.children import without_setting
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Literal
 
+    from jupyter_graphbreak._torch_compat.threads import Claim
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.schema import EffectKind
 
@@ -104,7 +107,8 @@ class EffectRefusedError(BaseException):
 class Listener(Protocol):
     """Receives the effects of code on its thread.
 
-    If ``is_exclusive``, listeners that were added before receive nothing.
+    If ``is_exclusive``, listeners that were added before receive nothing. Otherwise it also receives the effects of the
+    threads that work for it.
     """
 
     is_exclusive: bool
@@ -118,6 +122,8 @@ class Listener(Protocol):
 
 #: The listeners of each thread, the innermost last.
 _listeners: dict[int, list[Listener]] = {}
+#: The listeners that are not exclusive, with their claims to threads.
+_claims: list[tuple[Claim, Listener]] = []
 _busy: set[int] = set()
 _installed = False
 _installing = threading.Lock()
@@ -129,13 +135,32 @@ def listen(listener: Listener) -> Iterator[None]:
     _install()
     thread = threading.get_ident()
     stack = _listeners.setdefault(thread, [])
-    stack.append(listener)
-    try:
-        yield
-    finally:
-        stack.remove(listener)
-        if not stack:
-            _listeners.pop(thread, None)
+    with claimed(on_submit=functools.partial(_notice_submit, thread)) as claim:
+        stack.append(listener)
+        if not listener.is_exclusive:
+            _claims.append((claim, listener))
+        try:
+            yield
+        finally:
+            stack.remove(listener)
+            if not stack:
+                _listeners.pop(thread, None)
+            if not listener.is_exclusive:
+                _claims.remove((claim, listener))
+
+
+def _notice_submit(thread: int, frame: FrameType) -> None:
+    if threading.get_ident() == thread:
+        notice("process", SUBMITS, frame)
+
+
+def _listeners_here() -> list[Listener]:
+    """Return the listeners of this thread, or those of the run that it works for, the innermost last."""
+    own = _listeners.get(threading.get_ident())
+    if own is not None or not _claims:
+        return own or []
+    claims = claims_here()
+    return [listener for claim, listener in _claims if claim in claims]
 
 
 def is_listening() -> bool:
@@ -156,7 +181,7 @@ def notice(kind: EffectKind, what: str, frame: FrameType) -> None:
         The frame that calls the function with the effect.
     """
     thread = threading.get_ident()
-    stack = _listeners.get(thread)
+    stack = _listeners_here()
     if not stack or thread in _busy:
         return
     _busy.add(thread)
@@ -185,7 +210,7 @@ def _install() -> None:
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if not _listeners or threading.get_ident() not in _listeners:
+    if not _listeners or (not _claims and threading.get_ident() not in _listeners):
         return
     if event not in _EVENTS and not event.startswith(_FAMILY_STARTS):  # such as the event of sys._getframe
         return
@@ -290,8 +315,10 @@ def _text(value: Any) -> str:
 def _describe_open(args: tuple[Any, ...]) -> str | None:
     path, _, flags = (*args, None, None, None)[:3]
     name = _text(path)
-    if not isinstance(flags, int) or name in _HARMLESS or isinstance(path, int):
+    if not isinstance(flags, int) or name in _HARMLESS:
         return None
+    if isinstance(path, int):
+        return "writes to an open file" if flags & _WRITING and path not in _made_descriptors else None
     if flags & _WRITING:
         return f"writes to the file {name}"
     with contextlib.suppress(OSError, ValueError, TypeError):
@@ -343,6 +370,10 @@ ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working 
 _RESTORED = {ENVIRONMENT, FOLDER}
 
 _THREAD = "starts a thread"
+#: What code does that passes work to threads or processes which exist already.
+SUBMITS = "hands work to another thread or process"
+#: What code does that has an event loop call a function later.
+SCHEDULES = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),
     "mmap.__new__": ("file", _describe_mapping),
@@ -367,7 +398,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "socket.__new__": ("network", _always("makes a socket")),
     "urllib.Request": ("network", _with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
-    "os.system": ("process", _with_first_argument("runs the command")),
+    "os.system": ("process", lambda args: f"runs the command {without_setting(_text(args[0]))}"),
     "os.exec": ("process", _with_first_argument("replaces this process by")),
     "os.spawn": ("process", _always("starts a process")),
     "os.posix_spawn": ("process", _with_first_argument("starts the process")),
@@ -433,10 +464,32 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
     },
+    "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},
     "atexit": {"register": ("state", "registers a function that runs when the process ends")},
 }
+
+
+#: Functions that make descriptors, and functions that use one up or move its position; none has an audit event.
+_MAKE_DESCRIPTORS = ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd")
+_USE_DESCRIPTOR = ("read", "readv", "lseek", "close")
+#: The descriptors that trials have made; using another one is an effect.
+_made_descriptors: set[int] = set()
+
+
+#: Methods of IPython's shell that change the notebook's names or run code.
+_SHELL_METHODS = (
+    "push",
+    "drop_by_id",
+    "del_var",
+    "reset",
+    "ex",
+    "run_cell",
+    "run_line_magic",
+    "run_cell_magic",
+    "system",
+)
 
 
 class _Replacements:
@@ -486,6 +539,18 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name, (kind, what) in functions.items():
             if (original := getattr(owner, name, None)) is not None:
                 yield owner, name, _announcing(original, kind, what)
+    for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
+        for name in names:
+            if hasattr(os, name):
+                yield os, name, replace(getattr(os, name))
+    for owner, name in registrations():
+        yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
+    shell = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+    for name in _SHELL_METHODS if shell is not None else ():
+        yield shell, name, _announcing(getattr(shell, name), "state", "uses the notebook's shell")
+    loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
+    for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
+        yield loop, name, _announcing(getattr(loop, name), "process", SCHEDULES)
     builtins = sys.modules["builtins"]
     if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
         yield builtins, "input", _announcing(builtins.input, "process", "waits for input")
@@ -504,6 +569,39 @@ def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Ca
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
+
+
+def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if is_listening():
+            _made_descriptors.update(result if isinstance(result, tuple) else (result,))
+        return result
+
+    return disable_dynamo(make)
+
+
+def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def use(*args: Any, **kwargs: Any) -> Any:
+        descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
+        # What a finalizer of a library closes does not belong to the code that runs then.
+        if descriptor not in _made_descriptors and (original.__name__ != "close" or _is_called_by_user(frame)):
+            notice("file", "uses the open file", frame)
+        elif original.__name__ == "close":
+            _made_descriptors.discard(descriptor)
+        return original(*args, **kwargs)
+
+    return disable_dynamo(use)
+
+
+def _is_called_by_user(frame: FrameType) -> bool:
+    """Return whether user code calls a function that Dynamo does not trace, given the frame of the call."""
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_code.co_filename.startswith(_COMPILER_RUNTIME):
+        caller = caller.f_back
+    return caller is not None and is_own_code(caller.f_code.co_filename)
 
 
 def _announcing_path(original: Callable[..., Any], what: str) -> Callable[..., Any]:

@@ -12,11 +12,14 @@ import contextvars
 import csv
 import ctypes
 import gc
+import inspect
 import io
 import mmap
 import multiprocessing.connection
 import multiprocessing.pool
 import multiprocessing.queues
+import multiprocessing.sharedctypes
+import multiprocessing.synchronize
 import os
 import queue
 import socket
@@ -29,7 +32,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak.experiments.trial.side_effects import is_listening, notice
+from jupyter_graphbreak.experiments.trial.side_effects import SCHEDULES, SUBMITS, is_listening, notice
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +41,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _FILES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
+#: Trials replace ``os.close``.
+_close = os.close
 #: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _CSV_WRITER = type(csv.writer(io.StringIO()))
+#: What using memory does that other processes see.
+SHARES = "uses memory that processes share"
 #: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILES, "file", "uses the open file"),
@@ -48,15 +56,30 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (socket.socket, "network", "uses an open socket"),
     ((sqlite3.Connection, sqlite3.Cursor), "database", "uses an open database"),
     (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),  # noqa: SLF001 - it has no other name
-    (concurrent.futures.Executor, "process", "hands work to another thread or process"),
+    (concurrent.futures.Executor, "process", SUBMITS),
     (queue.SimpleQueue, "process", "uses a queue of other threads"),
     (
         (multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, multiprocessing.pool.Pool, subprocess.Popen),
         "process",
         "uses another process",
     ),
+    (multiprocessing.sharedctypes.SynchronizedBase, "process", SHARES),
+    (
+        (multiprocessing.synchronize.SemLock, multiprocessing.synchronize.Condition, multiprocessing.synchronize.Event),
+        "process",
+        "uses a lock that processes share",
+    ),
     (types.GeneratorType, "state", "advances a generator"),
     ((ctypes.CDLL, _FUNCTION_POINTER), "process", "calls a function of a library"),
+)
+#: The same for types of modules that are imported only if the program uses them: module, name, kind and description.
+_LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
+    ("asyncio.events", "AbstractEventLoop", "process", SCHEDULES),
+    ("multiprocessing.shared_memory", "SharedMemory", "process", SHARES),
+    ("multiprocessing.shared_memory", "ShareableList", "process", SHARES),
+    ("multiprocessing.managers", "BaseProxy", "process", "uses another process"),
+    ("multiprocessing.managers", "BaseManager", "process", "uses another process"),
+    ("torch._C._distributed_c10d", "Store", "network", "uses a store of torch.distributed"),
 )
 #: The modules of Python's ``dbm`` databases, whose classes cannot be imported.
 _DATABASES = {"_dbm", "_gdbm"}
@@ -80,12 +103,21 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
         return _copy_csv_writer(value, clone)
     if isinstance(value, _FILES) and (reopened := _reopen(value)) is not None:
         return reopened
+    effect = _effect_of_use(value)
+    return None if effect is None else _make(value, *effect)
+
+
+def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
+    """Return the kind and the description of what using an object does; ``None`` if that is no effect."""
     for kinds, kind, what in _HANDLES:
         if isinstance(value, kinds):
-            return _make(value, kind, _describe(what, value))
-    if type(value).__module__ in _DATABASES:
-        return _make(value, "database", "uses an open database")
-    return None
+            return kind, _describe(what, value)
+    for module, name, kind, what in _LAZY_HANDLES:
+        if isinstance(value, getattr(sys.modules.get(module), name, ())):
+            return kind, what
+    if isinstance(value, memoryview) and isinstance(value.obj, mmap.mmap):
+        return "file", "uses a file that is mapped into memory"
+    return ("database", "uses an open database") if type(value).__module__ in _DATABASES else None
 
 
 def _describe(what: str, value: Any) -> str:
@@ -109,7 +141,14 @@ class StandIn:
         known = object.__getattribute__(self, "_graphbreak_known")
         if name in known:
             return known[name]
+        frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
+        is_method = callable(inspect.getattr_static(object.__getattribute__(self, "_graphbreak_type"), name, None))
+        if not is_method and is_listening() and not frame.f_code.co_filename.startswith(OWN_FOLDER):
+            notice(kind, what, frame)  # data, which the program may use without calling anything
         return _make_method(kind, what)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __deepcopy__(self, _: dict[Any, Any]) -> StandIn:
         return self
@@ -144,7 +183,11 @@ _SPECIAL_METHODS = (
     "__iter__",
     "__next__",
     "__enter__",
+    "__exit__",
     "__call__",
+    "__len__",
+    "__setattr__",
+    "__delattr__",
     "__getitem__",
     "__setitem__",
     "__delitem__",
@@ -174,7 +217,7 @@ def _make(value: Any, kind: EffectKind, what: str) -> StandIn:
         for name in _INFORMATIVE_ATTRIBUTES:
             with contextlib.suppress(Exception):  # closed, or detached
                 known[name] = getattr(value, name)
-    vars(result).update(_graphbreak_effect=(kind, what), _graphbreak_known=known)
+    vars(result).update(_graphbreak_effect=(kind, what), _graphbreak_known=known, _graphbreak_type=type(value))
     return result
 
 
@@ -233,7 +276,7 @@ def _reopen(file: Any) -> Any:
             reopened = io.BufferedReader(reopened)
         if isinstance(file, io.TextIOWrapper):
             reopened = io.TextIOWrapper(reopened, file.encoding, file.errors)
-        weakref.finalize(reopened, os.close, descriptor)  # Python would warn about an unclosed file
+        weakref.finalize(reopened, _close, descriptor)  # Python would warn about an unclosed file
         reopened.seek(position)
     except (OSError, ValueError):  # it is being iterated over, or was deleted
         return None

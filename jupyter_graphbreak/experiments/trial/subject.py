@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import enum
 import functools
 import inspect
 import logging
@@ -19,8 +20,11 @@ import torch
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryAttribute,
+    LibraryContainer,
     assigned_attributes,
     is_library_owner,
+    named_containers,
+    sets_attributes,
 )
 from jupyter_graphbreak.experiments.trial.copies import (
     SavedState,
@@ -129,8 +133,8 @@ class Subject:
         each run.
     consumable : list of str
         The same for objects that a run would consume, such as a generator.
-    assigned : list of LibraryAttribute
-        The attributes of packages to which the code assigns.
+    assigned : list of LibraryAttribute or LibraryContainer
+        The attributes of packages to which the code assigns, and the containers of packages that it names.
     """
 
     def __init__(
@@ -143,12 +147,15 @@ class Subject:
         self._separate: set[Any] = set()
         self._uncopied: list[Any] = []
         self.consumable: list[str] = []
-        self.assigned: list[LibraryAttribute] = []
+        self.assigned: list[LibraryAttribute | LibraryContainer] = []
         self._globals: dict[int, dict[str, Any]] = {}
         self._functions: list[types.FunctionType] = []
         self._places: list[_Place | _SwappedPlace] = []
         self._entered = 0
+        self._before: list[tuple[dict[str, Any], frozenset[str], dict[str, Any]]] = []
         self._caches: list[Any] = []
+        #: The namespaces of the user's modules that code may change, with the names that are swapped.
+        self._namespaces: list[tuple[dict[str, Any], frozenset[str]]] = []
         self.shared: list[str] = []
         self.call: Any = self._copy(fn, _name(fn))
         self.owner: Any = None
@@ -271,15 +278,26 @@ class Subject:
         if self._entered == 1:
             for place in swapped:
                 place.exchange()
+            self._before = [(scope, names, dict(scope)) for scope, names in self._namespaces]
         try:
             with self.modes.entered():
                 yield
         finally:
             self._entered -= 1
             if not self._entered:
+                self._restore_namespaces()
                 for place in swapped:
                     place.exchange()
                 self._saved_uncopied.restore()
+
+    def _restore_namespaces(self) -> None:
+        """Undo what a run did to modules without naming it, such as with ``setattr``; Dynamo's own names stay."""
+        for scope, swapped, before in self._before:
+            for name in [name for name in scope if name not in before and not name.startswith("__")]:
+                del scope[name]
+            for name, value in before.items():
+                if name not in swapped and not name.startswith("__") and scope.get(name, _MISSING) is not value:
+                    scope[name] = value
 
     def _copy(self, value: Any, name: str) -> Any:
         if id(value) in self._memo:
@@ -390,15 +408,21 @@ class Subject:
         kinds = dict.fromkeys(part for part in parts if isinstance(part, type))
         assigned: dict[tuple[int, str], Any] = {}
         functions = []
+        assigns_attributes = False
+        containers: dict[int, LibraryContainer] = {}
         for item in list(reached(*roots)):
             kinds.update(dict.fromkeys(type(item).__mro__))
             if isinstance(item, types.FunctionType) and not self._is_library(item) and is_own(item):
                 names = _global_names(item.__code__)
                 kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
                 assigned.update(assigned_attributes(item))
+                containers.update((id(named.container), named) for named in named_containers(item))
+                assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
         self._swap_modules(modules)
+        if assigns_attributes:
+            self._namespaces = [(vars(module), frozenset(names)) for module, names in modules]
         known: set[tuple[int, str]] = set()
         for function, names in functions:
             scope = function.__globals__
@@ -411,11 +435,20 @@ class Subject:
                     self._swap(_Place(name, *access))
         for kind in kinds:
             if is_own(kind) and not self._is_library_type(kind):
-                for name in [name for name in vars(kind) if not name.startswith("__")]:
-                    known.add((id(kind), name))
-                    self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+                known |= self._swap_attributes(kind, with_members=assigns_attributes)
         known.update((id(module), name) for module, names in modules for name in names)
         self._swap_assigned(assigned, known)
+        self.assigned += containers.values()
+
+    def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
+        """Swap the attributes of a class, perhaps with those of an enumeration's members; return what was swapped."""
+        names = [name for name in vars(kind) if not name.startswith("__")]
+        for name in names:
+            self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+        if with_members and issubclass(kind, enum.Enum):
+            for member in kind.__members__.values():
+                self._swap(_Place(f"{kind.__name__}.{member.name}", *_attributes_access(member)))
+        return {(id(kind), name) for name in names}
 
     def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], known: set[tuple[int, str]]) -> None:
         """Swap the attributes that code assigns to, unless they are swapped already."""
@@ -441,6 +474,11 @@ class Subject:
             self._places.append(_SwappedPlace(place, value))
         elif is_data(value) or isinstance(value, _LRU_CACHE):
             self._places.append(_SwappedPlace(place, self._copy(value, place.name)))
+        elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
+            failed: list[Uncopied] = []
+            result = clone(value, self._memo, failed, self._copy_function, self._blocks)
+            if result is not value and not failed:
+                self._places.append(_SwappedPlace(place, result))
 
     def _is_library(self, function: types.FunctionType) -> bool:
         return is_library(function.__code__.co_filename)
@@ -551,6 +589,16 @@ def _item_access(scope: dict[str, Any], name: str) -> tuple[Callable[[], Any], C
             scope[name] = value
 
     return lambda: scope.get(name, _MISSING), write
+
+
+def _attributes_access(item: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    """Return functions that read and replace all attributes of an object."""
+
+    def write(attributes: Any) -> None:
+        vars(item).clear()
+        vars(item).update(attributes)
+
+    return lambda: dict(vars(item)), write
 
 
 def _attribute_access(kind: type | types.ModuleType, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:

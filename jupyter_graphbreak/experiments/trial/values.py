@@ -143,6 +143,8 @@ class _Comparison:
     def _find_in_other_objects(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
         if isinstance(expected, float | complex) and not isinstance(expected, bool):
             close = _close(expected, actual)
+        elif isinstance(expected, torch.Generator):
+            close = torch.equal(expected.get_state(), actual.get_state())
         elif isinstance(expected, str | bytes | int | range | AbstractSet | type(None)):
             close = bool(expected == actual)
         elif not is_code(expected) and (hasattr(expected, "__dict__") or dataclasses.is_dataclass(expected)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import concurrent.futures
 import contextlib
@@ -10,6 +11,7 @@ import csv
 import ctypes
 import dbm
 import decimal
+import enum
 import gc
 import http.client
 import json
@@ -17,6 +19,7 @@ import locale
 import logging
 import logging.handlers
 import multiprocessing
+import multiprocessing.shared_memory
 import os
 import pathlib
 import pickle
@@ -40,6 +43,7 @@ import numpy as np
 import typing
 
 import torch
+import torch.distributed
 
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE", default=0)
 CLOSED_PORT = 1
@@ -58,13 +62,26 @@ EXECUTOR: typing.Any = None
 GENERATOR: typing.Any = None
 READ_FILE: typing.Any = None
 QUEUE: typing.Any = None
+SHARED_VALUE: typing.Any = None
+SHARED_MEMORY: typing.Any = None
+SHARED_LOCK: typing.Any = None
+STORE: typing.Any = None
+LOOP = asyncio.new_event_loop()
+DRAWS = torch.Generator()
+LOCAL = threading.local()
+VIEW = memoryview(bytearray(4))
 LIBRARY: typing.Any = None
 HANDLE: typing.Any = None
 
 
 def open_all() -> None:
     global OPEN_FILE, OPEN_BINARY, OPEN_WRITER, SOCKET, OTHER_END, CONNECTION, CURSOR, EXECUTOR, GENERATOR, READ_FILE
-    global QUEUE, LIBRARY, HANDLE
+    global QUEUE, LIBRARY, HANDLE, SHARED_VALUE, SHARED_MEMORY, SHARED_LOCK, STORE
+    SHARED_VALUE, SHARED_LOCK = multiprocessing.Value("i", 0), multiprocessing.Lock()
+    SHARED_MEMORY = multiprocessing.shared_memory.SharedMemory(create=True, size=8)
+    STORE = torch.distributed.HashStore()
+    STORE.add("n", 0)
+    DRAWS.manual_seed(0)
     pathlib.Path("input.txt").write_text("first\nsecond\n")
     pathlib.Path("old.txt").write_text("old")
     OPEN_FILE, OPEN_BINARY = open("open.txt", "w", buffering=1), open("open.bin", "wb", buffering=0)
@@ -86,6 +103,9 @@ def close_all() -> None:
     for opened in (OPEN_FILE, OPEN_BINARY, SOCKET, OTHER_END, CONNECTION, READ_FILE):
         opened.close()
     EXECUTOR.shutdown()
+    SHARED_MEMORY.close()
+    SHARED_MEMORY.unlink()
+    torch.nn.modules.module._global_forward_hooks.clear()
     os.close(HANDLE)
 
 
@@ -439,6 +459,31 @@ def adds_handler(x):
     return finish(x)
 
 
+def counts_in_shared_value(x):
+    SHARED_VALUE.value += 1  # process
+    return finish(x)
+
+
+def writes_shared_memory(x):
+    SHARED_MEMORY.buf[0] = 7  # process
+    return finish(x)
+
+
+def waits_for_shared_lock(x):
+    with SHARED_LOCK:  # process
+        return finish(x)
+
+
+def adds_to_store(x):
+    STORE.add("n", 1)  # network
+    return finish(x)
+
+
+def hooks_all_modules(x):
+    torch.nn.modules.module.register_module_forward_hook(len)  # state
+    return finish(x)
+
+
 def advances_generator(x):
     next(GENERATOR)  # state
     return finish(x)
@@ -471,6 +516,34 @@ def keeps_list(x):
 
 def draws(x):
     return finish(x * random.random() + torch.rand(3))
+
+
+def schedules_call(x):
+    LOOP.call_soon(len, "")  # process
+    return finish(x)
+
+
+def counts_in_thread_local(x):
+    LOCAL.calls = getattr(LOCAL, "calls", 0) + 1
+    return finish(x)
+
+
+def writes_to_view(x):
+    VIEW[0] = VIEW[0] + 1
+    return finish(x)
+
+
+class Level(enum.Enum):
+    LOW = "low"
+
+
+def marks_enumeration(x):
+    Level.LOW.calls = getattr(Level.LOW, "calls", 0) + 1
+    return finish(x)
+
+
+def draws_from_own_generator(x):
+    return finish(x * torch.rand(3, generator=DRAWS))
 
 
 def prints(x):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import contextlib
 import decimal
 import gc
@@ -16,6 +17,7 @@ import signal
 import sys
 import webbrowser
 from collections.abc import Callable, Iterator
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,8 @@ KINDS = ("file", "network", "process", "database", "state")
 NEVER_REAL = {"exits", "ends_process", "dumps_array"}
 PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
-    programs.draws, programs.prints, programs.tells_time,
+    programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,
+    programs.marks_enumeration, programs.counts_in_thread_local, programs.writes_to_view,
 ]  # fmt: skip
 SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
@@ -133,6 +136,13 @@ def seen() -> dict[str, Any]:
         "benchmark": torch.backends.cudnn.benchmark,
         "log handlers": list(programs.LOGGER.handlers),
         "private": list(programs.PRIVATE),
+        "shared": (programs.SHARED_VALUE.value, bytes(programs.SHARED_MEMORY.buf)),
+        "stored": programs.STORE.add("n", 0),
+        "hooks": len(torch.nn.modules.module._global_forward_hooks),
+        "own generator": programs.DRAWS.get_state().tolist(),
+        "scheduled": len(getattr(programs.LOOP, "_ready")),  # noqa: B009
+        "in memory": (dict(vars(programs.LOCAL)), bytes(programs.VIEW)),
+        "enumeration": dict(vars(programs.Level.LOW)),
         "random": torch.get_rng_state().tolist(),
     }
 
@@ -191,6 +201,49 @@ def test_function_with_an_observed_effect_is_not_run_again(function: Callable[..
     assert all(remedy.verdict == "not tried" for remedy in report.remedies or [])
     assert "Nothing was run again" in report.to_text()
     assert "Nothing was run again" in report.to_html()
+
+
+def hands_work_to_a_library(x: torch.Tensor) -> torch.Tensor:
+    pool: Any = vars(concurrent.futures)["a_pool"]
+    pool.apply(write_row) if hasattr(pool, "apply") else pool.submit(write_row).result()
+    y: torch.Tensor = programs.finish(x)
+    return y
+
+
+def write_row() -> None:
+    with open("counted.txt", "a") as out:  # noqa: PTH123 - an effect
+        out.write("row")
+
+
+@pytest.mark.parametrize("make", [concurrent.futures.ThreadPoolExecutor, ThreadPool])
+def test_work_for_a_pool_that_a_library_holds_is_an_effect(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[int], Any]
+) -> None:
+    effect = ("process", inspect.getsourcelines(hands_work_to_a_library)[1] + 2)
+    with make(1) as pool:
+        monkeypatch.setattr(concurrent.futures, "a_pool", pool, raising=False)
+        pool.submit(int).result() if hasattr(pool, "submit") else pool.apply(int)  # now the thread is running
+        for call in SINGLE_CALLS:
+            result = call(torch.compile(hands_work_to_a_library, backend="eager"), torch.ones(3))
+            assert kinds_and_lines(result)[:1] == [effect], call.__name__
+        assert not Path("counted.txt").exists()
+        with jupyter_graphbreak.capture(entries=True) as run:
+            torch.compile(hands_work_to_a_library, backend="eager")(torch.ones(3))
+        run.try_remedies()
+        run.measure()
+        assert effect in kinds_and_lines(run.check())
+        assert Path("counted.txt").read_text() == "row"
+
+
+@pytest.mark.parametrize("make", [concurrent.futures.ThreadPoolExecutor, ThreadPool])
+def test_an_effect_on_the_thread_of_a_pool_is_observed(make: Callable[[int], Any]) -> None:
+    compiled = torch.compile(programs.appends_line, backend="eager")
+    with make(1) as pool:
+        pool.submit(int).result() if hasattr(pool, "submit") else pool.apply(int)  # now the thread is running
+        with jupyter_graphbreak.capture(entries=True) as run:
+            list(pool.map(compiled, [torch.ones(3)]))
+    assert kinds_and_lines(run.check()) == [expected(programs.appends_line)]
+    assert Path("a.txt").read_text() == "row\n"
 
 
 def checkpointed(x: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,7 @@ import atexit
 import concurrent.futures
 import contextlib
 import contextvars
+import copyreg
 import csv
 import ctypes
 import dbm
@@ -401,6 +402,31 @@ def sets_environment(x):
 
 def changes_folder(x):
     os.chdir("..")  # state
+    return finish(x)
+
+
+def marks_thread(x):
+    threading.current_thread().calls = getattr(threading.current_thread(), "calls", 0) + 1  # state
+    return finish(x)
+
+
+def marks_logger(x):
+    setattr(LOGGER, "calls", getattr(LOGGER, "calls", 0) + 1)
+    return finish(x)
+
+
+def changes_package(x):
+    copyreg.dispatch_table[Level] = len(copyreg.dispatch_table)  # state
+    return finish(x)
+
+
+def freezes_objects(x):
+    gc.freeze()  # state
+    return finish(x)
+
+
+def defines_operator(x):
+    torch.library.Library("side_effect_programs", "FRAGMENT").define(f"f{len(PRIVATE)}(Tensor x) -> Tensor")  # state
     return finish(x)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
+import copyreg
 import decimal
 import gc
 import importlib
@@ -15,6 +16,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from multiprocessing.pool import ThreadPool
@@ -40,12 +42,14 @@ PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
     programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,
     programs.marks_enumeration, programs.counts_in_thread_local, programs.writes_to_view,
+    programs.marks_logger,
 ]  # fmt: skip
 SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
     jupyter_graphbreak.compare_frontends,
 ]  # fmt: skip
 SIGNALLED: list[int] = []
+FROZEN = gc.get_freeze_count()
 #: Exit functions that the functions register; those that libraries register on import are no effects.
 REGISTERED: list[Any] = []
 
@@ -95,6 +99,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     programs.open_all()
     yield
     programs.close_all()
+    for marked in (threading.current_thread(), programs.LOGGER):
+        vars(marked).pop("calls", None)
+    copyreg.dispatch_table.pop(programs.Level, None)
     gc.enable()
     sys.setrecursionlimit(limit)
     sys.path[:] = path
@@ -143,6 +150,9 @@ def seen() -> dict[str, Any]:
         "scheduled": len(getattr(programs.LOOP, "_ready")),  # noqa: B009
         "in memory": (dict(vars(programs.LOCAL)), bytes(programs.VIEW)),
         "enumeration": dict(vars(programs.Level.LOW)),
+        "marks": [getattr(marked, "calls", 0) for marked in (threading.current_thread(), programs.LOGGER)],
+        "table": len(copyreg.dispatch_table),
+        "frozen": gc.get_freeze_count() > FROZEN,
         "random": torch.get_rng_state().tolist(),
     }
 

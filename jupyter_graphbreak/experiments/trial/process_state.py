@@ -247,16 +247,23 @@ class _Attributes(dict[Any, "_Identities"]):
     """The attributes of objects, by object; objects that were not known before do not count as a change."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, dict) and all(other.get(item, state) == state for item, state in self.items())
+        if not isinstance(other, dict):
+            return False
+        pairs = ((state, other.get(item, state)) for item, state in self.items())
+        return all(before is after or before == after for before, after in pairs)
 
     __hash__ = None
 
 
 def _attributes_of(items: Iterable[Any], but: frozenset[str]) -> _Attributes:
+    # Most loggers have no further attributes; there are hundreds, and trials read this hundreds of times.
     return _Attributes(
-        (item, _Identities([part for pair in vars(item).items() if pair[0] not in but for part in pair]))
-        for item in items
+        {item: _NONE if vars(item).keys() <= but else _Identities(_pairs(vars(item), but)) for item in items}
     )
+
+
+def _pairs(attributes: dict[str, Any], but: frozenset[str]) -> list[Any]:
+    return [part for name, value in attributes.items() if name not in but for part in (name, value)]
 
 
 def _thread_attributes() -> _Attributes:
@@ -335,6 +342,9 @@ class _Identities:
         return isinstance(other, _Identities) and list(map(id, self.items)) == list(map(id, other.items))
 
     __hash__ = None  # type: ignore[assignment]
+
+
+_NONE = _Identities(())
 
 
 def _attribute_access(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:

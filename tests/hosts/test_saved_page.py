@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ENTER, ESCAPE = "\ue007", "\ue00c"
 CARD = ".gb-item[id$='-b2'] > details"
+#: The places of the only group of breaks.
+PLACES = "[data-list=places-0]"
 
 #: Runs before everything else on the page and keeps what goes wrong there.
 _LISTEN = """<script>
@@ -101,6 +103,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         browser.open(path)
         opened = Page(browser)
         assert opened.wait_for("document.querySelector('.gb-live') !== null")
+        opened.evaluate("void document.querySelector('.gb-group > details > summary').click()")
         yield opened
         assert opened.evaluate("window.complaints.join()") == ""
 
@@ -134,16 +137,16 @@ def test_a_filter_finds_breaks_that_are_not_shown_yet(page: Page) -> None:
     page.press("/")
     for digit in "(57)":
         page.press(digit)
-    shown = "document.querySelectorAll('[data-list=breaks] > .gb-item').length"
+    shown = f"document.querySelectorAll('{PLACES} > .gb-item').length"
     assert page.wait_for(f"{shown} === 1")
-    assert "(57)" in page.evaluate("document.querySelector('[data-list=breaks] > .gb-item').textContent")
+    assert "(57)" in page.evaluate(f"document.querySelector('{PLACES} > .gb-item').textContent")
     page.press(ESCAPE)
     assert page.wait_for(f"{shown} > 1")
 
 
 def test_more_comes_from_the_page_itself(page: Page) -> None:
-    page.evaluate("void document.querySelector('[data-more=breaks] button')?.click()")
-    assert page.wait_for("document.querySelectorAll('[data-list=breaks] > .gb-item').length >= 50")
+    page.evaluate("void document.querySelector('[data-more=places-0] button')?.click()")
+    assert page.wait_for(f"document.querySelectorAll('{PLACES} > .gb-item').length >= 50")
 
 
 def test_a_source_folds(page: Page) -> None:

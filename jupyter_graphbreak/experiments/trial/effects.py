@@ -337,8 +337,11 @@ def preserve_warnings() -> Iterator[None]:
             _outer_filters.pop()
             torch.set_warn_always(always)
             now = filters_version()
-            for name, registry in _warning_registries():
-                before = registries.get(name, {})
+            for name, registry in list(_warning_registries()):
+                if name not in registries:  # a trial made it, in the module's names
+                    vars(sys.modules[name]).pop("__warningregistry__", None)
+                    continue
+                before = registries[name]
                 registry.clear()
                 registry.update(before | {"version": now} if before.get("version") == version else before)
             for cache, content in logged:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def reason_of(cause: Break | Reason | Change | JobBreak) -> str:
-    """Return a reason with its id in PyTorch's registry, or PyTorch's name: "Branch on a tensor's value (GB0170)"."""
+    """Return a reason with its id in PyTorch's registry, or the exception: "Branch on a tensor's value (GB0170)"."""
     title, name = title_of(cause), cause.gb_id or cause.gb_type
-    return f"{title} ({name})" if name != title else title
+    return f"{title} ({name})" if name != title and name.isidentifier() else title
 
 
 def title_of(cause: Break | Reason | Change | JobBreak) -> str:

@@ -70,6 +70,17 @@ def test_a_skip_because_of_an_earlier_mode(*, seen: bool) -> None:
     assert watch(lambda: compiled(ONES)).skipped == []
 
 
+def test_a_skip_while_another_exception_is_handled() -> None:
+    compiled = torch.compile(double, backend="eager")
+    with FlopCounterMode(display=False):
+        compiled(ONES)
+    try:
+        raise KeyError("handled")  # noqa: TRY301 - the compiled function is called while it is handled
+    except KeyError:
+        report = watch(lambda: compiled(ONES))
+    assert reasons(report) == [("double", "remembered", False)]
+
+
 def test_a_skip_of_a_module() -> None:
     compiled = torch.compile(Scale(), backend="eager")
     with FlopCounterMode(display=False):

@@ -183,7 +183,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     module = importlib.import_module("torch._dynamo.eval_frame")
     known = importlib.import_module("torch._dynamo.convert_frame").input_codes
     original = module._maybe_set_eval_frame
-    running: dict[int, tuple[CodeType, Any]] = {}  # by the id of the wrapper's frame
+    running: dict[int, tuple[CodeType, Any, Any]] = {}  # by the id of the wrapper's frame
     settled: dict[int, Any] = {}  # the callback of each torch.compile whose first call has ended, by its id
 
     def look(caller: FrameType, callback: Any) -> FrameSkipped | None:
@@ -192,13 +192,13 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
         if id(caller) not in running:  # called when the function begins and when it ends
             code = _entry_code(caller.f_locals.get("fn"))
             if code is not None and code in known and not has_cached_code(code):
-                running[id(caller)] = code, callback
+                running[id(caller)] = code, callback, sys.exc_info()[1]
             else:
                 settled[id(callback)] = callback
             return None
-        code, callback = running.pop(id(caller))
-        # A call that raised may not have run the function.
-        if sys.exc_info()[0] is not None or _is_off(module):
+        code, callback, handled = running.pop(id(caller))
+        # A call that raised may not have run the function. Its caller may be handling another exception.
+        if sys.exc_info()[1] is not handled or _is_off(module):
             return None
         settled[id(callback)] = callback
         number = code_number(code)

@@ -154,7 +154,7 @@ class Subject:
         self._entered = 0
         self._before: list[tuple[dict[str, Any], frozenset[str], dict[str, Any]]] = []
         self._caches: list[Any] = []
-        #: The namespaces of the user's modules that code may change, with the names that are swapped.
+        #: Namespaces of user modules that the code may change, and the names swapped in each.
         self._namespaces: list[tuple[dict[str, Any], frozenset[str]]] = []
         self.shared: list[str] = []
         self.call: Any = self._copy(fn, _name(fn))

@@ -11,7 +11,7 @@ from jupyter_graphbreak.views.words.lines import break_numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Skipped
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Skipped
 
 #: How many calls around a step are named.
 _MOST_NAMES = 8
@@ -28,9 +28,8 @@ class Step:
     kind : {"graph", "break", "eager", "error"}
         ``graph``: a graph was captured; ``break``: a break ended a graph or prevented one; ``eager``: a function runs
         eagerly; ``error``: compilation raised.
-    graph, frame, resume, skipped
-        The parts of the report that the step is about; ``resume`` is the resume function from which the graph was
-        captured.
+    graph, frame, skipped
+        The parts of the report that the step is about.
     number : int or None
         The number of the break.
     """
@@ -38,7 +37,6 @@ class Step:
     kind: Literal["graph", "break", "eager", "error"]
     graph: Graph | None = None
     frame: Frame | None = None
-    resume: Resume | None = None
     skipped: Skipped | None = None
     number: int | None = None
 
@@ -80,7 +78,6 @@ class _Course:
         self._report = report
         self._numbers = break_numbers(report)
         self._graphs = {graph.id: graph for graph in report.graphs}
-        self._resumes = {resume.id: resume for resume in report.resumes}
         places = {frame.id: place for place, frame in enumerate(report.frames)}
         self._home_frame = {break_.id: _home_frame(places, break_) for break_ in report.breaks}
         self._eager_of_frame: dict[str, list[Skipped]] = {}
@@ -129,7 +126,7 @@ class _Course:
     def _own_steps(self, frame: Frame) -> Iterator[Step]:
         for name in frame.graphs:
             if name in self._graphs:
-                yield Step("graph", graph=self._graphs[name], frame=frame, resume=self._resumes.get(frame.resume or ""))
+                yield Step("graph", graph=self._graphs[name], frame=frame)
         for ident in frame.breaks:
             if self._home_frame.get(ident) == frame.id:
                 yield Step("break", frame=frame, number=self._numbers.get(ident))

@@ -119,11 +119,6 @@ def recompilations(report: Report) -> list[Recompilation]:
     return [_recompilation(recompiles) for recompiles in by_function.values()]
 
 
-def limit_was_reached(report: Report) -> bool:
-    """Whether a function runs eagerly because of the recompile limit."""
-    return any(recompile.limit_hit for recompile in report.recompiles)
-
-
 def limit_headline(report: Report) -> str:
     """Return the headline that replaces "no breaks" if the recompile limit was reached; empty otherwise.
 

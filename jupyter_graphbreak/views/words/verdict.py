@@ -102,7 +102,7 @@ def _first_step(report: Report) -> str:
         nothing = f" {one_line(reason)}{nothing}"
     largest = max(break_groups(report), key=lambda group: len(group.breaks))
     total, alike = len(report.breaks), len(largest.breaks)
-    if alike > 1:
+    if alike > 1 and 2 * alike >= total:
         share = "all" if alike == total else f"{alike} of them"
         cost = cost_of_all(largest.breaks)
         return f", {share} for one reason: {title_of(largest.breaks[0])}.{nothing}{f' They {cost}.' if cost else ''}"

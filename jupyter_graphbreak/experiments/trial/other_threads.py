@@ -79,10 +79,10 @@ def _isolate_warnings() -> Iterator[None]:
     filters, default = list(warnings.filters), warnings.defaultaction  # type: ignore[attr-defined]
     once: dict[Any, Any] = warnings.onceregistry  # type: ignore[attr-defined]
     shown_once = set(once)
-    shown = {id(registry): set(registry) for registry in map(_registry, list(sys.modules.values())) if registry}
+    shown = {id(names): set(_registry(names)) for names in map(_names, list(sys.modules.values()))}
     thread, is_open = get_ident(), [True]
     show, show_elsewhere = warnings._showwarnmsg, _shown_by_process()  # type: ignore[attr-defined]  # noqa: SLF001
-    added: list[tuple[dict[Any, Any], Any]] = []
+    added: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
 
     def is_new(message: WarningMessage, action: str) -> bool:
         """Return whether a warning has not been shown before, in the sense of the filter's action."""
@@ -90,14 +90,15 @@ def _isolate_warnings() -> Iterator[None]:
         if action == "always":
             return True
         if action == "once":
-            known, key, registry = shown_once, (text, category), once
+            known, key = shown_once, (text, category)
+            added.append((lambda: once, key))
         else:
-            registry = _registry_of(message.filename)
-            known = shown.setdefault(id(registry), set())
+            names = _names_at(message.filename)
+            known = shown.setdefault(id(names), set())
             key = (text, category, 0 if action == "module" else message.lineno)  # type: ignore[assignment]
+            added.append((lambda: names.setdefault("__warningregistry__", {}), key))
         is_known = key in known
         known.add(key)
-        added.append((registry, key))
         return not is_known
 
     def dispatch(message: WarningMessage) -> None:
@@ -116,7 +117,8 @@ def _isolate_warnings() -> Iterator[None]:
         finally:
             is_open.clear()
             version = filters_version() if added else None
-            for registry, key in added:
+            for find_registry, key in added:  # only now, since a trial removes the registries that it made
+                registry = find_registry()
                 registry.setdefault("version", version)  # without a version Python clears the registry
                 registry[key] = True
 
@@ -149,21 +151,24 @@ def _matches(pattern: Any, text: str) -> bool:
 
 
 def _file(module: Any) -> Any:
-    return getattr(module, "__dict__", {}).get("__file__")
+    return _names(module).get("__file__")
 
 
-def _registry(module: Any) -> dict[Any, Any] | None:
-    registry = getattr(module, "__dict__", {}).get("__warningregistry__")
-    return registry if isinstance(registry, dict) else None
+def _names(module: Any) -> dict[str, Any]:
+    return getattr(module, "__dict__", {})
 
 
-def _registry_of(filename: str) -> dict[Any, Any]:
-    """Return the warning registry of the warning code on this thread."""
+def _registry(names: dict[str, Any]) -> dict[Any, Any]:
+    registry = names.get("__warningregistry__")
+    return registry if isinstance(registry, dict) else {}
+
+
+def _names_at(filename: str) -> dict[str, Any]:
+    """Return the global names of the warning code on this thread."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to find the warning code
     while frame is not None:
         if frame.f_code.co_filename == filename:
-            registry: dict[Any, Any] = frame.f_globals.setdefault("__warningregistry__", {})
-            return registry
+            return frame.f_globals
         frame = frame.f_back
     return {}
 

@@ -50,6 +50,29 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class InnerCall:
+    """A function that an entry calls, or modules that are alike.
+
+    Parameters
+    ----------
+    name : str
+        The name of the function, or of the modules' class.
+    places : tuple of str
+        The places of the modules in the entry's state, such as "net.layers.0"; the place of an attribute of the module
+        that is the entry itself is "layers.0". Empty for a function.
+    is_usual_call : bool
+        Whether the modules are called through ``Module.__call__``, which ``Module.compile`` affects.
+    filename : str
+        The file of the function.
+    """
+
+    name: str
+    places: tuple[str, ...] = ()
+    is_usual_call: bool = True
+    filename: str = ""
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A change that may remove breaks.
 
@@ -71,6 +94,8 @@ class Proposal:
         Whether the changed function compiles an inner function, and must be called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as the ends of sentences.
+    inner : tuple of InnerCall
+        The modules to compile inside the function, which is called uncompiled.
     """
 
     family: str
@@ -81,6 +106,7 @@ class Proposal:
     conditions: tuple[Condition, ...] = ()
     compiles_itself: bool = False
     assumptions: tuple[str, ...] = ()
+    inner: tuple[InnerCall, ...] = ()
 
     @property
     def kind(self) -> Literal["edit", "setting", "switch"]:

@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.remedies import Edit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jupyter_graphbreak.experiments.families.proposal import Proposal
+    from jupyter_graphbreak.experiments.families.proposal import InnerCall, Proposal
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Change:
         Whether the changed function compiles an inner function, and is called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as the ends of sentences.
+    inner : tuple of InnerCall
+        The modules to compile inside the function.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -37,6 +39,7 @@ class Change:
     codes: tuple[str, ...] = ()
     compiles_itself: bool = False
     assumptions: tuple[str, ...] = ()
+    inner: tuple[InnerCall, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.texts or self.settings or self.codes)
@@ -49,6 +52,7 @@ class Change:
             self.codes,
             self.compiles_itself or proposal.compiles_itself,
             tuple(dict.fromkeys([*self.assumptions, *proposal.assumptions])),
+            (*self.inner, *proposal.inner),
         )
         return change.with_settings(proposal.settings, (proposal.code,) if proposal.code is not None else ())
 

@@ -27,6 +27,7 @@ from jupyter_graphbreak.experiments.remedies.application import (
 )
 from jupyter_graphbreak.experiments.remedies.break_places import RunBreaks, compare_breaks
 from jupyter_graphbreak.experiments.remedies.change import Change
+from jupyter_graphbreak.experiments.remedies.inner_calls import compiled_inside, find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import Original
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
 from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_statement
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.experiments.remedies.break_places import BreakComparison
+    from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
     from jupyter_graphbreak.experiments.remedies.original import Watched
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -231,6 +233,10 @@ class TrialRunner:
             self._compile_differences[id(case)] = {difference.text for difference in diffs}
             if not all(difference.declared for difference in diffs):
                 self._uncompiled_original.exclude(case)
+
+    def find_inner_calls(self) -> InnerCalls | None:
+        """Return the largest parts of the entry in which nothing breaks."""
+        return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files)
 
     def _differences(self, case: ReferenceCase, result: Result) -> list[Difference]:
         return differences(case.expected, result, values=self._uncompiled_original.repeatable)
@@ -564,7 +570,13 @@ class TrialRunner:
         is_promising: IsPromising,
     ) -> CompiledRun:
         backend = own_backend(self.entry.backend)
-        compiled = call if change.compiles_itself else torch.compile(call, backend=backend, dynamic=self.entry.dynamic)
+
+        def compile_here(function: Any) -> Any:
+            return torch.compile(function, backend=backend, dynamic=self.entry.dynamic)
+
+        compiled = (
+            compiled_inside(call, subject, change.inner, compile_here) if change.compiles_itself else compile_here(call)
+        )
         forced = backend if change.compiles_itself else None
 
         start, left = time.monotonic(), seconds_left()

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, proposal_for
 from jupyter_graphbreak.experiments.families.proposal import Problem
 from jupyter_graphbreak.experiments.families.table import proposals_for
 from jupyter_graphbreak.experiments.remedies import own_edits
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.original import Watched
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
     from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
+    from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.remedies import Kind
     from jupyter_graphbreak.report.schema import Break, Report
 
@@ -81,9 +85,11 @@ def _definition(lines: list[str]) -> int | None:
 _MOST_STEPS = 3
 #: The same for the combination of all working candidates.
 _MOST_STEPS_TOGETHER = 12
-#: The shares of the time after which the search stops applying all settings at once, and fixing single breaks.
+#: The shares of the time after which the search stops applying all settings at once, fixing single breaks, and
+#: combining remedies; the rest is for compiling a part of the entry instead.
 _SHARE_AT_ONCE = 0.3
-_SHARE_OF_SINGLE = 0.7
+_SHARE_OF_SINGLE = 0.65
+_SHARE_OF_COMBINING = 0.8
 #: The minimum number of breaks with settings or switches for which all of them are applied at once.
 _FEWEST_AT_ONCE = 2
 #: The family of the user's own edits, and the seconds that one may take even if no time is left.
@@ -171,10 +177,12 @@ class Search:
                 candidate for candidate in self.candidates if candidate is not at_once or _is_sufficient(at_once)
             ]
         best = together | best
-        self._phase_end = self.deadline
+        self._phase_end = start + _SHARE_OF_COMBINING * whole
         self._combine(
             [candidate for candidate in self.candidates if any(candidate is other for other in best.values())]
         )
+        self._phase_end = self.deadline
+        self._compile_inside()
         return self.candidates
 
     def _search_each_break(self, best: dict[str, Candidate]) -> None:
@@ -341,6 +349,36 @@ class Search:
         families, titles = [step.family for step in steps], [step.title for step in steps]
         return _candidate(families, titles, _kind([step.kind for step in steps]), breaks, watched, result)
 
+    def _compile_inside(self) -> None:
+        """Compile the largest parts without breaks instead of the entry, if a break has no remedy."""
+        report, program = self.runner.original.report, self.runner.program
+        fixed = {ident for candidate in self.candidates if candidate.works for ident in candidate.breaks}
+        goals = frozenset(break_.id for break_ in report.breaks) - fixed
+        if self.wanted is not None:
+            goals &= self.wanted
+        if not goals or is_cell(self.runner.entry.call) or self._is_out_of_time():
+            return
+        self.on_status(f"to compile a part of {self.runner.entry.function} instead of all of it")
+        libraries = {source.id for source in report.sources if source.kind == "library"}
+        texts = {source: text for source, text in program.texts.items() if source not in libraries}
+        try:
+            with limit_time(self.deadline):
+                found = self.runner.find_inner_calls()
+            if found is None:
+                return
+            entry = _compiled_entry(self.runner.entry)
+            proposal = proposal_for(texts, program.files, entry, found.calls, found.share)
+        except TimeUpError:
+            return
+        except Exception as fault:  # noqa: BLE001 - the other remedies stay
+            self._note_fault("looking for a part to compile", fault)
+            return
+        if proposal is not None:
+            candidate = self._run_candidate(goals, [proposal], proposal.title)
+            after = candidate.result.report
+            if after is None or (after.graphs and not after.breaks and not after.skipped) or not candidate.works:
+                self.candidates.append(candidate)
+
     def _next_step(
         self, result: TrialResult, goals: frozenset[str], watched: tuple[Watched, ...], most: int | None = None
     ) -> tuple[TrialResult, Proposal, tuple[Watched, ...]] | None:
@@ -403,6 +441,23 @@ class Search:
         titles = [*(title for part in merged for title in part.titles), *(step.title for step in steps)]
         kind = _kind([*(part.kind for part in merged), *(step.kind for step in steps)])
         self.candidates.append(_candidate(families, titles, kind, result.gone, watched, result))
+
+
+def _compiled_entry(entry: Entry) -> CompiledEntry:
+    """Describe an entry; a method may be a function whose first argument is the object."""
+    call, name = entry.call, str(getattr(entry.call, "__name__", ""))
+    if isinstance(call, torch.nn.Module):
+        return CompiledEntry(type(call).__name__, is_module=True)
+    if getattr(call, "__self__", None) is not None:
+        return CompiledEntry(name, type(call.__self__).__name__)
+    given = entry.arguments.named(call)
+    first = next(iter(given), "")
+    if first == "self" and "." in getattr(call, "__qualname__", ""):
+        return CompiledEntry(name, type(given[first]).__name__)
+    try:
+        return CompiledEntry(name, parameters=tuple(inspect.signature(call).parameters))
+    except (TypeError, ValueError):
+        return CompiledEntry(name)
 
 
 def _is_sufficient(at_once: Candidate) -> bool:
@@ -475,7 +530,7 @@ def _merged(original: Mapping[str, str], first: Change, second: Change) -> Chang
         for name in first.settings.keys() & second.settings.keys()
         if not isinstance(first.settings[name], list) and first.settings[name] != second.settings[name]
     ]
-    if conflicting or (first.compiles_itself and second.compiles_itself):
+    if conflicting or first.inner or second.inner or (first.compiles_itself and second.compiles_itself):
         return None
     assumptions = tuple(dict.fromkeys([*first.assumptions, *second.assumptions]))
     joined = Change(texts, first.settings, first.codes, first.compiles_itself or second.compiles_itself, assumptions)

@@ -1,0 +1,350 @@
+"""Compile functions and modules inside an entry instead of the entry itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
+from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.experiments.families.site import dotted, draft_of, name_of_torch, names_read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.proposal import InnerCall
+
+FAMILY = "inner"
+#: A place that can be written as an expression: names, attributes and indices.
+_PLACE = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
+#: Code that may compile something, in any form.
+_CALLS_COMPILE = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b")
+
+
+@dataclass(frozen=True)
+class CompiledEntry:
+    """A compiled function, method or module, as the texts refer to it.
+
+    Parameters
+    ----------
+    name : str
+        The name of the function or method, or of the module's class.
+    owner : str
+        The class of a method; empty for a function or module.
+    is_module : bool
+    parameters : tuple of str
+        The names of a function's parameters that receive modules or containers, in order of all parameters.
+    """
+
+    name: str
+    owner: str = ""
+    is_module: bool = False
+    parameters: tuple[str, ...] = ()
+
+
+def proposal_for(
+    texts: Mapping[str, str], files: Mapping[str, str], entry: CompiledEntry, calls: Sequence[InnerCall], share: float
+) -> Proposal | None:
+    """Return the proposal that compiles inner calls instead of an entry; ``None`` if it cannot be written.
+
+    Parameters
+    ----------
+    texts : mapping
+        The whole text of each source that is not a library, by the source's id.
+    files : mapping
+        The file name of each source, by its id.
+    entry : CompiledEntry
+    calls : sequence of InnerCall
+    share : float
+        The share of the entry's operations that the inner calls perform.
+    """
+    drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text)) is not None}
+    writer = _Writer(drafts, entry)
+    names = [writer.add(call, files) for call in calls]
+    if not writer.is_possible or not names:
+        return None
+    new_texts = writer.texts()
+    if new_texts is None:
+        return None
+    whole = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    title = f"Compile {whole} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
+    what = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)} % of the operations"
+    return Proposal(FAMILY, f"{title} ({what})", new_texts, compiles_itself=True, inner=tuple(calls))
+
+
+class _Site(NamedTuple):
+    """A place that compiles the entry.
+
+    Parameters
+    ----------
+    node : ast.expr
+        The decorator, or the call of ``torch.compile`` or of the method ``compile``.
+    target : ast.expr or None
+        The expression that is compiled; ``None`` for a decorator.
+    """
+
+    source: str
+    node: ast.expr
+    target: ast.expr | None
+
+
+class _Writer:
+    """Collects the splices that take ``torch.compile`` off an entry and compile what is inside."""
+
+    def __init__(self, drafts: Mapping[str, Draft], entry: CompiledEntry) -> None:
+        self._drafts = drafts
+        self._entry = entry
+        self._splices: dict[str, list[Splice | None]] = {}
+        self._sites = list(_sites(drafts, entry))
+        options = {_options(drafts[site.source], site.node) for site in self._sites}
+        self._options = next(iter(options), "")
+        is_compiled_otherwise = not self._sites and any(_CALLS_COMPILE.search(draft.text) for draft in drafts.values())
+        self.is_possible = (
+            len(options) <= 1
+            and not is_compiled_otherwise
+            and all(_has_plain_options(site.node) for site in self._sites)
+        )
+        for site in self._sites:
+            self._remove(site)
+
+    def texts(self) -> dict[str, str] | None:
+        """Return the new texts; ``None`` if one cannot be written."""
+        new: dict[str, str] = {}
+        for source, splices in self._splices.items():
+            text = self._drafts[source].apply_splices(splices)
+            if text is None:
+                return None
+            new[source] = text
+        return new
+
+    def _remove(self, site: _Site) -> None:
+        draft = self._drafts[site.source]
+        if site.target is None:
+            self._add(site.source, draft.line_deletion(site.node.lineno, site.node.end_lineno or site.node.lineno))
+            return
+        statement = draft.enclosing(site.node, ast.stmt)
+        is_call_of_method = isinstance(statement, ast.Expr) and statement.value is site.node
+        is_same_name = isinstance(statement, ast.Assign) and [dotted(part) for part in statement.targets] == [
+            dotted(site.target)
+        ]
+        if statement is not None and (is_call_of_method or is_same_name):
+            self._add(site.source, draft.deletion(statement))
+        else:
+            self._add(site.source, draft.replacement(site.node, draft.text_of(site.target)))
+
+    def add(self, call: InnerCall, files: Mapping[str, str]) -> str:
+        """Compile an inner call, and return its name for the reader."""
+        if not call.places:
+            self._decorate(call, files)
+            return call.name
+        known = [self._expression(place) for place in call.places]
+        expressions = [expression for expression in known if expression is not None]
+        if len(expressions) < len(known):
+            self.is_possible = False
+            return call.name
+        if len(expressions) > 1:
+            return self._add_loop(call, expressions)
+        self._insert(expressions[0], [_statement(expressions[0], self._options, call)])
+        return expressions[0]
+
+    def _add_loop(self, call: InnerCall, expressions: Sequence[str]) -> str:
+        """Compile each module of a list."""
+        lists = {expression.rpartition("[")[0] for expression in expressions}
+        name = f"each {call.name} of {min(lists)}"
+        if len(lists) != 1 or not min(lists):
+            self.is_possible = False
+            return call.name
+        (whole,) = lists
+        block = "block" if whole != "block" else "layer"
+        self._insert(whole, [f"for {block} in {whole}:", f"    {_statement(block, self._options, call)}"])
+        return name
+
+    def _decorate(self, call: InnerCall, files: Mapping[str, str]) -> None:
+        for source, draft in self._drafts.items():
+            for node in draft.tree.body:
+                if isinstance(node, FunctionNode) and node.name == call.name and files.get(source) == call.filename:
+                    torch = name_of_torch(draft) or "torch"
+                    at = draft.line_start(min([node.lineno, *(part.lineno for part in node.decorator_list)]))
+                    self._add(source, Splice(at, at, f"@{torch}.compile{self._options}\n"))
+                    return
+        self.is_possible = False
+
+    def _expression(self, place: str) -> str | None:
+        """Return the expression of a place at the top level of the sources."""
+        if self._entry.is_module or self._entry.owner:
+            owner = self._owner_expression()
+            if owner is not None:
+                return _joined(owner, place.removeprefix("self."))
+        root = place.partition(".")[0].partition("[")[0]
+        if root in self._entry.parameters:
+            argument = self._argument_for(root)
+            return _joined(argument, place[len(root) :]) if argument is not None else None
+        return _joined(place, "")
+
+    def _owner_expression(self) -> str | None:
+        """Return the expression of the module that is compiled, or to which the compiled method belongs."""
+        for site in self._sites:
+            target = site.target
+            if self._entry.owner and isinstance(target, ast.Attribute):
+                target = target.value
+            if target is not None and _PLACE.fullmatch(dotted(target)):
+                return dotted(target)
+            statement = self._drafts[site.source].enclosing(site.node, ast.stmt)
+            if (
+                isinstance(statement, ast.Assign)
+                and isinstance(statement.targets[0], ast.Name)
+                and not self._entry.owner
+            ):
+                return statement.targets[0].id
+        class_name = self._entry.owner or self._entry.name
+        assigned = {name for draft in self._drafts.values() for name in _names_of_objects(draft, class_name)}
+        return next(iter(assigned)) if len(assigned) == 1 else None
+
+    def _argument_for(self, parameter: str) -> str | None:
+        """Return the expression that the top level passes for a parameter of the entry."""
+        index = self._entry.parameters.index(parameter)
+        names = {self._entry.name, *(_name_assigned(self._drafts[site.source], site.node) for site in self._sites)}
+        for draft in self._drafts.values():
+            for node in ast.walk(draft.tree):
+                if not isinstance(node, ast.Call) or dotted(node.func) not in names or draft.enclosing_function(node):
+                    continue
+                given = next((keyword.value for keyword in node.keywords if keyword.arg == parameter), None)
+                if given is None and index < len(node.args):
+                    given = node.args[index]
+                if given is not None and _PLACE.fullmatch(dotted(given)):
+                    return dotted(given)
+        return None
+
+    def _insert(self, expression: str, lines: list[str]) -> None:
+        """Insert lines where the entry was compiled, or after the statement that binds the name of an expression."""
+        root = expression.partition(".")[0].partition("[")[0]
+        sites = [(site.source, self._drafts[site.source].enclosing(site.node, ast.stmt)) for site in self._sites]
+        places = [(source, statement) for source, statement in sites if statement is not None]
+        bindings = [
+            (source, node)
+            for source, draft in self._drafts.items()
+            for node in ast.walk(draft.tree)
+            if isinstance(node, ast.stmt) and _binds(node, root) and not draft.enclosing_function(node)
+        ]
+        here = next(iter(places), None) or self._first_use(root)
+        last = bindings[-1] if bindings else None
+        if here is not None and (last is None or last[0] != here[0] or last[1].lineno < here[1].lineno):
+            source, statement = here
+            at = self._drafts[source].insertion_before(statement, lines)
+        elif last is not None:
+            source, statement = last
+            end, indent = (
+                self._drafts[source].line_end(statement.end_lineno or 0),
+                self._drafts[source].indent_of(statement),
+            )
+            at = Splice(end, end, "".join(f"\n{indent}{line}" for line in lines)) if indent is not None else None
+        else:
+            self.is_possible = False
+            return
+        self._add(source, at)
+
+    def _first_use(self, name: str) -> tuple[str, ast.stmt] | None:
+        """Return the first statement at the top level that uses a name."""
+        for source, draft in self._drafts.items():
+            for statement in draft.tree.body:
+                if not isinstance(statement, FunctionNode | ast.ClassDef) and name in names_read(statement):
+                    return source, statement
+        return None
+
+    def _add(self, source: str, splice: Splice | None) -> None:
+        self._splices.setdefault(source, []).append(splice)
+
+
+def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Site]:
+    """Yield the places that compile an entry."""
+    functions = {
+        node.name for draft in drafts.values() for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)
+    }
+    created = {name for draft in drafts.values() for name in _names_of_objects(draft, entry.owner or entry.name)}
+    for source, draft in drafts.items():
+        torch = name_of_torch(draft) or "torch"
+        for node in ast.walk(draft.tree):
+            if isinstance(node, FunctionNode) and not entry.is_module and node.name == entry.name:
+                owner = next(draft.ancestors(node), None)
+                if (owner.name if isinstance(owner, ast.ClassDef) else "") == entry.owner:
+                    yield from (_Site(source, part, None) for part in node.decorator_list if _is_compile(part, torch))
+            if (
+                not isinstance(node, ast.Call)
+                or not isinstance(node.func, ast.Attribute)
+                or node.func.attr != "compile"
+            ):
+                continue
+            if dotted(node.func.value) != torch:
+                if entry.is_module and dotted(node.func.value) in created:
+                    yield _Site(source, node, node.func.value)
+            elif node.args and _is_entry(node.args[0], entry, functions, created):
+                yield _Site(source, node, node.args[0])
+
+
+def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], created: set[str]) -> bool:
+    """Return whether the target of ``torch.compile`` is an entry; a module may come from a library."""
+    if entry.owner:
+        return isinstance(target, ast.Attribute) and target.attr == entry.name
+    if not entry.is_module:
+        return dotted(target) == entry.name
+    if isinstance(target, ast.Call):
+        return dotted(target.func).rpartition(".")[2] == entry.name
+    name = dotted(target)
+    return name in created if created else name.rpartition(".")[2] not in functions
+
+
+def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
+    """Yield the names to which a source assigns objects of a class."""
+    for node in ast.walk(draft.tree):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] == class_name
+            for part in ast.walk(node.value)
+        ):
+            yield from (dotted(target) for target in node.targets if _PLACE.fullmatch(dotted(target)))
+
+
+def _is_compile(decorator: ast.expr, torch: str) -> bool:
+    return dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) == f"{torch}.compile"
+
+
+def _options(draft: Draft, node: ast.expr) -> str:
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    options = ", ".join(f"{keyword.arg}={draft.text_of(keyword.value)}" for keyword in keywords)
+    return f"({options})" if options else ""
+
+
+def _has_plain_options(node: ast.expr) -> bool:
+    """Return whether options can be written elsewhere: they do not depend on names."""
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
+
+
+def _statement(expression: str, options: str, call: InnerCall) -> str:
+    """Return the statement that compiles a module in place."""
+    if call.is_usual_call:
+        return f"{expression}.compile{options or '()'}"
+    further = f", {options[1:-1]}" if options else ""
+    return f"{expression}.forward = torch.compile({expression}.forward{further})"
+
+
+def _joined(expression: str, place: str) -> str | None:
+    """Return the expression of a place below another; numbers of modules become indices."""
+    steps = re.sub(r"\.(\d+)", r"[\1]", f".{place.lstrip('.')}" if place and place[0] not in ".[" else place)
+    whole = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
+    return whole if _PLACE.fullmatch(whole) else None
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    """Return whether a statement assigns to a name."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return any(isinstance(part, ast.Name) and part.id == name for target in targets for part in ast.walk(target))
+
+
+def _name_assigned(draft: Draft, node: ast.expr) -> str:
+    """Return the name to which the result of an expression is assigned."""
+    statement = draft.enclosing(node, ast.stmt)
+    is_named = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+    return statement.targets[0].id if is_named else ""  # type: ignore[union-attr]

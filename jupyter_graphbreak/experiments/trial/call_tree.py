@@ -1,0 +1,133 @@
+"""Record which functions and modules a call runs, and how many operations each of them performs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from jupyter_graphbreak.records.package_paths import is_of_standard_library, package_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
+
+_MODULE_CALLS = frozenset({torch.nn.Module._wrapped_call_impl.__code__, torch.nn.Module._call_impl.__code__})  # noqa: SLF001
+#: The file through which the steps of all optimizers are called.
+_OPTIMIZERS = frozenset({torch.optim.Optimizer.profile_hook_step.__code__.co_filename})
+_OWN_PACKAGE = __name__.partition(".")[0]
+
+
+@dataclass(eq=False)
+class CallNode:
+    """The calls of one function, or of one module's ``forward``, by one caller.
+
+    Parameters
+    ----------
+    code : CodeType or None
+        The code of the function; ``None`` for the root.
+    module : torch.nn.Module or None
+        The module, if the function is its ``forward``.
+    is_usual_call : bool
+        Whether the module was called through ``Module.__call__``, which ``Module.compile`` affects.
+    own_ops : int
+        The number of operations that the function performs itself.
+    """
+
+    code: CodeType | None = None
+    module: torch.nn.Module | None = None
+    is_usual_call: bool = False
+    own_ops: int = 0
+    children: dict[tuple[Any, ...], CallNode] = field(default_factory=dict)
+
+    @property
+    def ops(self) -> int:
+        """The number of operations, with those of the functions that it calls."""
+        return self.own_ops + sum(child.ops for child in self.children.values())
+
+    def walk(self) -> Iterator[CallNode]:
+        """Yield the node and all nodes below it."""
+        yield self
+        for child in self.children.values():
+            yield from child.walk()
+
+
+class _OperationCounter(TorchDispatchMode):
+    """Counts each operation at the function that is running, except those of backward passes and optimizers."""
+
+    def __init__(self, stack: list[CallNode]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._stack = stack
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._stack and torch._C._current_graph_task_id() == -1:  # noqa: SLF001 - no backward pass is running
+            self._stack[-1].own_ops += 1
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., Any], CallNode]]:
+    """Yield a function that runs a program and records its calls on this thread, and the root of the record.
+
+    Functions of PyTorch and Python count as parts of their callers, except modules.
+    """
+    root = CallNode()
+    stack: list[CallNode] = []  # empty while the program does not run
+    is_foreign: dict[CodeType, bool] = {}
+    before = sys.getprofile()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if stack and event == "call":
+            stack.append(_node_of(frame, stack[-1], is_foreign))
+        elif event == "return" and len(stack) > 1:
+            stack.pop()
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _OperationCounter(stack):
+            stack.append(root)
+            try:
+                return program(*args, **kwargs)
+            finally:
+                stack.clear()
+
+    sys.setprofile(note)
+    try:
+        yield run, root
+    finally:
+        sys.setprofile(before)
+
+
+def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool]) -> CallNode:
+    """Return the node of a call that begins; the caller's own for functions that are part of it."""
+    code = frame.f_code
+    module = _module_of(frame)
+    if code.co_filename in _OPTIMIZERS:
+        return CallNode()  # its operations do not count
+    if module is None and is_foreign.setdefault(code, _is_foreign(code)):
+        return caller
+    key = code, id(module)
+    if key not in caller.children:
+        outer = frame.f_back
+        is_usual = outer is not None and outer.f_code in _MODULE_CALLS
+        caller.children[key] = CallNode(code, module, is_usual)
+    return caller.children[key]
+
+
+def _module_of(frame: FrameType) -> torch.nn.Module | None:
+    """Return the module whose ``forward`` a frame runs."""
+    code = frame.f_code
+    if code.co_name != "forward" or not code.co_argcount:
+        return None
+    first = frame.f_locals.get(code.co_varnames[0])
+    return first if isinstance(first, torch.nn.Module) else None
+
+
+def _is_foreign(code: CodeType) -> bool:
+    """Return whether code belongs to PyTorch, Python or this package; other libraries may contain the model."""
+    path = package_paths().module_path(code.co_filename)
+    top = (path or "").partition("/")[0].removesuffix(".py")
+    return path is not None and (top in {"torch", _OWN_PACKAGE} or is_of_standard_library(path))

@@ -18,6 +18,7 @@ from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.recording.targets import is_own, reached
@@ -138,6 +139,9 @@ class Variant:
         if compiled:
             program = torch.compile(program, backend=self.timer, dynamic=entry.dynamic)
         self._program = program
+        self._inner = InnerModules(
+            self.subject, entry.inner, lambda inner: torch.compile(inner, backend=self.timer, dynamic=entry.dynamic)
+        )
         self._state: dict[str, Any] = {}
         self._changes_arguments = self._changes_state = self._is_short = False
         self.random = False
@@ -200,7 +204,7 @@ class Variant:
             warming = 0
             seed_all(seed)
         arguments = self._arguments
-        with self._applied(), self.subject.activated(), self._code.installed():
+        with self._ready():
             for _ in range(warming):
                 self._program(*arguments.args, **arguments.kwargs)
             taken = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
@@ -220,16 +224,28 @@ class Variant:
         seed_all(seed)
         arguments = self._arguments
         try:
-            with self._applied(), self.subject.activated(), self._code.installed():
+            with self._ready():
                 return observe(lambda: self._program(*arguments.args, **arguments.kwargs))
         finally:
             self._restore()
 
     def _call(self, seed: int) -> None:
         seed_all(seed)
-        with self._applied(), self.subject.activated(), self._code.installed():
+        with self._ready():
             self._program(*self._arguments.args, **self._arguments.kwargs)
         self._restore()
+
+    @contextlib.contextmanager
+    def _ready(self) -> Iterator[None]:
+        """Apply the remedies, and swap the copies and the private code in, while the context is open."""
+        arguments = self._arguments
+        with (
+            self._applied(),
+            self.subject.activated(),
+            self._code.installed(),
+            self._inner.compiled(arguments.args, arguments.kwargs),
+        ):
+            yield
 
     def _restore(self) -> None:
         if self._changes_arguments:

@@ -21,7 +21,7 @@ FAMILY = "inner"
 #: A place that can be written as an expression: names, attributes and indices.
 _PLACE = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
 #: Code that may compile something, in any form.
-_CALLS_COMPILE = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b")
+_CALLS_COMPILE = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b|@compile\b")
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ class _Writer:
         self._drafts = drafts
         self._entry = entry
         self._splices: dict[str, list[Splice | None]] = {}
+        self._deleted: list[ast.stmt] = []
         self._sites = list(_sites(drafts, entry))
         options = {_options(drafts[site.source], site.node) for site in self._sites}
         self._options = next(iter(options), "")
@@ -131,6 +132,7 @@ class _Writer:
             dotted(site.target)
         ]
         if statement is not None and (is_call_of_method or is_same_name):
+            self._deleted.append(statement)
             self._add(site.source, draft.deletion(statement))
         else:
             self._add(site.source, draft.replacement(site.node, draft.text_of(site.target)))
@@ -227,7 +229,8 @@ class _Writer:
             (source, node)
             for source, draft in self._drafts.items()
             for node in ast.walk(draft.tree)
-            if isinstance(node, ast.stmt) and _binds(node, root) and not draft.enclosing_function(node)
+            if isinstance(node, ast.stmt) and node not in self._deleted and _binds(node, root)
+            if draft.enclosing_function(node) is None
         ]
         here = next(iter(places), None) or self._first_use(root)
         last = bindings[-1] if bindings else None

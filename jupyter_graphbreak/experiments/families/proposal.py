@@ -61,7 +61,7 @@ class InnerCall:
         The places of the modules in the entry's state, such as "net.layers.0"; the place of an attribute of the module
         that is the entry itself is "layers.0". Empty for a function.
     is_usual_call : bool
-        Whether the modules are called through ``Module.__call__``, which ``Module.compile`` affects.
+        Whether ``Module.compile`` affects the calls of the modules.
     filename : str
         The file of the function.
     """

@@ -41,6 +41,11 @@ class Change:
     assumptions: tuple[str, ...] = ()
     inner: tuple[InnerCall, ...] = ()
 
+    @property
+    def inner_places(self) -> dict[str, bool]:
+        """The places of the modules to compile inside the function; whether ``Module.compile`` affects their calls."""
+        return {place: part.is_usual_call for part in self.inner for place in part.places}
+
     def __bool__(self) -> bool:
         return bool(self.texts or self.settings or self.codes)
 

@@ -1,4 +1,4 @@
-"""Find the largest parts of an entry in which nothing breaks, and compile them instead of the entry."""
+"""Find the largest parts of an entry in which nothing breaks, to compile them instead of the entry."""
 
 from __future__ import annotations
 
@@ -7,31 +7,29 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
-from jupyter_graphbreak.experiments.trial.call_tree import CallNode, record_calls
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.call_tree import CallNode, is_foreign_file, record_calls
+from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
-from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import CodeType
 
     from jupyter_graphbreak.experiments.remedies.original import Original
     from jupyter_graphbreak.report.schema import Report
 
-#: The smallest share of the entry's operations that is worth a graph of its own, and the fewest operations.
-_SMALLEST_SHARE = 0.1
+#: The smallest share of the entry's operations that is worth a graph of its own, the smallest share of the operations
+#: of the largest part, and the fewest operations.
+_SMALLEST_SHARE = 0.05
+_SMALLEST_OF_LARGEST = 0.3
 _FEWEST_OPS = 3
 #: A function is only a wrapper around a module that performs this share of its operations.
 _WRAPPER_SHARE = 0.9
 #: The maximum number of modules and functions to compile, where modules that are alike count once.
 _MOST = 3
-_MISSING = object()
 #: A number in a place, such as the index of a layer.
 _INDEX = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
 
@@ -69,7 +67,7 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
         subject = Subject(original.entry.call, original.entry.arguments)
 
         def named(*args: Any, **kwargs: Any) -> Any:
-            places.update((id(module), place) for place, module in _modules(subject, args, kwargs))
+            places.update((id(module), place) for place, module in modules_of(subject, args, kwargs))
             return subject.call(*args, **kwargs)
 
         with record_calls(named) as (program, root):
@@ -82,20 +80,26 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
         key = _kind_of(node, places)
         ops[key] += node.ops
         parts[key].append(node)
-    largest = sorted(
-        (key for key in ops if ops[key] >= max(_FEWEST_OPS, total * _SMALLEST_SHARE)), key=lambda k: -ops[k]
-    )
-    calls = [_inner_call(parts[key], places) for key in largest[:_MOST]]
+    enough = max(_FEWEST_OPS, total * _SMALLEST_SHARE, max(ops.values(), default=0) * _SMALLEST_OF_LARGEST)
+    largest = sorted((key for key in ops if ops[key] >= enough), key=lambda key: -ops[key])[:_MOST]
+    calls = [_inner_call(parts[key], places) for key in largest]
     if not calls:
         return None
-    return InnerCalls(tuple(calls), sum(ops[key] for key in largest[:_MOST]) / total)
+    return InnerCalls(tuple(calls), sum(ops[key] for key in largest) / total)
 
 
 def _breaking_lines(report: Report, files: Mapping[str, str]) -> set[tuple[str, int]]:
-    """Return the lines at which a function breaks or is skipped."""
-    places = [place for break_ in report.breaks for place in (break_.location, *break_.stack)]
-    places += [skipped.location for skipped in report.skipped]
-    return {(files.get(place.source, ""), place.line) for place in places if place is not None}
+    """Return the lines at which a function breaks or is skipped; for PyTorch's functions, those that called them."""
+    lines: set[tuple[str, int]] = set()
+    stacks = [(break_.location, *reversed(break_.stack)) for break_ in report.breaks]
+    for stack in (*stacks, *((skipped.location,) for skipped in report.skipped)):
+        for place in stack:
+            if place is not None:
+                filename = files.get(place.source, "")
+                lines.add((filename, place.line))
+                if not is_foreign_file(filename):
+                    break
+    return lines
 
 
 def _clean_parts(node: CallNode, breaking: set[tuple[str, int]], places: Mapping[int, str]) -> Iterator[CallNode]:
@@ -115,7 +119,7 @@ def _breaks(code: CodeType | None, breaking: set[tuple[str, int]]) -> bool:
 
 def _compilable_parts(node: CallNode, places: Mapping[int, str]) -> Iterator[CallNode]:
     """Yield a node, or the modules inside it if it is only a wrapper or cannot be compiled in place."""
-    if id(node.module) in places:
+    if node.module is not None and _is_compilable(node, places.get(id(node.module))):
         yield node
         return
     inner = [part for child in node.children.values() for part in _compilable_parts(child, places)]
@@ -126,6 +130,17 @@ def _compilable_parts(node: CallNode, places: Mapping[int, str]) -> Iterator[Cal
         yield node
     else:
         yield from inner
+
+
+def _is_compilable(node: CallNode, place: str | None) -> bool:
+    """Return whether a module has a public place, and does more than one operation of PyTorch."""
+    if place is None or any(step.startswith("_") for step in place.split(".")):
+        return False
+    return (
+        node.code is None
+        or not is_foreign_file(node.code.co_filename)
+        or any(part.module is not None for part in node.walk() if part is not node)
+    )
 
 
 def _kind_of(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
@@ -141,58 +156,3 @@ def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str]) -> InnerCa
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename)
     return InnerCall(type(first.module).__name__, tuple(modules), is_usual_call=first.is_usual_call)
-
-
-def _modules(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield the modules that a call of a subject uses, each with its first place."""
-    seen: set[int] = set()
-    known: set[int] = set()
-    for name, root in (*subject.roots(), *Arguments(*args, **kwargs).named(subject.call).items()):
-        for place, item in named_objects(root, name, seen):
-            if isinstance(item, torch.nn.Module) and id(item) not in known:
-                known.add(id(item))
-                yield place, item
-
-
-def compiled_inside(
-    call: Callable[..., Any], subject: Subject, inner: Sequence[InnerCall], compile_: Callable[[Any], Any]
-) -> Callable[..., Any]:
-    """Return a function that calls an entry while modules inside it are compiled, as ``Module.compile`` does it.
-
-    Parameters
-    ----------
-    call : callable
-        The uncompiled entry.
-    subject : Subject
-        The copies to which the entry belongs.
-    inner : sequence of InnerCall
-        Functions, which have no places, stay as they are.
-    compile_ : callable
-        Compiles a function.
-    """
-    names = {
-        place: "_compiled_call_impl" if part.is_usual_call else "forward" for part in inner for place in part.places
-    }
-    compiled: dict[int, tuple[torch.nn.Module, Any]] = {}  # keeps the modules, so that their ids stay unique
-
-    def compiled_call(module: torch.nn.Module, name: str) -> Any:
-        if id(module) not in compiled:
-            function = module._call_impl if name == "_compiled_call_impl" else module.forward  # noqa: SLF001
-            compiled[id(module)] = module, compile_(function)
-        return compiled[id(module)][1]
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        modules = [(names[place], module) for place, module in _modules(subject, args, kwargs) if place in names]
-        before = [(vars(module), name, vars(module).get(name, _MISSING)) for name, module in modules]
-        try:
-            for name, module in modules:
-                vars(module)[name] = compiled_call(module, name)
-            return call(*args, **kwargs)
-        finally:
-            for attributes, name, value in before:
-                if value is _MISSING:
-                    attributes.pop(name, None)
-                else:
-                    attributes[name] = value
-
-    return run if names else call

@@ -153,17 +153,11 @@ class Original:
 
     def run(self, program: Callable[..., Any], subject: Subject, trial: ReferenceCase) -> Result:
         """Call a program with the arguments of a trial; copies share objects with the state as the originals do."""
-        own = zip(_values(self.entry.arguments), _values(subject.arguments or self.entry.arguments), strict=True)
-        copies = {id(value): copy for value, copy in own}
-
-        def arguments_of(input_: Input) -> Arguments:
-            return input_.arguments.mapped(lambda value: copies.get(id(value), value))
-
         subject.restore()
         subject.assign(trial.input.state)
         if trial.input.again and self._reference.changed:
-            run(program, subject, arguments_of(self.pool[0].input), gradients=False)
-        return run(program, subject, arguments_of(trial.input), trial.input.seed)
+            run(program, subject, subject.with_copies(self.pool[0].input.arguments), gradients=False)
+        return run(program, subject, subject.with_copies(trial.input.arguments), trial.input.seed)
 
     def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
         """Choose inputs on which each condition is both true and false; return them, and whether that was possible."""

@@ -27,11 +27,12 @@ from jupyter_graphbreak.experiments.remedies.application import (
 )
 from jupyter_graphbreak.experiments.remedies.break_places import RunBreaks, compare_breaks
 from jupyter_graphbreak.experiments.remedies.change import Change
-from jupyter_graphbreak.experiments.remedies.inner_calls import compiled_inside, find_inner_calls
+from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import Original
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
 from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_statement
 from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -499,7 +500,9 @@ class TrialRunner:
                 with application.active(), self._prepared_call(change, application, subject) as call:
                     if change.compiles_itself:
                         self._compile_definitions(application, call, backend)
-                    yield replace(self.entry, call=call, compiles_itself=change.compiles_itself)
+                    yield replace(
+                        self.entry, call=call, compiles_itself=change.compiles_itself, inner=change.inner_places
+                    )
 
         return apply
 
@@ -574,9 +577,8 @@ class TrialRunner:
         def compile_here(function: Any) -> Any:
             return torch.compile(function, backend=backend, dynamic=self.entry.dynamic)
 
-        compiled = (
-            compiled_inside(call, subject, change.inner, compile_here) if change.compiles_itself else compile_here(call)
-        )
+        inner = InnerModules(subject, change.inner_places, compile_here)
+        compiled = inner.calling(call) if change.compiles_itself else compile_here(call)
         forced = backend if change.compiles_itself else None
 
         start, left = time.monotonic(), seconds_left()

@@ -81,6 +81,8 @@ def _definition(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINES.match(line)), None)
 
 
+#: With so many breaks without a remedy, compiling a part of the entry is tried before the single breaks.
+_MANY = 4
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MOST_STEPS = 3
 #: The same for the combination of all working candidates.
@@ -169,6 +171,9 @@ class Search:
         together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
         # A result that differs, or needs an edit as well, counts only for breaks with no better candidate of their own.
         best = together if at_once is not None and _is_sufficient(at_once) else {}
+        is_early = len(self._unfixed()) >= _MANY
+        if is_early:  # there may be no time left for it later
+            self._compile_inside()
         self._search_each_break(best)
         if at_once is not None and all(
             ident in best and RANK[best[ident].result.verdict] <= RANK[at_once.result.verdict] for ident in together
@@ -182,7 +187,8 @@ class Search:
             [candidate for candidate in self.candidates if any(candidate is other for other in best.values())]
         )
         self._phase_end = self.deadline
-        self._compile_inside()
+        if not is_early:
+            self._compile_inside()
         return self.candidates
 
     def _search_each_break(self, best: dict[str, Candidate]) -> None:
@@ -349,13 +355,16 @@ class Search:
         families, titles = [step.family for step in steps], [step.title for step in steps]
         return _candidate(families, titles, _kind([step.kind for step in steps]), breaks, watched, result)
 
+    def _unfixed(self) -> frozenset[str]:
+        """Return the breaks to remove for which no candidate works."""
+        fixed = {ident for candidate in self.candidates if candidate.works for ident in candidate.breaks}
+        breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
+        return breaks if self.wanted is None else breaks & self.wanted
+
     def _compile_inside(self) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy."""
         report, program = self.runner.original.report, self.runner.program
-        fixed = {ident for candidate in self.candidates if candidate.works for ident in candidate.breaks}
-        goals = frozenset(break_.id for break_ in report.breaks) - fixed
-        if self.wanted is not None:
-            goals &= self.wanted
+        goals = self._unfixed()
         if not goals or is_cell(self.runner.entry.call) or self._is_out_of_time():
             return
         self.on_status(f"to compile a part of {self.runner.entry.function} instead of all of it")
@@ -448,8 +457,9 @@ def _compiled_entry(entry: Entry) -> CompiledEntry:
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
     if isinstance(call, torch.nn.Module):
         return CompiledEntry(type(call).__name__, is_module=True)
-    if getattr(call, "__self__", None) is not None:
-        return CompiledEntry(name, type(call.__self__).__name__)
+    owner = getattr(call, "__self__", None)
+    if owner is not None:
+        return CompiledEntry(name, type(owner).__name__)
     given = entry.arguments.named(call)
     first = next(iter(given), "")
     if first == "self" and "." in getattr(call, "__qualname__", ""):

@@ -33,7 +33,8 @@ class CallNode:
     module : torch.nn.Module or None
         The module, if the function is its ``forward``.
     is_usual_call : bool
-        Whether the module was called through ``Module.__call__``, which ``Module.compile`` affects.
+        Whether ``Module.compile`` affects the call: it goes through ``Module.__call__``, and the class is not one of
+        PyTorch's, whose frames Dynamo skips (torch 2.13).
     own_ops : int
         The number of operations that the function performs itself.
     """
@@ -107,12 +108,14 @@ def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool
     module = _module_of(frame)
     if code.co_filename in _OPTIMIZERS:
         return CallNode()  # its operations do not count
-    if module is None and is_foreign.setdefault(code, _is_foreign(code)):
+    if code not in is_foreign:
+        is_foreign[code] = is_foreign_file(code.co_filename)
+    if module is None and is_foreign[code]:
         return caller
     key = code, id(module)
     if key not in caller.children:
         outer = frame.f_back
-        is_usual = outer is not None and outer.f_code in _MODULE_CALLS
+        is_usual = outer is not None and outer.f_code in _MODULE_CALLS and not is_foreign[code]
         caller.children[key] = CallNode(code, module, is_usual)
     return caller.children[key]
 
@@ -126,8 +129,8 @@ def _module_of(frame: FrameType) -> torch.nn.Module | None:
     return first if isinstance(first, torch.nn.Module) else None
 
 
-def _is_foreign(code: CodeType) -> bool:
-    """Return whether code belongs to PyTorch, Python or this package; other libraries may contain the model."""
-    path = package_paths().module_path(code.co_filename)
+def is_foreign_file(filename: str) -> bool:
+    """Return whether a file belongs to PyTorch, Python or this package; other libraries may contain the model."""
+    path = package_paths().module_path(filename)
     top = (path or "").partition("/")[0].removesuffix(".py")
     return path is not None and (top in {"torch", _OWN_PACKAGE} or is_of_standard_library(path))

@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.recording.targets import own_codes, reached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall
@@ -57,6 +57,8 @@ class Entry:
         The option ``dynamic`` of ``torch.compile``.
     compiles_itself : bool
         Whether to call it without compiling it, because it compiles a function inside it.
+    inner : mapping
+        The places of modules inside it that are compiled instead of it; whether ``Module.compile`` affects their calls.
     wrapped : int or None
         Identifies the callable among those that the run called.
     modes : CallModes
@@ -74,6 +76,7 @@ class Entry:
     backend: str | Callable[..., Any] = "eager"
     dynamic: bool | None = None
     compiles_itself: bool = False
+    inner: Mapping[str, bool] = field(default_factory=dict)
     wrapped: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     twins: tuple[Twin, ...] = ()

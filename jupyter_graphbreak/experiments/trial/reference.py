@@ -70,7 +70,7 @@ class Reference:
     def __init__(self, fn: Any, first: Input) -> None:
         self.fn = fn
         self.first = first
-        self.subject = Subject(fn)
+        self.subject = Subject(fn, first.arguments)
         self.result = self._call(first.arguments)
         if self.result.raised is not None:
             raise self.result.raised
@@ -152,7 +152,8 @@ class Reference:
     def _run_input(self, input_: Input) -> Result:
         if input_.again and self.changed:
             self._call(self.first.arguments, gradients=False)
-            return run(self.subject.call, self.subject, input_.arguments, input_.seed)
+            arguments = self.subject.with_copies(input_.arguments)
+            return run(self.subject.call, self.subject, arguments, input_.seed)
         return self._call(input_.arguments, input_.seed, state=input_.state)
 
     def _call(
@@ -165,7 +166,8 @@ class Reference:
     ) -> Result:
         self.subject.restore()
         self.subject.assign(state or {})
-        return run(self.subject.call, self.subject, arguments, seed, gradients=gradients)
+        own = self.subject.with_copies(arguments)
+        return run(self.subject.call, self.subject, own, seed, gradients=gradients)
 
     def _differs(self, other: Result) -> bool:
         return other.raised is not None or difference(self.result.value, other.value) is not None

@@ -162,6 +162,7 @@ class Subject:
         if not isinstance(self.call, types.FunctionType | types.BuiltinFunctionType | type):
             self.owner = getattr(self.call, "__self__", self.call)
         self.arguments = None
+        self._given = arguments
         if arguments is not None:
             for name, value in arguments.named(fn).items():
                 self._copy(value, name)
@@ -207,6 +208,15 @@ class Subject:
     def copies_of(self, arguments: Arguments) -> Arguments:
         """Return copies of arguments for a run; objects that are part of the state stay the same objects."""
         return arguments.copy(self.state_memo() | self.memory.memo(self._separate))
+
+    def with_copies(self, arguments: Arguments) -> Arguments:
+        """Return arguments in which the copies of this subject replace the values of which they are copies."""
+        if self._given is None or self.arguments is None:
+            return arguments
+        given = (*self._given.args, *self._given.kwargs.values())
+        copies = (*self.arguments.args, *self.arguments.kwargs.values())
+        by_id = {id(value): copy for value, copy in zip(given, copies, strict=True)}
+        return arguments.mapped(lambda value: by_id.get(id(value), value))
 
     def detach_changed_memory(self) -> None:
         """Move memory that a run has changed out of the shared memory, so that other subjects do not see the change.

@@ -1,0 +1,94 @@
+"""Compile modules inside an entry, which itself is called uncompiled."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.places import named_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from jupyter_graphbreak.experiments.trial.subject import Subject
+
+_MISSING = object()
+
+
+def modules_of(
+    subject: Subject, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the modules that a call of a subject uses, each with its first place."""
+    seen: set[int] = set()
+    known: set[int] = set()
+    for name, root in (*subject.roots(), *Arguments(*args, **kwargs).named(subject.call).items()):
+        for place, item in named_objects(root, name, seen):
+            if isinstance(item, torch.nn.Module) and id(item) not in known:
+                known.add(id(item))
+                yield place, item
+
+
+class InnerModules:
+    """Modules inside an entry that are compiled in place, as ``Module.compile`` does it, during calls of the entry.
+
+    Parameters
+    ----------
+    subject : Subject
+        The copies to which the entry belongs.
+    places : mapping
+        The places of the modules; whether ``Module.compile`` affects their calls. For other modules, ``forward`` is
+        compiled.
+    compile_ : callable
+        Compiles a function.
+    """
+
+    def __init__(self, subject: Subject, places: Mapping[str, bool], compile_: Callable[[Any], Any]) -> None:
+        self._subject = subject
+        self._places = places
+        self._compile = compile_
+        #: The compiled functions by the ids of the modules, which are kept so that the ids stay unique.
+        self._compiled: dict[int, tuple[torch.nn.Module, Any]] = {}
+
+    @contextlib.contextmanager
+    def compiled(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
+        """Let the modules run compiled while the context is open.
+
+        Parameters
+        ----------
+        args, kwargs
+            The arguments of the call, since they may contain modules.
+        """
+        before: list[tuple[dict[str, Any], str, Any]] = []
+        modules = list(modules_of(self._subject, args, kwargs)) if self._places else []
+        try:
+            for place, module in modules:
+                if place in self._places:
+                    name = "_compiled_call_impl" if self._places[place] else "forward"
+                    attributes = vars(module)
+                    before.append((attributes, name, attributes.get(name, _MISSING)))
+                    attributes[name] = self._compiled_function(module, name)
+            yield
+        finally:
+            for attributes, name, value in before:
+                if value is _MISSING:
+                    attributes.pop(name, None)
+                else:
+                    attributes[name] = value
+
+    def _compiled_function(self, module: torch.nn.Module, name: str) -> Any:
+        if id(module) not in self._compiled:
+            function = module._call_impl if name == "_compiled_call_impl" else module.forward  # noqa: SLF001
+            self._compiled[id(module)] = module, self._compile(function)
+        return self._compiled[id(module)][1]
+
+    def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that calls an entry while the modules are compiled; the entry itself if there are none."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self.compiled(args, kwargs):
+                return call(*args, **kwargs)
+
+        return run if self._places else call

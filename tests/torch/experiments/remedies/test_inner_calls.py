@@ -1,0 +1,159 @@
+"""A part of a function is compiled instead of the whole function if a break has no other remedy."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak import try_remedies
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.remedies import Remedy
+
+SAMPLER = """\
+import torch
+from torch import nn
+
+
+class Denoiser(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.into = nn.Linear(9, 8)
+        self.out = nn.Linear(8, 8)
+
+    def forward(self, x, t):
+        return self.out(torch.relu(self.into(torch.cat([x, t.expand(len(x), 1)], -1))))
+
+
+net = Denoiser()
+
+
+@torch.compile(backend="eager")
+def sample(x):
+    lengths = []
+    for step in range(3):
+        x = x - 0.1 * net(x, torch.tensor([step / 3]))
+        lengths.append(len(x.detach().numpy().tolist()))
+        if x.norm().item() < 0.01:
+            break
+    return x
+"""
+GAN = """\
+import torch
+from torch import nn
+
+G = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8))
+D = nn.Sequential(nn.Linear(8, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
+
+
+@torch.compile(backend="eager")
+def step(z):
+    score = D(G(z)).mean()
+    if len(str(score.detach().numpy())) > 99:
+        return z
+    return score
+"""
+LAYERS = """\
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return x + self.b(torch.tanh(self.a(x)))
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Block() for _ in range(3))
+
+    def forward(self, x):
+        norms = []
+        for layer in self.layers:
+            x = layer(x)
+            norms.append(str(x.norm().detach().numpy()))
+        return x, norms
+
+
+model = Deep()
+compiled = torch.compile(model, backend="eager")
+"""
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    torch.compiler.reset()
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("inner_calls_"):
+            del sys.modules[name]
+
+
+def import_text(text: str, folder: Path) -> Any:
+    """Import a text as a module of its own."""
+    name = f"inner_calls_{next(_numbers)}"
+    path = folder / f"{name}.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
+    report = try_remedies(getattr(module, name), *args)
+    return next((remedy for remedy in report.remedies or [] if remedy.family == "inner"), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "argument", "what", "line"),
+    [
+        (SAMPLER, "sample", torch.ones(2, 8), "Compile net instead of sample", '+net.compile(backend="eager")'),
+        (GAN, "step", torch.ones(2, 4), "Compile D and G instead of step", "+D.forward = torch.compile(D.forward, "),
+        (LAYERS, "compiled", torch.ones(2, 4), "Compile each Block of model.layers", "+for block in model.layers:"),
+    ],
+    ids=["sampler", "gan", "layers"],
+)
+def test_the_part_that_an_expert_would_compile_is_named_and_works(
+    tmp_path: Path, text: str, name: str, argument: torch.Tensor, what: str, line: str
+) -> None:
+    remedy = inner_remedy(import_text(text, tmp_path), name, argument)
+    assert remedy is not None
+    assert (remedy.verdict, remedy.breaks) == ("works", ["b1"])
+    assert remedy.title.startswith(what)
+    assert line in (remedy.patch or "")
+    assert remedy.evidence is not None
+    assert (remedy.evidence.breaks_after, remedy.evidence.graphs_after > 0) == (0, True)
+
+
+def test_nothing_is_compiled_instead_if_the_break_has_a_remedy(tmp_path: Path) -> None:
+    text = "import torch\nnet = torch.nn.Linear(2, 2)\n\n\n@torch.compile(backend='eager')\ndef step(x):\n"
+    module = import_text(f"{text}    x = net(x)\n    print('mean')\n    return x + 1\n", tmp_path)
+    assert inner_remedy(module, "step", torch.ones(2, 2)) is None
+
+
+def test_the_claim_holds_when_the_change_is_applied(tmp_path: Path) -> None:
+    text = SAMPLER.replace('@torch.compile(backend="eager")\n', 'net.compile(backend="eager", fullgraph=True)\n')
+    changed, original = import_text(text, tmp_path), import_text(SAMPLER, tmp_path)
+    changed.net.load_state_dict(original.net.state_dict())
+    expected = original.sample.__wrapped__(torch.ones(2, 8))
+    assert torch.equal(changed.sample(torch.ones(2, 8)), expected)

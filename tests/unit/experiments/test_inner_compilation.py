@@ -1,0 +1,118 @@
+"""The texts that compile a part of an entry instead of the entry."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, proposal_for
+from jupyter_graphbreak.experiments.families.proposal import InnerCall
+
+NET = InnerCall("Net", ("net",))
+
+
+def text_for(text: str, entry: CompiledEntry, *calls: InnerCall) -> str | None:
+    proposal = proposal_for({"s1": text}, {"s1": "cell"}, entry, calls or (NET,), 0.5)
+    return None if proposal is None else proposal.texts["s1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "import torch\nnet = Net()\n@torch.compile\ndef sample(x):\n    return net(x)\nsample(1)",
+            "import torch\nnet = Net()\nnet.compile()\ndef sample(x):\n    return net(x)\nsample(1)",
+        ),
+        (
+            "import torch\n@torch.compile(mode='default')\ndef sample(x):\n    return net(x)\nnet = Net()\nsample(1)",
+            "import torch\ndef sample(x):\n    return net(x)\nnet = Net()\nnet.compile(mode='default')\nsample(1)",
+        ),
+        (
+            "import torch\ndef sample(x):\n    return net(x)\nfast = torch.compile(sample)\nfast(1)",
+            "import torch\ndef sample(x):\n    return net(x)\nnet.compile()\nfast = sample\nfast(1)",
+        ),
+        (
+            "def sample(x):\n    return net(x)\nsample(1)",
+            "def sample(x):\n    return net(x)\nnet.compile()\nsample(1)",
+        ),
+    ],
+    ids=["decorator", "made later", "call", "compiled by the magic"],
+)
+def test_a_global_module_is_compiled_instead_of_a_function(text: str, expected: str) -> None:
+    uses_net = text.replace("sample(1)", "sample(net)") if "compile" not in text else text
+    entry = CompiledEntry("sample", parameters=("x",))
+    assert text_for(uses_net, entry) == expected.replace(
+        "sample(1)", "sample(net)" if uses_net != text else "sample(1)"
+    )
+
+
+def test_a_module_that_is_an_argument_is_compiled_under_the_callers_name() -> None:
+    text = "import torch\ndef run(pipe, n):\n    return pipe(n)\nfast = torch.compile(run)\nfast(pipeline, 2)"
+    entry = CompiledEntry("run", parameters=("pipe", "n"))
+    changed = text_for(text, entry, InnerCall("UNet", ("pipe.unet",)))
+    assert changed == text.replace("fast = torch.compile(run)", "pipeline.unet.compile()\nfast = run")
+
+
+def test_layers_that_are_alike_are_compiled_in_a_loop() -> None:
+    text = "import torch\nfast = torch.compile(model, backend='eager')\nfast(1)"
+    layers = InnerCall("Block", tuple(f"layers.{number}" for number in range(3)))
+    changed = text_for(text, CompiledEntry("Deep", is_module=True), layers)
+    assert changed == (
+        "import torch\nfor block in model.layers:\n    block.compile(backend='eager')\nfast = model\nfast(1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("model = Deep()\nmodel = torch.compile(model)\nmodel(1)", "model = Deep()\nmodel.net.compile()\nmodel(1)"),
+        ("model = Deep()\nmodel.compile()\nmodel(1)", "model = Deep()\nmodel.net.compile()\nmodel(1)"),
+        ("model = torch.compile(Deep())\nmodel(1)", "model = Deep()\nmodel.net.compile()\nmodel(1)"),
+    ],
+)
+def test_a_part_of_a_module_is_compiled_instead_of_the_module(text: str, expected: str) -> None:
+    assert text_for(f"import torch\n{text}", CompiledEntry("Deep", is_module=True)) == f"import torch\n{expected}"
+
+
+def test_a_part_of_the_object_of_a_method_is_compiled() -> None:
+    text = "import torch\nsearch = torch.compile(searcher.search)\nsearch(1)"
+    changed = text_for(text, CompiledEntry("search", "Beam"), InnerCall("Decoder", ("self.model",)))
+    assert changed == "import torch\nsearcher.model.compile()\nsearch = searcher.search\nsearch(1)"
+
+
+def test_a_module_that_module_compile_does_not_affect_gets_a_compiled_forward() -> None:
+    text = "import torch\nnet = Net()\n@torch.compile(dynamic=True)\ndef step(x):\n    return net(x)"
+    changed = text_for(text, CompiledEntry("step", parameters=("x",)), InnerCall("Net", ("net",), is_usual_call=False))
+    assert changed == text.replace(
+        "@torch.compile(dynamic=True)", "net.forward = torch.compile(net.forward, dynamic=True)"
+    )
+
+
+def test_an_inner_function_is_decorated_with_the_same_options() -> None:
+    text = (
+        "import torch\ndef score(x):\n    return x\n@torch.compile(backend='eager')\ndef step(x):\n    return score(x)"
+    )
+    changed = text_for(text, CompiledEntry("step", parameters=("x",)), InnerCall("score", filename="cell"))
+    assert changed == (
+        "import torch\n@torch.compile(backend='eager')\ndef score(x):\n    return x\ndef step(x):\n    return score(x)"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from torch import compile\nnet = Net()\n@compile\ndef sample(x):\n    return net(x)\nsample(1)",
+        "import torch\n@torch.compile(backend=mine)\ndef sample(x):\n    return net(x)\nsample(1)",
+        "import torch\n@torch.compile\ndef sample(x):\n    return net(x)\nsame = torch.compile(sample, dynamic=True)",
+    ],
+    ids=["another form", "an option that is a name", "two kinds of options"],
+)
+def test_nothing_is_proposed_where_the_text_cannot_be_changed_safely(text: str) -> None:
+    assert text_for(text, CompiledEntry("sample", parameters=("x",))) is None
+
+
+def test_the_title_names_what_is_compiled_and_its_share() -> None:
+    text = "import torch\n@torch.compile\ndef step(x):\n    return G(D(x))\nstep(1)"
+    calls = [InnerCall("Sequential", ("G",)), InnerCall("Sequential", ("D",))]
+    proposal = proposal_for({"s1": text}, {"s1": "cell"}, CompiledEntry("step"), calls, 0.619)
+    assert proposal is not None
+    assert proposal.title == "Compile G and D instead of step (they do 62 % of the operations)"

@@ -128,7 +128,7 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
     ("text", "name", "argument", "what", "line"),
     [
         (SAMPLER, "sample", torch.ones(2, 8), "Compile net instead of sample", '+net.compile(backend="eager")'),
-        (GAN, "step", torch.ones(2, 4), "Compile D and G instead of step", "+D.forward = torch.compile(D.forward, "),
+        (GAN, "step", torch.ones(2, 4), "Compile G and D instead of step", "+G.forward = torch.compile(G.forward, "),
         (LAYERS, "compiled", torch.ones(2, 4), "Compile each Block of model.layers", "+for block in model.layers:"),
     ],
     ids=["sampler", "gan", "layers"],

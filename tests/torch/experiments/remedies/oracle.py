@@ -335,7 +335,8 @@ _CHANGES: dict[str, Callable[[Any], Any]] = {
 
 #: Calls that are not compiled, because compiling takes time and shows less for them.
 _ONLY_UNCOMPILED = {
-    "zeros", "large", "an inf", "a zero", "with gaps", "transposed", "negative integers", "double precision", "half precision", "with gradients",
+    "zeros", "large", "an inf", "a zero", "with gaps", "transposed",
+    "negative integers", "double precision", "half precision", "with gradients",
     "zeros with gradients",
 }  # fmt: skip
 #: Tensors of other kinds than the given ones. A program that refuses one of a group is not meant for them.

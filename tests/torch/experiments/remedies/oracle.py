@@ -22,7 +22,7 @@ from jupyter_graphbreak.results import Report
 from tests.torch.experiments.remedies.by_hand import Loaded, Written
 
 _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
-_OF_COMPILING = re.compile(r", grad_fn=<\w+>|\bat 0x[0-9a-f]+")
+_OF_COMPILING = re.compile(r",\s+grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 
 
 class Seen(NamedTuple):

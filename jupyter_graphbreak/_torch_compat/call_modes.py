@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.default_device import default_device_state, restore_default_device
+from jupyter_graphbreak._torch_compat.process_settings import CASTING
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-#: The device types that have an autocast mode.
-_CASTING = ("cpu", "cuda", "xpu", "mps")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CallModes:
         return CallModes(
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
-            tuple((kind, torch.get_autocast_dtype(kind)) for kind in _CASTING if torch.is_autocast_enabled(kind)),
+            tuple((kind, torch.get_autocast_dtype(kind)) for kind in CASTING if torch.is_autocast_enabled(kind)),
             torch.is_autocast_cache_enabled(),
             torch.get_default_dtype(),
             _default_device(),
@@ -81,23 +81,23 @@ DEFAULT_MODES = CallModes()
 
 @contextlib.contextmanager
 def _autocast_set(wanted: dict[str, torch.dtype], *, cache: bool) -> Iterator[None]:
-    before = {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _CASTING}
+    before = {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in CASTING}
     cached = torch.is_autocast_cache_enabled()
     is_needed = bool(wanted) or any(enabled for enabled, _ in before.values())
-    if not is_needed and cache == cached:
-        yield
-        return
-    torch.autocast_increment_nesting()
+    is_changed = is_needed or cache != cached
+    if is_changed:
+        torch.autocast_increment_nesting()
     try:
-        torch.set_autocast_cache_enabled(cache)
-        for kind, (enabled, dtype) in before.items():
+        if is_changed:
+            torch.set_autocast_cache_enabled(cache)
+        for kind, (enabled, dtype) in before.items() if is_changed else ():
             if enabled != (kind in wanted):
                 torch.set_autocast_enabled(kind, kind in wanted)
             if wanted.get(kind, dtype) != dtype:
                 torch.set_autocast_dtype(kind, wanted[kind])
         yield
     finally:
-        if torch.autocast_decrement_nesting() == 0:
+        if is_changed and torch.autocast_decrement_nesting() == 0:
             torch.clear_autocast_cache()
         torch.set_autocast_cache_enabled(cached)
         for kind, (enabled, dtype) in before.items():
@@ -115,20 +115,15 @@ def _default_device() -> str | None:
 @contextlib.contextmanager
 def _device_set(device: str | None) -> Iterator[None]:
     """Make a device the default while the context is open."""
-    state = importlib.import_module("torch.utils._device")
     if _default_device() == device:
         yield
         return
-    before = getattr(state, "CURRENT_DEVICE", None)
-    context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
-    was_unset = context is not None and not hasattr(context, "device_context")
+    before = default_device_state()
     torch.set_default_device(device)
     try:
         yield
     finally:
-        torch.set_default_device(before)
-        if was_unset and getattr(context, "device_context", ...) is None:
-            del context.device_context  # torch 2.9 cannot read None from it
+        restore_default_device(before)
 
 
 def functorch_depth() -> int:

@@ -18,19 +18,34 @@ def default_device(device: str | None) -> Iterator[None]:
         return
     import torch
 
-    state = importlib.import_module("torch.utils._device")
-    before = getattr(state, "CURRENT_DEVICE", None)
-    context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
-    was_unset = context is not None and not hasattr(context, "device_context")
+    before = default_device_state()
     torch.set_default_device(device)
-    ours = getattr(state, "CURRENT_DEVICE", None)
+    ours = default_device_state()[0]
     try:
         yield
     finally:
-        if getattr(state, "CURRENT_DEVICE", None) is ours:
-            torch.set_default_device(before)
-            if was_unset and getattr(context, "device_context", ...) is None:
-                del context.device_context  # torch 2.9 cannot read None from it
+        if default_device_state()[0] is ours:
+            restore_default_device(before)
+
+
+def default_device_state() -> tuple[Any, bool]:
+    """Return the default device for new tensors, and whether none was ever set; to restore them."""
+    import torch
+
+    context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    was_unset = context is not None and not hasattr(context, "device_context")
+    return getattr(importlib.import_module("torch.utils._device"), "CURRENT_DEVICE", None), was_unset
+
+
+def restore_default_device(before: tuple[Any, bool]) -> None:
+    """Restore what :func:`default_device_state` returned."""
+    import torch
+
+    device, was_unset = before
+    torch.set_default_device(device)
+    context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    if was_unset and getattr(context, "device_context", ...) is None:
+        del context.device_context  # torch 2.9 cannot read None from it
 
 
 def cuda_devices() -> tuple[list[str], int, str]:

@@ -9,9 +9,13 @@ import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jupyter_graphbreak._torch_compat.default_device import default_device_state, restore_default_device
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: The device types that have an autocast mode.
+CASTING = ("cpu", "cuda", "xpu", "mps")
 _WRITERS = (
     ("torch._C", "PyTorchFileWriter"),
     ("torch.jit._script", "RecursiveScriptModule.save"),
@@ -77,8 +81,19 @@ _FUNCTIONS = (
     ("the number of threads", "get_num_threads", "set_num_threads"),
     ("the precision of matrix products", "get_float32_matmul_precision", "set_float32_matmul_precision"),
     ("anomaly detection", "is_anomaly_enabled", "autograd.set_detect_anomaly"),
+    ("the default dtype", "get_default_dtype", "set_default_dtype"),
     ("the debug mode of deterministic algorithms", "get_deterministic_debug_mode", "set_deterministic_debug_mode"),
 )
+#: Other names by which code changes such a setting.
+_OTHER_NAMES = {
+    "the default dtype": ("set_default_tensor_type",),
+    "anomaly detection": ("detect_anomaly",),
+    "the debug mode of deterministic algorithms": ("use_deterministic_algorithms", "_set_deterministic_algorithms"),
+}
+_AUTOCAST_NAMES = frozenset({
+    "set_autocast_enabled", "set_autocast_dtype", "set_autocast_cpu_enabled", "set_autocast_cpu_dtype",
+    "set_autocast_gpu_dtype", "autocast",
+})  # fmt: skip
 #: Flags, which are attributes of modules.
 _FLAGS = (
     ("torch.backends.cudnn", ("enabled", "benchmark", "deterministic", "allow_tf32", "benchmark_limit")),
@@ -111,10 +126,14 @@ def process_settings() -> Iterator[ProcessSetting]:
     """Yield the settings that this PyTorch has."""
     import torch
 
+    yield ProcessSetting("the default device", default_device_state, restore_default_device,
+                         frozenset({"set_default_device"}))  # fmt: skip
+    for kind in CASTING:
+        yield ProcessSetting(f"autocast on {kind}", *_autocast_access(kind), _AUTOCAST_NAMES)
     for name, getter, setter in _FUNCTIONS:
         read, write = getattr(torch, getter, None), _dotted(torch, setter)
         if read is not None and write is not None:
-            yield ProcessSetting(name, read, write, frozenset({setter.rpartition(".")[2], "detect_anomaly"}))
+            yield ProcessSetting(name, read, write, frozenset({setter.rpartition(".")[2], *_OTHER_NAMES.get(name, ())}))
     for dotted, flags in _FLAGS:
         owner = _dotted(torch, dotted.removeprefix("torch."))
         for flag in flags:
@@ -137,6 +156,16 @@ def process_settings() -> Iterator[ProcessSetting]:
         if config is not None and hasattr(config, "get_config_copy"):
             yield ProcessSetting(f"settings of {module}", _reader_of(config), _writer_of(config),
                                  frozenset({module.split(".")[1]}))  # fmt: skip
+
+
+def _autocast_access(kind: str) -> tuple[Callable[[], Any], Callable[[tuple[bool, Any]], None]]:
+    import torch
+
+    def write(state: tuple[bool, Any]) -> None:
+        torch.set_autocast_enabled(kind, state[0])
+        torch.set_autocast_dtype(kind, state[1])
+
+    return lambda: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)), write
 
 
 def _hooks() -> Iterator[ProcessSetting]:

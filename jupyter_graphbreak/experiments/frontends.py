@@ -161,7 +161,7 @@ class Examination:
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
-            with guarded(self._subject.call, assigned=self._subject.assigned), self._subject.activated():
+            with self._subject.activated(), guarded(self._subject.call, assigned=self._subject.assigned):
                 program = capture(self._subject.call, eager.first.arguments.copy(self._subject.state_memo()))
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             self.raised = raised_by(error, "capture")

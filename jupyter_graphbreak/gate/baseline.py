@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -225,6 +226,8 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
     target = Path(os.path.realpath(path))
     with contextlib.suppress(FileNotFoundError):
         load_baseline(target)
+        if not os.access(target, os.W_OK):  # renaming would replace it all the same
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     temporary = Path(name)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -190,10 +191,16 @@ def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield the regular files in a folder and its subfolders, in order."""
+    """Yield the regular files in a folder and its subfolders, in order; a file to which links lead, once."""
+    known: set[tuple[int, int]] = set()
     for inner in (folder, *_entries_of(folder)):
-        if inner == folder or inner.is_dir():
-            yield from (file for file in _entries_of(inner) if file.is_file() and not file.name.startswith("."))
+        for file in _entries_of(inner) if inner == folder or inner.is_dir() else ():
+            if file.is_file() and not file.name.startswith("."):
+                with contextlib.suppress(OSError):
+                    status = file.stat()
+                    if (status.st_dev, status.st_ino) not in known:
+                        known.add((status.st_dev, status.st_ino))
+                        yield file
 
 
 def _entries_of(folder: Path) -> list[Path]:

@@ -147,6 +147,7 @@ def test_it_completes_in_a_shell(cli: Cli) -> None:
         (["log", LOG, "--baseline", "malformed.toml", "--update-baseline"], 3),
         (["log", LOG, "--baseline", "pipe"], 3),
         (["log", LOG, "--baseline", ".", "--update-baseline"], 3),
+        (["log", LOG, "--baseline", "itself.toml", "--update-baseline"], 3),
         (["notebook", "nowhere.ipynb"], 3),
         (["notebook", "pipe"], 3),
         (["notebook", "foreign.log"], 3),
@@ -177,11 +178,12 @@ def test_misuse_and_unreadable_files_are_reported_in_one_line(
     (tmp_path / "report.json").write_text('{"schema_version": "9.0"}')
     (tmp_path / "nested.json").write_text('{"status": ' + "[" * 100_000)
     os.mkfifo(tmp_path / "pipe")
-    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    (tmp_path / "itself.toml").symlink_to("itself.toml")
+    before = {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
     done = cli(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert re.fullmatch(r"graphbreak: [^\n]+\n", done.stderr)
-    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_an_error_of_our_own_has_a_status_of_its_own(tmp_path: Path) -> None:

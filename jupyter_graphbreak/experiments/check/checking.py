@@ -418,7 +418,7 @@ def _call(
     require_time()
     given = given or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
-    with guarded(subject.call, assigned=subject.assigned), subject.activated():
+    with subject.activated(), guarded(subject.call, assigned=subject.assigned):
         try:
             return program(*given.args, **given.kwargs), given, None
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
@@ -436,7 +436,7 @@ def _observe(program: Callable[..., Any], subject: Subject, given: Arguments | N
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_differentiable(named, subject))
     try:
-        with guarded(subject.call, assigned=subject.assigned), subject.activated():
+        with subject.activated(), guarded(subject.call, assigned=subject.assigned):
             gradients = gradients_of(value, list(inputs.values()))
     except RuntimeError as error:  # such as an autograd graph that was freed
         observation.gradients["the backward pass"] = type(error).__name__

@@ -157,8 +157,7 @@ class Variant:
             return self._warm_up()
 
     def _warm_up(self) -> bool:
-        with guarded(self.subject.call, assigned=self.subject.assigned):
-            self._call(0)
+        self._call(0, is_guarded=True)
         self.subject.detach_changed_memory()
         self._state = self.subject.state()
         self._arguments = self.subject.copies_of(self._given)
@@ -167,8 +166,7 @@ class Variant:
         seed_all(0)
         before = _random_state()
         begun = time.monotonic()
-        with guarded(self.subject.call, assigned=self.subject.assigned):
-            self._call(0)
+        self._call(0, is_guarded=True)
         self._seconds = time.monotonic() - begun
         self.subject.detach_changed_memory()
         self.random = before != _random_state()
@@ -229,9 +227,10 @@ class Variant:
         finally:
             self._restore()
 
-    def _call(self, seed: int) -> None:
+    def _call(self, seed: int, *, is_guarded: bool = False) -> None:
         seed_all(seed)
-        with self._ready():
+        guard = guarded(self.subject.call, assigned=self.subject.assigned) if is_guarded else contextlib.nullcontext()
+        with self._ready(), guard:
             self._program(*self._arguments.args, **self._arguments.kwargs)
         self._restore()
 

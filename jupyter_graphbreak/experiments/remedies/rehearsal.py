@@ -635,6 +635,8 @@ def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Re
     returns finite numbers: for infinite ones it is undefined in both programs.
     """
     expected = case.expected
+    if case.input.only_errors_count and (expected.raised is not None or result.raised is None):
+        return []
     if expected.raised is not None and result.raised is not None:
         has_other_message = any(difference.kind == "different error" for difference in diffs)
         is_by_operation = has_other_message and not is_raised_by_statement(expected.raised)

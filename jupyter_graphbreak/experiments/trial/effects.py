@@ -108,7 +108,9 @@ class _Stream(io.StringIO):
 
 
 @contextlib.contextmanager
-def capture_effects(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[Effects]:
+def capture_effects(
+    handlers: Mapping[int, logging.Handler] | None = None, filters: Mapping[int, Any] | None = None
+) -> Iterator[Effects]:
     """Capture output, warnings and log records while the context is open.
 
     Parameters
@@ -117,6 +119,8 @@ def capture_effects(handlers: Mapping[int, logging.Handler] | None = None) -> It
         Copies of the handlers whose classes the user wrote, by the ids of the originals. If given, the copies receive
         the records of this thread, and warnings pass the filters of the process, as if none had been shown before.
         Otherwise no handler receives a record, and every warning is captured.
+    filters : mapping, optional
+        Copies of the filters of loggers, by the ids of the originals.
 
     Yields
     ------
@@ -142,7 +146,7 @@ def capture_effects(handlers: Mapping[int, logging.Handler] | None = None) -> It
         with (
             redirect_thread_streams(out, err),
             isolate_warnings(),
-            _capture_records(keep, handlers or {}),
+            _capture_records(keep, handlers or {}, filters or {}),
             warnings.catch_warnings(record=True),
         ):
             warnings._showwarnmsg_impl = show  # type: ignore[attr-defined]  # noqa: SLF001 - records the order
@@ -169,8 +173,17 @@ def _reached_handlers(logger: logging.Logger) -> Iterator[logging.Handler]:
 
 def all_handlers() -> Iterator[logging.Handler]:
     """Yield the handlers of all loggers, without duplicates."""
-    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
-    yield from {id(item): item for log in loggers for item in getattr(log, "handlers", ())}.values()
+    yield from {id(item): item for log in _loggers() for item in getattr(log, "handlers", ())}.values()
+
+
+def all_filters() -> Iterator[Any]:
+    """Yield the filters of all loggers that are not the compiler's, without duplicates."""
+    loggers = [log for log in _loggers() if getattr(log, "filters", ()) and not is_compiler_logger(log.name)]
+    yield from {id(item): item for log in loggers for item in log.filters}.values()
+
+
+def _loggers() -> list[Any]:
+    return [logging.root, *logging.root.manager.loggerDict.values()]
 
 
 #: Warnings of torch while it compiles never become errors, whatever the filters are: they are captured.
@@ -207,12 +220,14 @@ def _do_nothing() -> None:
 
 def suppress_logging() -> contextlib.AbstractContextManager[None]:
     """Drop the log records of this thread while the context is open."""
-    return _capture_records(lambda _: None, {})
+    return _capture_records(lambda _: None, {}, {})
 
 
 @contextlib.contextmanager
 def _capture_records(
-    receive: Callable[[tuple[str, str, str]], None], handlers: Mapping[int, logging.Handler]
+    receive: Callable[[tuple[str, str, str]], None],
+    handlers: Mapping[int, logging.Handler],
+    filters: Mapping[int, Any],
 ) -> Iterator[None]:
     """Capture the log records of this thread, instead of the process's handlers, while the context is open.
 
@@ -222,8 +237,11 @@ def _capture_records(
         Receives the logger, the level and the message of each record.
     handlers : mapping
         The replacements of handlers, by the ids of the handlers; handlers without one receive nothing.
+    filters : mapping
+        The replacements of the filters of loggers, by the ids of the filters; filters without one let a record pass.
     """
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
+    filter_with_originals = logging.Filterer.filter
 
     def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
         if is_compiler_logger(record.name) or threading.get_ident() != thread:
@@ -235,7 +253,19 @@ def _capture_records(
             if copy is not None and record.levelno >= copy.level:
                 copy.handle(record)
 
-    with patched(logging.Logger, "callHandlers", keep), capture_package_logs(receive):
+    def filter_with_copies(filterer: logging.Filterer, record: logging.LogRecord) -> Any:
+        own = isinstance(filterer, logging.Logger) and threading.get_ident() == thread and filterer.filters
+        if not own or is_compiler_logger(record.name):
+            return filter_with_originals(filterer, record)
+        copied = logging.Filterer()
+        copied.filters = [filters[id(item)] for item in filterer.filters if id(item) in filters]
+        return filter_with_originals(copied, record)
+
+    with (
+        patched(logging.Filterer, "filter", filter_with_copies),
+        patched(logging.Logger, "callHandlers", keep),
+        capture_package_logs(receive),
+    ):
         yield
 
 

@@ -37,9 +37,15 @@ _MAX_RANDOM = 4
 _HUGE = 1e9
 #: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
 _OTHER_DTYPES = {
-    True: (torch.int64, torch.float64, torch.float16),
+    True: (torch.int64, torch.float64, torch.float16, torch.bool),
     False: (torch.float32, torch.int32),
 }
+#: Kinds of tensors in edge inputs.
+_BOOL = "bool tensors"
+_NOT_CONTIGUOUS = "tensors that are not contiguous"
+_TRANSPOSED = "transposed tensors"
+#: The maximum number of parameters whose tensors get one more dimension.
+_MAX_DEEPER = 3
 #: PyTorch functions that take indices.
 _LOOKUP_FUNCTIONS = frozenset(
     {"embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss"}
@@ -94,8 +100,8 @@ class Input:
     state : mapping
         Values of globals, closure variables and attributes to set before the call, by their places.
     other_kind : str
-        How its tensors differ in kind from the first input's: they have different dtypes, require gradients, or are
-        empty.
+        How its tensors differ in kind from the first input's: they have different dtypes or more dimensions, require
+        gradients, are not contiguous, or are empty.
     """
 
     arguments: Arguments
@@ -105,6 +111,16 @@ class Input:
     seed: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
     other_kind: str = ""
+
+    @property
+    def only_errors_count(self) -> bool:
+        """Whether results may differ: truth values are promoted differently than numbers wherever sides are merged."""
+        return self.other_kind == _BOOL
+
+    @property
+    def is_always_accepted(self) -> bool:
+        """Whether a function is meant for tensors of this kind, even if it refuses some: their values are ordinary."""
+        return self.other_kind in {_NOT_CONTIGUOUS, _TRANSPOSED}
 
 
 def describe(what: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
@@ -187,22 +203,29 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in sides.items():
             arguments = _map_arguments(first, change)
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
-    for what, kind, arguments in _kind_changes(first, indices):
+    for what, kind, arguments in _kind_changes(first, fn, indices):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
 
 
-def _kind_changes(first: Arguments, indices: Callable[[torch.Tensor], bool]) -> Iterator[tuple[str, str, Arguments]]:
+def _kind_changes(
+    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with tensors of other kinds, whose values lead to both sides of most branches."""
     values: dict[str, _Change] = {
         "": _triple,
         ", negated": lambda tensor: _negated(_triple(tensor)),
         ", zero": torch.zeros_like,
     }
-    for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first)):
+    for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first), _layout_changes(first)):
         for which, make_values in values.items():
             changed = _unless(indices, functools.partial(change, make_values), _unchanged)
             yield f"{kind}{which}", kind, _map_arguments(first, changed)
     yield "all tensors empty", "empty tensors", _map_arguments(first, _empty)
+    named = [(name, _tensors(value)) for name, value in first.named(fn).items() if _tensors(value)]
+    for name, tensors in named[:_MAX_DEEPER] if len(named) > 1 else ():
+        changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
+        kind = f"{name} with one more dimension"
+        yield kind, kind, _map_arguments(first, changed)
 
 
 def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -223,6 +246,10 @@ def _empty(value: torch.Tensor) -> torch.Tensor:
 
 def _first_row(value: torch.Tensor) -> torch.Tensor:
     return value[:1] if value.dim() else value
+
+
+def _with_dimension(value: torch.Tensor) -> torch.Tensor:
+    return torch.stack([value, value])
 
 
 def _change_only(ids: set[int], change: _Change, value: torch.Tensor) -> torch.Tensor:
@@ -358,6 +385,26 @@ def _convert(change: _Change, value: torch.Tensor, dtype: torch.dtype, *, floati
         return value
     changed = change(value)
     return changed.round().to(dtype) if floating else changed.to(dtype)
+
+
+def _layout_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:
+    """Yield changes of the strides of tensors: with gaps, like a slice, and also transposed."""
+    most = max((tensor.dim() for tensor in _tensors((first.args, first.kwargs))), default=0)
+    if most > 0:
+        yield _NOT_CONTIGUOUS, _with_gaps
+    if most > 1:
+        yield (
+            _TRANSPOSED,
+            lambda change, value: _transposed(_with_gaps(lambda value: _transposed(change(value)), value)),
+        )
+
+
+def _with_gaps(change: _Change, value: torch.Tensor) -> torch.Tensor:
+    return torch.stack([change(value)] * 2, dim=-1)[..., 0] if value.dim() else change(value)
+
+
+def _transposed(value: torch.Tensor) -> torch.Tensor:
+    return value.transpose(0, -1) if value.dim() > 1 else value
 
 
 def _triple(value: torch.Tensor) -> torch.Tensor:

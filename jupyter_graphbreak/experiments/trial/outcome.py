@@ -139,10 +139,10 @@ def run(
     given = subject.copies_of(arguments)
     value, raised, failed = None, None, None
     with (
-        guarded(subject.call, program, assigned=subject.assigned),
         subject.activated(),
         preserve_modes(),
-        capture_effects(subject.handlers) as effects,
+        capture_effects(subject.handlers, subject.filters) as effects,
+        guarded(subject.call, program, assigned=subject.assigned),
     ):
         seed_all(seed)
         try:

@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ from jupyter_graphbreak._torch_compat.process_settings import process_settings
 from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute, LibraryContainer
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
 from jupyter_graphbreak.recording.steady import DEFERRED
+from jupyter_graphbreak.records.package_paths import is_library
 from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
@@ -58,9 +60,10 @@ class _Part(NamedTuple):
     owners: frozenset[str] = frozenset()
     is_assigned: bool = False
 
-    def change(self) -> StateChange:
+    def change(self, before: Any, after: Any) -> StateChange:
         """Return the description of a change to it."""
-        return StateChange(self.what, self.names, self.owners, self.is_assigned)
+        changed = before.changed_names(after) if isinstance(before, _HandlerAttributes) else ()
+        return StateChange(self.what, self.names.union(changed), self.owners, self.is_assigned)
 
 
 class StateChange(NamedTuple):
@@ -87,20 +90,20 @@ class ProcessState:
 
     def changes(self) -> list[StateChange]:
         """Return the changes since then."""
-        return [part.change() for part, _ in self._changed()]
+        return [part.change(before, after) for part, before, after in self._changed()]
 
     def restore(self) -> list[StateChange]:
         """Restore it as far as possible, and return the changes that were undone."""
         changed = list(self._changed())
-        for part, value in changed:
+        for part, value, _ in changed:
             with contextlib.suppress(Exception):  # a folder that is gone, a handler that Python did not set
                 part.write(value)
-        return [part.change() for part, _ in changed]
+        return [part.change(before, after) for part, before, after in changed]
 
-    def _changed(self) -> Iterator[tuple[_Part, Any]]:
+    def _changed(self) -> Iterator[tuple[_Part, Any, Any]]:
         for part, value in zip(self._parts, self._values, strict=True):
-            if value is not _MISSING and not _is_equal(value, _read(part)):
-                yield part, value
+            if value is not _MISSING and not _is_equal(value, now := _read(part)):
+                yield part, value, now
 
 
 def _read(part: _Part) -> Any:
@@ -171,6 +174,12 @@ def _parts() -> Iterator[_Part]:
             frozenset({"getcontext", "setcontext", "prec", "rounding"}),
         )
     yield _Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
+    yield _Part(
+        "sets the filters of warnings",
+        lambda: _Identities(warnings.filters),
+        _set_warning_filters,
+        frozenset({"simplefilter", "filterwarnings", "resetwarnings", "filters"}),
+    )
     yield _Part("sets attributes of a thread", _thread_attributes, _set_attributes,
                 frozenset({"name", "setName", "setattr", "current_thread", "main_thread"}))  # fmt: skip
     yield _Part("sets attributes of a logger", _logger_attributes, _set_attributes, frozenset({"setattr"}))
@@ -180,8 +189,11 @@ def _parts() -> Iterator[_Part]:
         _loggers,
         _set_loggers,
         frozenset({"addHandler", "removeHandler", "setLevel", "addFilter", "removeFilter", "basicConfig", "dictConfig",
-                   "handlers", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter", "level"}),
+                   "handlers", "filters", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter",
+                   "level"}),
     )  # fmt: skip
+    yield _Part("sets attributes of a log handler", _handler_attributes, _set_attributes,
+                frozenset({"setattr", "set_name", "setStream", "setTarget"}))  # fmt: skip
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         yield _Part("sets NumPy's errors", numpy.geterr, lambda old: numpy.seterr(**old), frozenset({"seterr"}))
@@ -243,6 +255,12 @@ def _default_parts() -> Iterator[_Part]:
                     frozenset({"set_start_method"}))  # fmt: skip
 
 
+def _set_warning_filters(saved: _Identities) -> None:
+    warnings.filters[:] = saved.items  # type: ignore[index]
+    with warnings.catch_warnings():  # entering it makes Python forget what it knows of the old filters
+        pass
+
+
 class _Attributes(dict[Any, "_Identities"]):
     """The attributes of objects, by object; objects that were not known before do not count as a change."""
 
@@ -255,11 +273,35 @@ class _Attributes(dict[Any, "_Identities"]):
     __hash__ = None
 
 
-def _attributes_of(items: Iterable[Any], but: frozenset[str]) -> _Attributes:
+class _HandlerAttributes(_Attributes):
+    """The attributes of handlers. Code that sets one has an effect: it redirects or changes what is logged."""
+
+    def changed_names(self, other: _HandlerAttributes) -> set[str]:
+        """Return the names of the attributes that differ; code may set a private one by its public name."""
+        names: set[str] = set()
+        for item, state in self.items():
+            one, two = state.as_dict(), other.get(item, state).as_dict()
+            names |= {name for name in {**one, **two} if one.get(name, _MISSING) is not two.get(name, _MISSING)}
+        return names | {name.lstrip("_") for name in names}
+
+
+def _attributes_of(items: Iterable[Any]) -> _Attributes:
     # Most loggers have no further attributes; there are hundreds, and trials read this hundreds of times.
-    return _Attributes(
-        {item: _NONE if vars(item).keys() <= but else _Identities(_pairs(vars(item), but)) for item in items}
-    )
+    return _Attributes({
+        item: _NONE if vars(item).keys() <= (but := _ignored_attributes(item)) else _Identities(_pairs(vars(item), but))
+        for item in items
+    })  # fmt: skip
+
+
+def _ignored_attributes(item: Any) -> frozenset[str]:
+    match item:
+        case logging.Logger():
+            return _OF_LOGGERS
+        case logging.FileHandler():
+            return _OF_HANDLERS | {"stream"}
+        case logging.Handler():
+            return _OF_HANDLERS
+    return frozenset()
 
 
 def _pairs(attributes: dict[str, Any], but: frozenset[str]) -> list[Any]:
@@ -267,7 +309,7 @@ def _pairs(attributes: dict[str, Any], but: frozenset[str]) -> list[Any]:
 
 
 def _thread_attributes() -> _Attributes:
-    return _attributes_of({threading.current_thread(), threading.main_thread()}, frozenset())
+    return _attributes_of({threading.current_thread(), threading.main_thread()})
 
 
 #: The attributes of loggers that other parts restore, or that are caches.
@@ -278,13 +320,27 @@ _OF_LOGGERS = frozenset(
 
 def _logger_attributes() -> _Attributes:
     loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
-    return _attributes_of([logging.root, *loggers], _OF_LOGGERS)
+    return _attributes_of([logging.root, *loggers])
+
+
+#: The attributes of handlers that other parts restore, or that a handler itself changes when it receives a record.
+_OF_HANDLERS = frozenset({
+    "level", "formatter", "filters", "lock", "_closed", "buffer", "rolloverAt", "dev", "ino", "sock", "socket",
+    "retryTime", "retryPeriod",
+})  # fmt: skip
+
+
+def _handler_attributes() -> _HandlerAttributes:
+    """Return the attributes of Python's own handlers; trials copy the handlers whose classes the user wrote."""
+    handlers = [reference() for reference in logging._handlerList]  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public name
+    own = [handler for handler in handlers if type(handler).__module__ in {"logging", "logging.handlers"}]
+    return _HandlerAttributes(_attributes_of(own))
 
 
 def _set_attributes(before: _Attributes) -> None:
     for item, state in before.items():
-        saved = dict(zip(state.items[::2], state.items[1::2], strict=True))
-        ignored = _OF_LOGGERS if isinstance(item, logging.Logger) else frozenset()
+        saved = state.as_dict()
+        ignored = _ignored_attributes(item)
         for name in [name for name in vars(item) if name not in saved and name not in ignored]:
             del vars(item)[name]
         vars(item).update(saved)
@@ -297,6 +353,8 @@ def _logging_parts() -> Iterator[_Part]:
                 frozenset({"disable"}), owners)  # fmt: skip
     yield _Part("sets the class of log records", _identity_of(logging.getLogRecordFactory),
                 _setter(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
+    yield _Part("sets the class of loggers", _identity_of(logging.getLoggerClass), _setter(logging.setLoggerClass),
+                frozenset({"setLoggerClass"}))  # fmt: skip
     yield _Part("names levels of log records", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
                 frozenset({"addLevelName"}))  # fmt: skip
 
@@ -340,6 +398,10 @@ class _Identities:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Identities) and list(map(id, self.items)) == list(map(id, other.items))
+
+    def as_dict(self) -> dict[Any, Any]:
+        """Return the items as names with values, if they are in turn names and values."""
+        return dict(zip(self.items[::2], self.items[1::2], strict=True))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -446,22 +508,29 @@ def _handler_state(handler: Any) -> tuple[Any, ...]:
 
 
 class _LoggerStates(dict[Any, tuple[Any, ...]]):
-    """The state of loggers. A new logger without handlers, filters or level does not count as a change."""
+    """The state of loggers. A new logger that is as it was made does not count as a change."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
             return False
-        new = [state for log, state in other.items() if log not in self]
+        new = [state for log, state in other.items() if log not in self and not _is_of_library(log)]
         return all(other.get(log) == state for log, state in self.items()) and all(
-            level == logging.NOTSET and not handlers.items and not filters.items
-            for level, _, _, handlers, filters, _ in new
+            level == logging.NOTSET and propagate and not (disabled or handlers.items or filters.items)
+            for level, disabled, propagate, handlers, filters, _ in new
         )
 
     __hash__ = None
 
 
+def _is_of_library(log: logging.Logger) -> bool:
+    module = sys.modules.get(log.name.partition(".")[0])
+    return module is not None and is_library(getattr(module, "__file__", None) or "")
+
+
 def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
     for log, state in _loggers().items():
+        if log not in before and _is_of_library(log):  # set up when a trial imported the library
+            continue
         old = before.get(log, (logging.NOTSET, False, True, _Identities(()), _Identities(()), []))
         if state != old:
             level, log.disabled, log.propagate, handlers, filters, of_handlers = old

@@ -39,7 +39,7 @@ from jupyter_graphbreak.experiments.trial.copies import (
     memory_key,
     to_slot,
 )
-from jupyter_graphbreak.experiments.trial.effects import all_handlers
+from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.recording.targets import is_own, reached
@@ -169,6 +169,8 @@ class Subject:
             self.arguments = arguments.mapped(lambda value: self._copy(value, "the arguments"))
         #: Copies of logging handlers whose classes the user wrote, by the ids of the originals.
         self.handlers = self._copy_handlers()
+        #: Copies of the filters of loggers, by the ids of the originals.
+        self.filters = self._copy_filters()
         self._swap_uncopied_state()
         self._saved_uncopied = SavedState(self._uncopied)
         if blocks is not None:
@@ -390,6 +392,20 @@ class Subject:
                 self._places.append(_Place(name, functools.partial(_identity, vars(copy)), _ignore))
         return result
 
+    def _copy_filters(self) -> dict[int, Any]:
+        """Copy the filters of loggers; filters that cannot be copied let every record pass."""
+        result: dict[int, Any] = {}
+        for original in all_filters():
+            failed: list[Any] = []
+            copy = clone(original, self._memo, failed, self._copy_function, self._blocks)
+            if not failed:
+                result[id(original)] = copy
+                owner = getattr(copy, "__self__", copy)  # of a method
+                if is_data(owner):
+                    name = f"the attributes of the filter {type(owner).__name__}"
+                    self._places.append(_Place(name, functools.partial(_identity, owner), _ignore))
+        return result
+
     def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
         if id(scope) not in self._globals:
             self._globals[id(scope)] = result = dict(scope)
@@ -409,7 +425,7 @@ class Subject:
     def _swap_uncopied_state(self) -> None:
         """Swap the globals, closures and class attributes that code uses which is not copied."""
         copied = {id(scope) for scope in self._globals.values()}
-        roots = [self.call, *self.handlers.values(), *(value for _, value in self.roots())]
+        roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         modules = _used_modules(roots)
         roots += [vars(module)[name] for module, names in modules for name in names]
         if self.arguments is not None:

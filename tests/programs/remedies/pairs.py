@@ -1251,3 +1251,37 @@ def f(x, counts):
     return y.sum() / len(x), y * 2
 def given():
     return (torch.linspace(-1, 2, 6).reshape(3, 2), torch.tensor([2]))
+# === threshold for large values, right
+def f(x, y):
+    if x.max() > 3:
+        return x * y
+    return x * 2.0 + y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6))
+# === threshold for large values, wrong
+def f(x, y):
+    if x.max() > 3:
+        z = x - y
+    else:
+        z = x + y
+    return z
+def given():
+    return (torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6))
+# === view in one arm, right
+def f(x):
+    if x.sum() > 0:
+        y = x.reshape(-1) * 3.0
+    else:
+        y = x.reshape(-1) * 2.0
+    return y + 1.0
+def given():
+    return (torch.arange(6.0).reshape(2, 3),)
+# === view in one arm, wrong
+def f(x):
+    if x.sum() > 0:
+        y = x.view(-1) * 3.0
+    else:
+        y = x.reshape(-1) * 2.0
+    return y + 1.0
+def given():
+    return (torch.arange(6.0).reshape(2, 3),)

@@ -37,6 +37,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+import warnings
 import webbrowser
 import zipfile
 
@@ -50,6 +51,13 @@ VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE", defau
 CLOSED_PORT = 1
 PRIVATE: list[float] = []
 LOGGER = logging.getLogger("side_effect_programs")
+HANDLER = logging.StreamHandler()
+
+
+class OwnLogger(logging.Logger):
+    pass
+
+
 
 # What is opened before the function runs; :func:`open_all` fills it in.
 OPEN_FILE: typing.Any = None
@@ -477,6 +485,56 @@ def sets_matmul_precision(x):
 
 def sets_benchmark(x):
     torch.backends.cudnn.benchmark = True  # state
+    return finish(x)
+
+
+def sets_default_dtype(x):
+    torch.set_default_dtype(torch.float64)  # state
+    return finish(x)
+
+
+def sets_default_device(x):
+    torch.set_default_device("cpu")  # state
+    return finish(x)
+
+
+def sets_deterministic_algorithms(x):
+    torch.use_deterministic_algorithms(True, warn_only=True)  # state
+    return finish(x)
+
+
+def sets_autocast(x):
+    torch.set_autocast_dtype("cpu", torch.float16)  # state
+    return finish(x)
+
+
+def sets_warning_filters(x):
+    warnings.filterwarnings("error", category=SyntaxWarning)  # state
+    return finish(x)
+
+
+def adds_log_filter(x):
+    LOGGER.filters.append(logging.Filter("side"))  # state
+    return finish(x)
+
+
+def stops_propagation(x):
+    logging.getLogger("side_effect_programs.new").propagate = False  # state
+    return finish(x)
+
+
+def names_log_handler(x):
+    HANDLER.set_name("side")  # state
+    return finish(x)
+
+
+def redirects_log_handler(x):
+    HANDLER.stream = sys.stdout  # state
+    return finish(x)
+
+
+def sets_logger_class(x):
+    logging.setLoggerClass(OwnLogger)  # state
     return finish(x)
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, read_baseline, write_baseline
+from jupyter_graphbreak.gate.baseline import (
+    Baseline,
+    MalformedBaseline,
+    baseline_of,
+    read_baseline,
+    save_baseline,
+    write_baseline,
+)
 from jupyter_graphbreak.gate.verdict import GateVerdict, details, headline, judge, new_breaks
 from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.location import Location, Segment, Source
@@ -148,3 +156,15 @@ def test_in_a_renamed_file_a_copy_of_an_allowed_break_is_the_new_one() -> None:
         ("copy", "if x.sum() > 0:", BRANCH), ("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), path="net.py"
     )
     assert [break_.function for break_ in verdict_of(after).new] == ["copy"]
+
+
+def test_a_baseline_that_may_not_be_written_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "allowed.toml"
+    save_baseline(path, Baseline())
+    before = path.read_bytes()
+    access = os.access  # root may write every file
+    monkeypatch.setattr(os, "access", lambda name, mode: name != path and access(name, mode))
+    with pytest.raises(PermissionError):
+        save_baseline(path, Baseline(torch="2.13"))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

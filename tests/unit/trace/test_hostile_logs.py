@@ -318,3 +318,13 @@ def _changed_value(value: object, chance: random.Random) -> object:
         at = chance.randrange(len(value))
         return [*value[:at], _changed_value(value[at], chance), *value[at + 1 :]]
     return chance.choice(WRONG)
+
+
+def test_a_log_to_which_links_lead_is_read_once(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "a.log").write_bytes(entry({"dynamo_start": {"stack": []}, "frame_id": 0, "frame_compile_id": 0}))
+    (folder / "again").symlink_to(folder)
+    (folder / "same.log").symlink_to(folder / "a.log")
+    (folder / "itself.log").symlink_to(folder / "itself.log")
+    assert [file.name for file in trace_files(folder).files] == ["a.log"]

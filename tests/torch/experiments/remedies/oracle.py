@@ -22,7 +22,7 @@ from jupyter_graphbreak.results import Report
 from tests.torch.experiments.remedies.by_hand import Loaded, Written
 
 _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
-_OF_COMPILING = re.compile(r", grad_fn=<\w+>|\bat 0x[0-9a-f]+")
+_OF_COMPILING = re.compile(r",\s+grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 
 
 class Seen(NamedTuple):
@@ -322,6 +322,8 @@ _CHANGES: dict[str, Callable[[Any], Any]] = {
     "a zero": _floating(_last(0.0)),
     "empty": _floating(lambda x: x[:0] if x.dim() else x),
     "longer": _floating(lambda x: torch.cat([x, x[:1]]) if x.dim() else x),
+    "with gaps": _floating(lambda x: torch.stack([x, x], -1)[..., 0] if x.dim() else x),
+    "transposed": _floating(lambda x: (-x).transpose(0, -1).clone().transpose(0, -1) if x.dim() else x),
     "integers": _floating(lambda x: (x * 3).round().long()),
     "negative integers": _floating(lambda x: (x * -3).round().long()),
     "double precision": _floating(lambda x: x.double() * 3),
@@ -333,7 +335,8 @@ _CHANGES: dict[str, Callable[[Any], Any]] = {
 
 #: Calls that are not compiled, because compiling takes time and shows less for them.
 _ONLY_UNCOMPILED = {
-    "zeros", "large", "an inf", "a zero", "negative integers", "double precision", "half precision", "with gradients",
+    "zeros", "large", "an inf", "a zero", "with gaps", "transposed",
+    "negative integers", "double precision", "half precision", "with gradients",
     "zeros with gradients",
 }  # fmt: skip
 #: Tensors of other kinds than the given ones. A program that refuses one of a group is not meant for them.

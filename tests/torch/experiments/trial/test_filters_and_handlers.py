@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak.experiments.trial.difference import differences
+from jupyter_graphbreak.experiments.trial.effects import capture_effects
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -43,6 +45,7 @@ def log() -> Iterator[logging.Logger]:
     LOG.setLevel(logging.INFO)
     yield LOG
     LOG.handlers.clear()
+    LOG.filters.clear()
     EVENTS.clear()
 
 
@@ -90,6 +93,72 @@ def test_handler_that_cannot_be_copied_receives_nothing(log: logging.Logger) -> 
     assert found.raised is None
     assert [text for _, _, text in found.effects.logged] == ["logged"]
     assert handler.messages == []
+
+
+class Counting(logging.Filter):
+    """Counts records in an attribute, in a global and in its class."""
+
+    total = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        self.seen.append(record.getMessage())
+        EVENTS.append(record.getMessage())
+        type(self).total += 1
+        return record.getMessage() != "dropped"
+
+
+def logs_two(x: torch.Tensor) -> torch.Tensor:
+    LOG.info("dropped")
+    LOG.info("logged")
+    return x
+
+
+def test_filter_with_state_filters_in_a_copy(log: logging.Logger) -> None:
+    original = Counting()
+    log.addFilter(original)
+    found = result_of(logs_two)
+    assert [text for _, _, text in found.effects.logged] == ["logged"]
+    assert found.state["EVENTS"] == ["dropped", "logged"]
+    assert (original.seen, EVENTS, Counting.total) == ([], [], 0)
+
+
+def note_record(record: logging.LogRecord) -> bool:
+    EVENTS.append(record.getMessage())
+    return True
+
+
+def test_filter_that_is_a_function_changes_a_copy(log: logging.Logger) -> None:
+    log.addFilter(note_record)
+    assert result_of(logs_two).state["EVENTS"] == ["dropped", "logged"]
+    assert EVENTS == []
+
+
+def test_filter_that_cannot_be_copied_lets_records_pass(log: logging.Logger) -> None:
+    original = Counting()
+    original.kept = (number for number in range(3))  # type: ignore[attr-defined]
+    log.addFilter(original)
+    assert [text for _, _, text in result_of(logs_two).effects.logged] == ["dropped", "logged"]
+    assert original.seen == []
+
+
+def test_other_threads_use_the_original_filter(log: logging.Logger) -> None:
+    original = Counting()
+    log.addFilter(original)
+
+    def elsewhere(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    with sandboxed():
+        subject = Subject(elsewhere, Arguments(torch.ones(2)))
+        with capture_effects(subject.handlers, subject.filters):
+            thread = threading.Thread(target=LOG.info, args=("from elsewhere",))
+            thread.start()
+            thread.join()
+    assert original.seen == ["from elsewhere"]
 
 
 def twice(x: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, other_inputs
+from jupyter_graphbreak.experiments.remedies.original import Original
+from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, edge_inputs, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference
 
@@ -139,3 +141,60 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
     assert reference.changed == {"self"}
     assert again.expected.backward is None
     assert again.expected.gradients
+
+
+def kinds(fn: Any, *args: Any) -> dict[str, list[Input]]:
+    """Return the edge inputs with tensors of other kinds, by kind."""
+    result: dict[str, list[Input]] = {}
+    for other in edge_inputs(Arguments(*args), fn, {}):
+        result.setdefault(other.other_kind, []).append(other)
+    return result
+
+
+def test_floating_point_tensors_become_bool_tensors_for_which_only_errors_count() -> None:
+    found = kinds(lambda x: x + 1, torch.tensor([0.5, -1.0]))["bool tensors"]
+    assert [other.arguments.args[0].dtype for other in found] == [torch.bool] * 3
+    assert {bool(other.arguments.args[0].any()) for other in found} == {True, False}
+    assert all(other.only_errors_count for other in found)
+    assert "bool tensors" not in kinds(lambda x: x + 1, torch.tensor([1, 2]))
+
+
+def test_strides_of_edge_inputs_have_gaps_and_are_transposed() -> None:
+    found = kinds(lambda x: x + 1, torch.arange(6.0).reshape(2, 3))
+    gaps, transposed = (
+        found[kind][0].arguments.args[0] for kind in ("tensors that are not contiguous", "transposed tensors")
+    )
+    assert gaps.shape == transposed.shape == (2, 3)
+    assert torch.equal(gaps, torch.arange(6.0).reshape(2, 3) * 3)
+    assert torch.equal(gaps, transposed)
+    assert gaps.stride() == (6, 2)
+    assert transposed.stride() == (2, 4)
+    flat = kinds(lambda x: x + 1, torch.arange(3.0))
+    assert flat["tensors that are not contiguous"][0].arguments.args[0].stride() == (2,)
+    assert "transposed tensors" not in flat
+    assert (
+        not {"transposed tensors", "tensors that are not contiguous"} & kinds(lambda x: x + 1, torch.tensor(2.0)).keys()
+    )
+
+
+def test_one_of_several_tensors_gets_one_more_dimension() -> None:
+    found = kinds(lambda x, y: x + y, torch.arange(3.0), torch.arange(3.0))
+    one, other = found["y with one more dimension"][0].arguments.args
+    assert (one.shape, other.shape) == ((3,), (2, 3))
+    assert "x with one more dimension" not in kinds(lambda x: x + 1, torch.arange(3.0))
+
+
+def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None:
+    def views(x: torch.Tensor) -> torch.Tensor:
+        return x.view(-1) if x.sum() > 0 else x.reshape(-1)
+
+    def subtracts(x: torch.Tensor) -> torch.Tensor:
+        return x - x if x.sum() > 0 else x + x
+
+    argument = torch.arange(6.0).reshape(2, 3)
+    kinds_of = {
+        fn: {case.input.other_kind for case in Original(Entry("", None, fn, Arguments(argument), "eager")).edges()}
+        for fn in (views, subtracts)
+    }
+    assert "transposed tensors" in kinds_of[views]
+    assert "bool tensors" not in kinds_of[subtracts]

@@ -447,7 +447,6 @@ def test_effects_of_a_run_do_not_escape(capsys: pytest.CaptureFixture[str], capl
         warnings.warn("once only", stacklevel=1)
         LOG.error("logged")
         warning_once(LOG, "logged once")
-        torch.set_default_dtype(torch.float64)
         return x + torch.rand(3) + random.random() + np.random.rand()
 
     states = random.getstate(), torch.get_rng_state().tolist(), position()
@@ -455,7 +454,6 @@ def test_effects_of_a_run_do_not_escape(capsys: pytest.CaptureFixture[str], capl
     assert states == (random.getstate(), torch.get_rng_state().tolist(), position())
     assert capsys.readouterr() == ("", "")
     assert not caplog.records
-    assert torch.get_default_dtype() == torch.float32
 
 
 def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(

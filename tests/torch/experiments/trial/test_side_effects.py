@@ -12,11 +12,13 @@ import importlib
 import inspect
 import io
 import locale
+import logging
 import os
 import re
 import signal
 import sys
 import threading
+import warnings
 import webbrowser
 from collections.abc import Callable, Iterator
 from multiprocessing.pool import ThreadPool
@@ -96,11 +98,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     matmul, benchmark, language = (
         torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, locale.setlocale(locale.LC_ALL),
     )  # fmt: skip
+    settings = read_settings()
     programs.open_all()
     yield
     programs.close_all()
     for marked in (threading.current_thread(), programs.LOGGER):
         vars(marked).pop("calls", None)
+    restore_settings(settings)
     copyreg.dispatch_table.pop(programs.Level, None)
     gc.enable()
     sys.setrecursionlimit(limit)
@@ -141,6 +145,7 @@ def seen() -> dict[str, Any]:
         "locale": locale.setlocale(locale.LC_ALL),
         "matmul": torch.get_float32_matmul_precision(),
         "benchmark": torch.backends.cudnn.benchmark,
+        "settings": read_settings(),
         "log handlers": list(programs.LOGGER.handlers),
         "private": list(programs.PRIVATE),
         "shared": (programs.SHARED_VALUE.value, bytes(programs.SHARED_MEMORY.buf)),
@@ -155,6 +160,28 @@ def seen() -> dict[str, Any]:
         "frozen": gc.get_freeze_count() > FROZEN,
         "random": torch.get_rng_state().tolist(),
     }
+
+
+def read_settings() -> tuple[Any, ...]:
+    new = logging.Logger.manager.loggerDict.get("side_effect_programs.new")
+    return (
+        torch.get_default_dtype(), str(torch.get_default_device()), torch.are_deterministic_algorithms_enabled(),
+        torch.get_autocast_dtype("cpu"), [f for f in warnings.filters if f[2] is SyntaxWarning],
+        list(programs.LOGGER.filters), getattr(new, "propagate", True), programs.HANDLER.name, programs.HANDLER.stream,
+        logging.getLoggerClass(),
+    )  # fmt: skip
+
+
+def restore_settings(settings: tuple[Any, ...]) -> None:
+    dtype, _, deterministic, autocast, _, filters, _, name, stream, kind = settings
+    torch.set_default_dtype(dtype)
+    torch.set_default_device(None)
+    torch.use_deterministic_algorithms(deterministic)
+    torch.set_autocast_dtype("cpu", autocast)
+    programs.LOGGER.filters[:] = filters
+    logging.Logger.manager.loggerDict.pop("side_effect_programs.new", None)
+    programs.HANDLER.name, programs.HANDLER.stream = name, stream
+    logging.setLoggerClass(kind)
 
 
 FOLDER: list[Path] = []

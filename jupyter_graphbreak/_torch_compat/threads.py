@@ -87,10 +87,13 @@ def claimed(
     claim = Claim(on_fault, on_submit)
     with _lock:
         if not _claims_by_thread:
-            for owner, name, follow in _followed_functions():
-                original = getattr(owner, name)
-                _patches.append((owner, name, original, follow(original)))
-                setattr(owner, name, _patches[-1][-1])
+            # All are made before the first is set: if making one fails, nothing is replaced.
+            _patches[:] = [
+                (owner, name, original := getattr(owner, name), follow(original))
+                for owner, name, follow in _followed_functions()
+            ]
+            for owner, name, _, ours in _patches:
+                setattr(owner, name, ours)
         _claims_by_thread[claim.thread] = (*_claims_by_thread.get(claim.thread, ()), claim)
     token = _carried.set(_claims_by_thread[claim.thread])
     try:

@@ -14,6 +14,10 @@ RemedyVerdict = Literal[
 #: The verdicts after which a remedy can be applied.
 WORKING: frozenset[RemedyVerdict] = frozenset({"works", "works on what ran", "works but differs"})
 
+#: The family of the remedies that compile a part of a function instead of the whole function. They make other remedies
+#: for the function pointless.
+INNER = "inner"
+
 #: The reason of a remedy that was not tried because the user interrupted the search.
 INTERRUPTED = "the search was interrupted"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, draft_of, name_of_torch, names_read
+from jupyter_graphbreak.report.remedies import INNER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
     from jupyter_graphbreak.experiments.families.proposal import InnerCall
 
-FAMILY = "inner"
 #: A place that can be written as an expression: names, attributes and indices.
 _PLACE = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
 #: Code that may compile something, in any form.
@@ -72,7 +72,7 @@ def proposal_for(
     whole = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     title = f"Compile {whole} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
     what = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)} % of the operations"
-    return Proposal(FAMILY, f"{title} ({what})", new_texts, compiles_itself=True, inner=tuple(calls))
+    return Proposal(INNER, f"{title} ({what})", new_texts, compiles_itself=True, inner=tuple(calls))
 
 
 class _Site(NamedTuple):

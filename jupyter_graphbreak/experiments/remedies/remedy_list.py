@@ -13,7 +13,7 @@ from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.knowledge.owners import OWNERS
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import WORKING, Edit, Remedy
+from jupyter_graphbreak.report.remedies import INNER, WORKING, Edit, Remedy
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -171,7 +171,9 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 
 def _conflict(first: Remedy, second: Remedy) -> bool:
-    """Whether two remedies change the same lines, or give one setting different values."""
+    """Whether one remedy makes the other pointless, changes the same lines, or sets something to a different value."""
+    if INNER in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
+        return True
     for one in first.edits:
         for other in second.edits:
             apart = one.last_line < other.first_line or other.last_line < one.first_line

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.report.remedies import INNER, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, number_list
@@ -90,7 +90,8 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
     # Remedies for the break come before those for functions that run eagerly.
     unique = {id(remedy): remedy for remedy in itertools.islice(remedies, _MOST_FOR_ONE)}
     ordered = sorted(
-        unique.values(), key=lambda r: (not r.breaks, _ORDER.index(r.verdict), _further_changes(r), -len(r.breaks))
+        unique.values(),
+        key=lambda r: (not r.breaks, _ORDER.index(r.verdict), r.family == INNER, _further_changes(r), -len(r.breaks)),
     )
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
     # A change may be tried several times with the same result, for example alone and before another step.
@@ -272,7 +273,9 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []
     targets: set[str] = set()
-    best = sorted(working, key=lambda remedy: (-len(remedy.breaks), _ORDER.index(remedy.verdict)))
+    best = sorted(
+        working, key=lambda remedy: (remedy.family == INNER, -len(remedy.breaks), _ORDER.index(remedy.verdict))
+    )
     for remedy in best[:_MOST_TOGETHER]:
         if set(remedy.breaks + remedy.frames) <= targets or any(_clash(remedy, other) for other in chosen):
             continue

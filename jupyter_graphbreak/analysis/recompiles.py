@@ -28,6 +28,7 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
                 location=sources.location(filename, line, name) if line else None,
                 reasons=[_guard_failure(reason, sources) for reason in frame.recompile_reasons],
                 limit_hit=refused,
+                id=f"r{len(recompiles) + 1}",
             )
         )
     return recompiles

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,7 +10,7 @@ from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
 from jupyter_graphbreak.experiments.trial.seen_calls import Path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.varied import Number, Size, Varied
     from jupyter_graphbreak.report.remedies import Kind
@@ -23,6 +24,8 @@ DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_def
 _UNSPECIALIZED = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
 _NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
+#: How many times the limit is raised.
+_HIGHER = 8
 _LIMIT = "torch._dynamo.config.recompile_limit"
 
 Family = Literal["mark", "dynamic", "tensor", "setting", "limit"]
@@ -103,7 +106,7 @@ class RecompileCandidate:
 
 
 def propose(
-    named: Varied, varied: Varied, owner: str, *, limit: int, limit_hit: bool, is_module: bool
+    named: Varied, varied: Varied, owner: str, *, limit: int, limit_hit: bool, visible: Collection[str]
 ) -> Iterator[RecompileCandidate]:
     """Yield changes, the smallest first: marks, ``dynamic=True``, tensors for numbers, settings, a higher limit.
 
@@ -119,45 +122,64 @@ def propose(
         The recompile limit.
     limit_hit : bool
         Whether it was reached.
-    is_module : bool
-        Whether an attribute of a module varied.
+    visible : collection of str
+        The names of closure variables that the calling code has as well.
     """
     sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if named.numbers else varied.sizes
     numbers = named.numbers if named.numbers else () if named.sizes else varied.numbers
+    assignable = [
+        number for number in varied.numbers if number.path.root.kind != "closure" or _is_reached(number, visible)
+    ]
     dynamic = RecompileCandidate(_DYNAMIC_TITLE, ("dynamic",), Adjustment(dynamic=True))
     marks = mark(sizes, "mark_dynamic", owner) if sizes else None
-    tensors = as_tensors(numbers, owner, "float64") if numbers else None
+    chosen = [number for number in numbers if number in assignable]
+    tensors = as_tensors(chosen, owner, "float64") if chosen else None
     if marks is not None:
         yield marks
         if len(varied.sizes) > len(sizes):
             yield mark(varied.sizes, "mark_dynamic", owner)
-    if all(number.path.root.kind == "argument" for number in numbers):
+    if all(number.path.root.kind in {"argument", "closure"} and not number.path.steps for number in numbers):
         yield dynamic
     if tensors is not None:
         if marks is not None:
             yield marks + tensors
         yield tensors
-        if any(not number.is_whole for number in numbers):
-            yield as_tensors(numbers, owner, "float32")
-        if len(varied.numbers) > len(numbers):
-            yield as_tensors(varied.numbers, owner, "float64")
+        if len(assignable) > len(chosen):
+            yield as_tensors(assignable, owner, "float64")
+        if any(not number.is_whole for number in chosen):
+            yield as_tensors(chosen, owner, "float32")
         yield dynamic + tensors
-        yield dynamic
+    yield dynamic
     if marks is not None:
         yield mark(varied.sizes, "mark_unbacked", owner)
         if tensors is not None:
             yield mark(varied.sizes, "mark_unbacked", owner) + tensors
         yield mark(varied.sizes, "maybe_mark_dynamic", owner)
-    if is_module and any(number.is_whole for number in varied.numbers):
-        unspecialized = setting("Allow changing ints of modules", _UNSPECIALIZED)
+    if any(number.path.root.kind == "module" and number.is_whole for number in varied.numbers):
+        unspecialized = setting("Allow ints of modules to change", _UNSPECIALIZED)
         yield unspecialized
         yield dynamic + unspecialized
-    if sizes:
+    if _has_equal_sizes(varied.sizes):
         yield dynamic + setting("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
     if limit_hit:
         yield RecompileCandidate(
-            f"Raise the recompile limit to {8 * limit}", ("limit",), Adjustment(settings={_LIMIT: 8 * limit})
+            f"Raise the recompile limit to {_HIGHER * limit}",
+            ("limit",),
+            Adjustment(settings={_LIMIT: _HIGHER * limit}),
         )
+
+
+def _is_reached(number: Number, visible: Collection[str]) -> bool:
+    """Return whether the calling code can change a number: it has the variable, and the number is a part of it."""
+    return number.path.root.name in visible and bool(number.path.steps)
+
+
+def _has_equal_sizes(sizes: Sequence[Size]) -> bool:
+    """Return whether two sizes are equal in the first call and differ in a later one."""
+    return any(
+        one.values[0] == other.values[0] and one.values != other.values
+        for one, other in itertools.combinations(sizes, 2)
+    )
 
 
 def _completed(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import DYNAMIC_BY_SETT
 from jupyter_graphbreak.experiments.recompiles.manual_steps import manual_step, right_number
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER
-from jupyter_graphbreak.experiments.recompiles.trying import CallTrials
+from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied
 from jupyter_graphbreak.experiments.remedies.change import Change, code_of, edits_of, patch_of
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, SeenCall
     from jupyter_graphbreak.records.source_texts import FindCell
-    from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Recompile, Report
 
 #: Seconds after which no further trial starts, and seconds that repeating the calls may take in any case.
 PATIENCE_S = 60.0
 _MINIMUM_S = 10.0
+#: The line of the user's code in a reason: "2 <= x.size()[0] <= 10  # if x.shape[0] > 10:  # ch/rc/prog.py:3 in fn".
+_CODE_OF_GUARD = re.compile(r"  # (?P<code>[^\n]+?)  # (?P<path>[^\n:]+):(?P<line>\d+) in ")
+#: A guard that PyTorch makes without the user's code: sizes 0 and 1 are compiled separately.
+_ONLY_FRAMEWORK = re.compile(r": 2 <= [^<]+$")
 #: The recompile limit, if the report does not have it.
 _DEFAULT_LIMIT = 8
 #: The maximum number of candidates of one entry.
@@ -106,7 +110,7 @@ def find_recompile_remedies(
     reason = next(iter(kept.left_out), None)
     effects = [f"the function was not run again: it {effect.what}" for effect in kept.effects]
     for recompiles in without_entry:
-        sentence = manual_step(find_varied([]), find_varied([]), recompiles, _cause(recompiles))
+        sentence = manual_step(find_varied([]), find_varied([]), recompiles, None)
         builder.add(_Found(recompiles, [], sentence, next(iter(effects), reason)))
     return builder.report()
 
@@ -142,14 +146,6 @@ def _recompiles_by_entry(
     return list(found.values()), list(others.values())
 
 
-def _cause(recompiles: Sequence[Recompile]) -> Location | None:
-    """Return the line that made a guard on a value, if PyTorch names it."""
-    reasons = (reason for recompile in recompiles for reason in recompile.reasons)
-    return next(
-        (reason.location for reason in reasons if reason.location is not None and "mismatch" not in reason.guard), None
-    )
-
-
 class _EntrySearch:
     """The search for remedies of one entry's recompiles."""
 
@@ -170,6 +166,8 @@ class _EntrySearch:
         self._limit = report.config.get("recompile_limit", _DEFAULT_LIMIT)
         self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
         self._tried: list[tuple[TriedCandidate, Change]] = []
+        self._report = report
+        self._line: SpecializingLine | None = self._specializing_line(None)
 
     def run(self, end: float) -> _Found:
         """Try candidates until one ends all recompiles, and return what was found."""
@@ -192,7 +190,7 @@ class _EntrySearch:
             owner,
             limit=int(self._limit) if isinstance(self._limit, int) else _DEFAULT_LIMIT,
             limit_hit=any(recompile.limit_hit for recompile in self._recompiles),
-            is_module=any(number.path.root.kind == "module" for number in varied.numbers),
+            visible=frozenset[str]().union(*(site.visible for site in self._sites())),
         )
         known: set[Any] = set()
         for candidate in proposals:
@@ -201,6 +199,8 @@ class _EntrySearch:
             if key in known or len(known) >= _MOST_CANDIDATES:
                 continue
             known.add(key)
+            if self._is_no_better(candidate):
+                continue
             if time.monotonic() + trials.seconds / 2 > end and self._tried:
                 break
             self._on_status(candidate.title)
@@ -208,7 +208,29 @@ class _EntrySearch:
             self._tried.append((tried, change))
             if tried.verdict == "works" and tried.ended:
                 break
+        self._line = self._specializing_line(trials.specializing)
         return self._collected(varied, named)
+
+    def _is_no_better(self, candidate: RecompileCandidate) -> bool:
+        """Return whether tried candidates show that a candidate does not help: a weaker mark, or a further setting."""
+        title = candidate.title
+        for tried, _ in self._tried:
+            known = tried.candidate.title
+            if tried.verdict in WORKING and title == known.replace("as dynamic", "as possibly dynamic"):
+                return True
+        return False
+
+    def _specializing_line(self, known: SpecializingLine | None) -> SpecializingLine | None:
+        """Return the line that makes PyTorch compile values separately, as PyTorch names it in an error or a guard."""
+        if known is not None:
+            return self._texts.line_of(known.filename, known.line, known.code)
+        frames = {recompile.frame for recompile in self._recompiles}
+        for frame in self._report.frames:
+            for reason in frame.recompile_reasons if frame.id in frames else ():
+                guarded = _CODE_OF_GUARD.search(reason)
+                if guarded is not None and not _ONLY_FRAMEWORK.search(reason.partition("  # ")[0]):
+                    return self._texts.line_of(guarded["path"], int(guarded["line"]), guarded["code"].strip())
+        return None
 
     def _placed(self, candidate: RecompileCandidate, trials: CallTrials) -> tuple[RecompileCandidate, Change]:
         """Return a candidate with its change of the sources; without a place, ``dynamic=True`` becomes a setting."""
@@ -253,9 +275,8 @@ class _EntrySearch:
         # A change that leaves more compilations than the best one is no remedy of its own.
         kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
         failed = [pair for pair in self._tried if pair not in kept]
-        location = _cause(self._recompiles)
         ended = bool(kept) and kept[0][0].ended
-        person = None if ended else manual_step(varied, named, self._recompiles, location)
+        person = None if ended else manual_step(varied, named, self._recompiles, self._line)
         return _Found(self._recompiles, [*kept, *failed], person)
 
     def without_trials(self, reason: str | None) -> _Found:
@@ -264,7 +285,7 @@ class _EntrySearch:
         named = varied.named_by(self._guards)
         if self._tried:
             return self._collected(varied, named)
-        sentence = manual_step(varied, named, self._recompiles, _cause(self._recompiles))
+        sentence = manual_step(varied, named, self._recompiles, self._line)
         return _Found(self._recompiles, [], sentence, reason)
 
 
@@ -326,6 +347,12 @@ class _Texts:
         self._ids[filename], self._files[ident] = ident, filename
         self.new_sources.append(source)
         return ident
+
+    def line_of(self, path: str, line: int, code: str) -> SpecializingLine:
+        """Return a line with the number that the editor shows, given the end of its file's path."""
+        filename = next((known for known in self._ids if known.endswith(path)), path)
+        cell = self._find_cell(filename)
+        return SpecializingLine(filename, line + (cell.line_offset if cell is not None else 0), code)
 
     def all_texts(self, sites: Sequence[CallSite]) -> dict[str, str]:
         """Return the texts of all sources that may compile a function: the user's, and those of its calls."""

@@ -11,20 +11,23 @@ from jupyter_graphbreak.experiments.trial.seen_calls import Container
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
     from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation, Varied
-    from jupyter_graphbreak.report.schema import Location, Recompile
+    from jupyter_graphbreak.report.schema import Recompile
 
 _IDENTITY = re.compile(r"___check_obj_id\((?P<name>[^,]+),")
 _TYPE = re.compile(r"___check_type_id\((?P<name>[^,]+),")
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 _FLAG = re.compile(r"(?P<name>[\w.\[\]'\"]+) (?:==|is) (?:True|False)|^not (?P<other>[\w.\[\]'\"]+)$")
 _LENGTH = re.compile(r"len\((?P<name>[^()]+)\) (?:==|!=)")
+_CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
+_STATE_OF_OPTIMIZER = re.compile(r"len\((?P<name>.*\.state\b.*)\)")
 _GRAD = re.compile(r"grad_mode|inference_mode")
 #: How many values of something are right to be compiled separately.
 _FEW = 4
 
 
-def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], location: Location | None) -> str:
+def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], line: SpecializingLine | None) -> str:
     """Return a sentence about recompiles that no change ends.
 
     Parameters
@@ -32,26 +35,36 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
     varied, named : Varied
         What varied between the calls, and the part of it that failed guards name.
     recompiles : sequence of Recompile
-    location : Location or None
+    line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     """
+    if line is not None:
+        return _about_line(line)
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     for variation in named.others:
         return _about(variation)
     for guard in guards:
         if sentence := _about_guard(guard):
             return sentence
-    if location is not None and location.code:
-        return (
-            f"Line {location.line}, `{location.code.strip()}`, needs the value itself: each value, or each side of its "
-            "condition, has its own graph. Move the decision out of the compiled function, or keep it if there are few."
-        )
     for variation in varied.others:
         return _about(variation)
     names = ", ".join(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
     if names:
         return f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
     return "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
+
+
+def _about_line(line: SpecializingLine) -> str:
+    code = line.code.rstrip(":").strip()
+    if _CONDITION.match(line.code):
+        return (
+            f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own graph, and "
+            "that is right. To have one graph, decide before the call, or compute both sides and choose with torch.where."
+        )
+    return (
+        f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute with "
+        "the size itself (`x.shape[0]`) or a tensor, and make text or an int of it outside of the compiled function."
+    )
 
 
 def _about(variation: OtherVariation) -> str:
@@ -108,6 +121,11 @@ def _about_guard(guard: str) -> str:
         return f"`{identity['name']}` is a different object in some calls: create it once, before the loop."
     if kind := _TYPE.search(text):
         return f"`{kind['name']}` has a different type in some calls: pass one type, such as a tensor, each time."
+    if _STATE_OF_OPTIMIZER.search(text):
+        return (
+            "The first call creates the optimizer's state, so the second call is compiled once more: that is right, and "
+            "happens once."
+        )
     if length := _LENGTH.search(text):
         return (
             f"The length of `{length['name']}` varies, and each length has its own graph: pass a stacked tensor, or keep "

@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Pa
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
@@ -47,12 +47,15 @@ class RepeatedCall:
         Its description in a sentence.
     is_unseen : bool
         Whether the run had no such call.
+    keywords : frozenset of str
+        The names of the arguments to pass by keyword.
     """
 
     arguments: Mapping[Path, Any] | None
     state: Mapping[Path, Any] = field(default_factory=dict)
     what: str = ""
     is_unseen: bool = False
+    keywords: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def replay(
                 else subject.call
             )
             for call in calls:
-                arguments = given if call.arguments is None else rebuilt_arguments(subject.call, call.arguments, given)
+                arguments = given if call.arguments is None else rebuilt_arguments(subject.call, call, given)
                 before = compilation_counts()
                 program = _program(compiled, subject, call.state, adjustment.lines, owner or DEFAULT_OWNER)
                 result = run(program, subject, arguments)
@@ -164,7 +167,9 @@ def _run_lines(
         if names[name] is not before[name]:
             place.write(names[name])
     changed = {name: names[name] for name in named}
-    return bound_arguments(call, changed) if any(changed[name] is not named[name] for name in named) else arguments
+    if all(changed[name] is named[name] for name in named):
+        return arguments
+    return bound_arguments(call, changed, arguments.kwargs)
 
 
 def _assign(roots: Mapping[Root, Place], path: Path, value: Any) -> None:
@@ -224,8 +229,17 @@ def _with_numbers(result: Result, paths: Sequence[Path]) -> Result:
     return replace(result, arguments=arguments, state=state)
 
 
-def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any]) -> Arguments:
-    """Return arguments given by parameter name, positional as far as the signature allows."""
+def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords: Collection[str]) -> Arguments:
+    """Return arguments given by parameter name, positional as far as the signature allows.
+
+    Parameters
+    ----------
+    call : callable
+    named : mapping
+        The arguments by parameter name.
+    keywords : collection of str
+        The names of those to pass by keyword, as Dynamo's wrapper around modules distinguishes them.
+    """
     try:
         signature = inspect.signature(getattr(call, "forward", call))
     except (TypeError, ValueError):
@@ -234,7 +248,14 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any]) -> Argum
         return _unnamed(named)
     bound = signature.bind_partial()
     bound.arguments.update({name: named[name] for name in signature.parameters if name in named})
-    return Arguments(*bound.args, **bound.kwargs)
+    names = list(signature.parameters)
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
+        return Arguments(*bound.args, **bound.kwargs)
+    first = min((names.index(name) for name in keywords if name in names), default=len(names))
+    positional = bound.args[:first]
+    return Arguments(
+        *positional, **dict(zip(names[len(positional) :], bound.args[first:], strict=False)), **bound.kwargs
+    )
 
 
 def _unnamed(named: Mapping[str, Any]) -> Arguments:
@@ -242,7 +263,7 @@ def _unnamed(named: Mapping[str, Any]) -> Arguments:
     return Arguments(*positional, **{name: value for name, value in named.items() if not name.startswith("argument ")})
 
 
-def rebuilt_arguments(call: Callable[..., Any], sketches: Mapping[Path, Any], given: Arguments) -> Arguments:
+def rebuilt_arguments(call: Callable[..., Any], repeated: RepeatedCall, given: Arguments) -> Arguments:
     """Return the arguments of a call, made from their sketches and from the arguments of the first call.
 
     Raises
@@ -250,6 +271,7 @@ def rebuilt_arguments(call: Callable[..., Any], sketches: Mapping[Path, Any], gi
     CannotRebuildError
         If they contain something else than tensors, plain values, containers of these, and objects of the first call.
     """
+    sketches = repeated.arguments or {}
     first = given.named(call)
     tensors: dict[int, torch.Tensor] = {}
 
@@ -272,7 +294,7 @@ def rebuilt_arguments(call: Callable[..., Any], sketches: Mapping[Path, Any], gi
     built = {name: build(Path(Root("argument", name)), first.get(name)) for name in names}
     if "self" in first:
         built.setdefault("self", first["self"])
-    return bound_arguments(call, built)
+    return bound_arguments(call, built, repeated.keywords)
 
 
 def _built_container(sketch: Container, path: Path, known: Any, build: Callable[[Path, Any], Any]) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
@@ -28,7 +29,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
     from jupyter_graphbreak.report.remedies import RemedyVerdict
 
+#: What PyTorch says about a marked size of which the code makes a constant, and the lines of its stacks.
+_SPECIALIZED = "specialized it to be a constant"
+_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 _PLAIN_VALUES = (bool, int, float, str, type(None))
+
+
+class SpecializingLine(NamedTuple):
+    """A line of the user's code that makes PyTorch compile each value, or each range of values, separately."""
+
+    filename: str
+    line: int
+    code: str
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,8 @@ class CallTrials:
 
     def __init__(self, entry: Entry, seen: Sequence[SeenCall]) -> None:
         self.entry = entry
+        #: The line that makes a constant of a size, if PyTorch has named one.
+        self.specializing: SpecializingLine | None = None
         usable = [call for call in seen if _can_be_rebuilt(call, seen[0])]
         #: The number of calls whose arguments cannot be made again.
         self.left_out = len(seen) - len(usable)
@@ -121,7 +135,8 @@ class CallTrials:
         try:
             replayed = replay(self.entry, self.calls, candidate.adjustment, self.owner)
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
-            return TriedCandidate(candidate, *_verdict_of_error(error), seconds=time.perf_counter() - start)
+            verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
+            return TriedCandidate(candidate, verdict, reason, seconds=time.perf_counter() - start)
         tried = self._judged(candidate, replayed)
         return replace(tried, seconds=time.perf_counter() - start)
 
@@ -131,8 +146,7 @@ class CallTrials:
         rows = zip(self.calls, self._expected, replayed.results, self._known, strict=True)
         for call, expected, result, known in rows:
             if result.raised is not None and expected.raised is None:
-                reason = f"raises {describe_error(result.raised)}{_on(call)}"
-                return TriedCandidate(candidate, "fails", reason)
+                return TriedCandidate(candidate, "fails", f"{self._reason_of_error(result.raised)}{_on(call)}")
             for difference in differences(expected, result):
                 if difference.text in known:
                     continue
@@ -140,6 +154,10 @@ class CallTrials:
                     return TriedCandidate(candidate, "another result", f"{difference.text}{_on(call)}", [], evidence)
                 diffs.append(difference)
         texts = list(dict.fromkeys(difference.text for difference in diffs))
+        first, original = replayed.counts[0], self.original.counts[0]
+        if first.breaks > original.breaks or first.frames < original.frames or first.graphs < original.graphs:
+            reason = "then a graph breaks" if first.breaks > original.breaks else "then Dynamo compiles less"
+            return TriedCandidate(candidate, "another break", reason, texts, evidence)
         before, after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
         unseen = evidence.unseen.compilations if evidence.unseen is not None else 0
@@ -154,6 +172,18 @@ class CallTrials:
         elif not ended and after > before:
             verdict, reason = "works on what ran", None
         return TriedCandidate(candidate, verdict, reason, texts, evidence, ended)
+
+    def _reason_of_error(self, error: BaseException) -> str:
+        """Return why a candidate raises; a line that makes a constant of a size is remembered."""
+        text = str(error)
+        if _SPECIALIZED not in text:
+            return f"raises {describe_error(error)}"
+        lines = _LINE.findall(text)
+        if lines:
+            filename, line, code = lines[-1]
+            self.specializing = SpecializingLine(filename, int(line), code.strip())
+            return f"PyTorch refuses it: `{code.strip()}` makes a constant of the size"
+        return "PyTorch refuses it: the code makes a constant of the size"
 
     def _evidence(self, replayed: Replayed) -> Evidence:
         unseen = sum(call.is_unseen for call in self.calls)
@@ -182,7 +212,7 @@ def _on(call: RepeatedCall) -> str:
     return f", on {call.what}" if call.what else ""
 
 
-def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
+def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
     match error:
         case TrialStoppedError():
             return "not tried", f"the trial was stopped before it {error.effect.what}"
@@ -190,7 +220,7 @@ def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
             return "not tried", str(error)
         case LookupError():
             return "not tried", str(error)
-    return "fails", f"raises {describe_error(error)}"
+    return None
 
 
 def _can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
@@ -213,5 +243,5 @@ def _repeated(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCal
             if path in assigned and isinstance(sketch, _PLAIN_VALUES)
         }
         what = "the first call" if not number else f"call {number + 1}"
-        calls.append(RepeatedCall(None if not number else call.arguments, state, what))
+        calls.append(RepeatedCall(call.arguments if number else None, state, what, keywords=call.keywords))
     return calls

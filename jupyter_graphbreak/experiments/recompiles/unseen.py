@@ -103,4 +103,4 @@ def _with_values(call: SeenCall, axes: Sequence[Size | Number], values: _Values)
         f"size {value} of {axis}" if isinstance(axis, Size) else f"{axis} = {value:g}"
         for axis, value in zip(axes, values, strict=True)
     )
-    return RepeatedCall(arguments, state, named, is_unseen=True)
+    return RepeatedCall(arguments, state, named, is_unseen=True, keywords=call.keywords)

@@ -129,11 +129,14 @@ class SeenCall:
         The sketches of the plain values and tensors that the callable reads besides its arguments; ``None`` if they
         were not examined.
     site : CallSite or None
+    keywords : frozenset of str
+        The names of the arguments that were passed by keyword.
     """
 
     arguments: dict[Path, Sketch]
     state: dict[Path, Sketch] | None
     site: CallSite | None
+    keywords: frozenset[str] = frozenset()
 
     @property
     def values(self) -> dict[Path, Sketch]:
@@ -168,7 +171,7 @@ class SeenCalls:
         examines_state = self._totals[key] <= _MOST_WITH_STATE
         arguments = sketch_arguments(started.call, given)
         state = sketch_state(started.call, given) if examines_state else None
-        seen = SeenCall(arguments, state, None)
+        seen = SeenCall(arguments, state, None, frozenset(started.kwargs))
         self._current = started, seen
         signature = tuple(seen.values.items())
         try:
@@ -296,7 +299,8 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
             continue
         if not isinstance(value, _PLAIN):
             seen.add(id(value))
-        pending += [(Path(path.root, (*path.steps, step)), part) for step, part in _children(value, inside=inside)]
+        inner = [(Path(path.root, (*path.steps, step)), part) for step, part in _children(value, inside=inside)]
+        pending += reversed(inner)
 
 
 def _children(value: Any, *, inside: bool) -> list[tuple[Step, Any]]:

@@ -261,8 +261,8 @@ _EFFECTS: dict[EffectKind, str] = {
 }
 _BACKENDS = {"aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager", "inductor"}
 _FAMILIES = {
-    "output", "setting", "rewrite", "sizes", "hoisting", "marker", "scalar", "branch", "loops", "switch", "person", "mark",
-    "dynamic", "tensor", "limit",
+    "output", "setting", "rewrite", "sizes", "hoisting", "marker", "scalar", "branch", "loops", "switch", "person",
+    "mark", "dynamic", "tensor", "limit",
 }  # fmt: skip
 _TITLES = {"Capture scalar outputs", "Capture dynamic output shapes"}
 _ASPECTS = {

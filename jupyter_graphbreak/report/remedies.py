@@ -39,7 +39,7 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class UnseenInputs(msgspec.Struct, frozen=True):
-    """Calls with sizes or values that the run never used: their number, and how many frames Dynamo compiled for them."""
+    """Calls with sizes or values that the run never used: their number, and the frames compiled for them."""
 
     inputs: int
     compilations: int

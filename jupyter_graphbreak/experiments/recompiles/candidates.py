@@ -105,9 +105,29 @@ class RecompileCandidate:
         )
 
 
-def propose(
-    named: Varied, varied: Varied, owner: str, *, limit: int, limit_hit: bool, visible: Collection[str]
-) -> Iterator[RecompileCandidate]:
+@dataclass(frozen=True)
+class Circumstances:
+    """What candidates depend on besides what varied.
+
+    Parameters
+    ----------
+    owner : str
+        The name of the called module.
+    limit : int
+        The recompile limit.
+    limit_hit : bool
+        Whether it was reached.
+    visible : frozenset of str
+        The names of closure variables that the calling code has as well.
+    """
+
+    owner: str
+    limit: int
+    limit_hit: bool
+    visible: frozenset[str]
+
+
+def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[RecompileCandidate]:
     """Yield changes, the smallest first: marks, ``dynamic=True``, tensors for numbers, settings, a higher limit.
 
     Parameters
@@ -116,56 +136,57 @@ def propose(
         What varied and is named by a guard that failed.
     varied : Varied
         All that varied.
-    owner : str
-        The name of the called module.
-    limit : int
-        The recompile limit.
-    limit_hit : bool
-        Whether it was reached.
-    visible : collection of str
-        The names of closure variables that the calling code has as well.
+    given : Circumstances
     """
     sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if named.numbers else varied.sizes
-    numbers = named.numbers if named.numbers else () if named.sizes else varied.numbers
-    assignable = [
-        number for number in varied.numbers if number.path.root.kind != "closure" or _is_reached(number, visible)
-    ]
+    numbers = named.numbers or (() if named.sizes else varied.numbers)
     dynamic = RecompileCandidate(_DYNAMIC_TITLE, ("dynamic",), Adjustment(dynamic=True))
-    marks = mark(sizes, "mark_dynamic", owner) if sizes else None
-    chosen = [number for number in numbers if number in assignable]
-    tensors = as_tensors(chosen, owner, "float64") if chosen else None
-    if marks is not None:
-        yield marks
+    tensors = list(_tensors_for(numbers, varied, given))
+    if sizes:
+        yield mark(sizes, "mark_dynamic", given.owner)
         if len(varied.sizes) > len(sizes):
-            yield mark(varied.sizes, "mark_dynamic", owner)
+            yield mark(varied.sizes, "mark_dynamic", given.owner)
     if all(number.path.root.kind in {"argument", "closure"} and not number.path.steps for number in numbers):
         yield dynamic
-    if tensors is not None:
-        if marks is not None:
-            yield marks + tensors
-        yield tensors
-        if len(assignable) > len(chosen):
-            yield as_tensors(assignable, owner, "float64")
-        if any(not number.is_whole for number in chosen):
-            yield as_tensors(chosen, owner, "float32")
-        yield dynamic + tensors
+    if sizes and tensors:
+        yield mark(sizes, "mark_dynamic", given.owner) + tensors[0]
+    yield from tensors
+    if tensors:
+        yield dynamic + tensors[0]
     yield dynamic
-    if marks is not None:
-        yield mark(varied.sizes, "mark_unbacked", owner)
-        if tensors is not None:
-            yield mark(varied.sizes, "mark_unbacked", owner) + tensors
-        yield mark(varied.sizes, "maybe_mark_dynamic", owner)
+    if sizes:
+        unbacked = mark(varied.sizes, "mark_unbacked", given.owner)
+        yield from [unbacked, *([unbacked + tensors[0]] if tensors else [])]
+        yield mark(varied.sizes, "maybe_mark_dynamic", given.owner)
+    yield from _settings(varied, dynamic, given)
+
+
+def _tensors_for(numbers: Sequence[Number], varied: Varied, given: Circumstances) -> Iterator[RecompileCandidate]:
+    """Yield candidates that replace numbers by tensors, with doubles first because Python computes with them."""
+    assignable = [
+        number for number in varied.numbers if number.path.root.kind != "closure" or _is_reached(number, given.visible)
+    ]
+    chosen = [number for number in numbers if number in assignable]
+    if not chosen:
+        return
+    yield as_tensors(chosen, given.owner, "float64")
+    if len(assignable) > len(chosen):
+        yield as_tensors(assignable, given.owner, "float64")
+    if any(not number.is_whole for number in chosen):
+        yield as_tensors(chosen, given.owner, "float32")
+
+
+def _settings(varied: Varied, dynamic: RecompileCandidate, given: Circumstances) -> Iterator[RecompileCandidate]:
     if any(number.path.root.kind == "module" and number.is_whole for number in varied.numbers):
         unspecialized = setting("Allow ints of modules to change", _UNSPECIALIZED)
         yield unspecialized
         yield dynamic + unspecialized
     if _has_equal_sizes(varied.sizes):
         yield dynamic + setting("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
-    if limit_hit:
+    if given.limit_hit:
+        limit = _HIGHER * given.limit
         yield RecompileCandidate(
-            f"Raise the recompile limit to {_HIGHER * limit}",
-            ("limit",),
-            Adjustment(settings={_LIMIT: _HIGHER * limit}),
+            f"Raise the recompile limit to {limit}", ("limit",), Adjustment(settings={_LIMIT: limit})
         )
 
 

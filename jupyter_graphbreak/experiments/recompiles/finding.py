@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.experiments.recompiles.candidates import DYNAMIC_BY_SETTING, propose
+from jupyter_graphbreak.experiments.recompiles.candidates import DYNAMIC_BY_SETTING, Circumstances, propose
 from jupyter_graphbreak.experiments.recompiles.manual_steps import manual_step, right_number
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER
@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 #: Seconds after which no further trial starts, and seconds that repeating the calls may take in any case.
 PATIENCE_S = 60.0
 _MINIMUM_S = 10.0
-#: The line of the user's code in a reason: "2 <= x.size()[0] <= 10  # if x.shape[0] > 10:  # ch/rc/prog.py:3 in fn".
-_CODE_OF_GUARD = re.compile(r"  # (?P<code>[^\n]+?)  # (?P<path>[^\n:]+):(?P<line>\d+) in ")
-#: A guard that PyTorch makes without the user's code: sizes 0 and 1 are compiled separately.
-_ONLY_FRAMEWORK = re.compile(r": 2 <= [^<]+$")
+#: A guard on the value of a size or of a number.
+_OF_VALUE = re.compile(r"\.size\(\)|== -?\d")
 #: The recompile limit, if the report does not have it.
 _DEFAULT_LIMIT = 8
 #: The maximum number of candidates of one entry.
@@ -166,7 +164,6 @@ class _EntrySearch:
         self._limit = report.config.get("recompile_limit", _DEFAULT_LIMIT)
         self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
         self._tried: list[tuple[TriedCandidate, Change]] = []
-        self._report = report
         self._line: SpecializingLine | None = self._specializing_line(None)
 
     def run(self, end: float) -> _Found:
@@ -176,22 +173,20 @@ class _EntrySearch:
             return self.without_trials(None)
         varied = find_varied(seen)
         named = varied.named_by(self._guards)
-        if right_number(varied, named, self._recompiles):
+        if right_number(named, self._recompiles):
             return self.without_trials(None)
         trials = CallTrials(self._entry, seen)
         if trials.original.frames(trials.calls, unseen=False) <= trials.fewest:
             return self.without_trials("repeated on copies, the calls were not compiled again")
         varied = trials.varied
         named = varied.named_by(self._guards)
-        owner = trials.owner or DEFAULT_OWNER
-        proposals = propose(
-            named,
-            varied,
-            owner,
-            limit=int(self._limit) if isinstance(self._limit, int) else _DEFAULT_LIMIT,
-            limit_hit=any(recompile.limit_hit for recompile in self._recompiles),
-            visible=frozenset[str]().union(*(site.visible for site in self._sites())),
+        given = Circumstances(
+            trials.owner or DEFAULT_OWNER,
+            self._limit if isinstance(self._limit, int) else _DEFAULT_LIMIT,
+            any(recompile.limit_hit for recompile in self._recompiles),
+            frozenset[str]().union(*(site.visible for site in self._sites())),
         )
+        proposals = propose(named, varied, given)
         known: set[Any] = set()
         for candidate in proposals:
             candidate, change = self._placed(candidate, trials)  # noqa: PLW2901
@@ -224,12 +219,11 @@ class _EntrySearch:
         """Return the line that makes PyTorch compile values separately, as PyTorch names it in an error or a guard."""
         if known is not None:
             return self._texts.line_of(known.filename, known.line, known.code)
-        frames = {recompile.frame for recompile in self._recompiles}
-        for frame in self._report.frames:
-            for reason in frame.recompile_reasons if frame.id in frames else ():
-                guarded = _CODE_OF_GUARD.search(reason)
-                if guarded is not None and not _ONLY_FRAMEWORK.search(reason.partition("  # ")[0]):
-                    return self._texts.line_of(guarded["path"], int(guarded["line"]), guarded["code"].strip())
+        for recompile in self._recompiles:
+            for reason in recompile.reasons:
+                at = reason.location
+                if at is not None and at.code and _OF_VALUE.search(reason.guard) is not None:
+                    return SpecializingLine(at.source, at.line, at.code.strip())
         return None
 
     def _placed(self, candidate: RecompileCandidate, trials: CallTrials) -> tuple[RecompileCandidate, Change]:

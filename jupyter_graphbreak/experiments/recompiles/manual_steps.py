@@ -38,11 +38,11 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     """
-    if line is not None:
-        return _about_line(line)
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     for variation in named.others:
         return _about(variation)
+    if line is not None:
+        return _about_line(line)
     for guard in guards:
         if sentence := _about_guard(guard):
             return sentence
@@ -58,12 +58,12 @@ def _about_line(line: SpecializingLine) -> str:
     code = line.code.rstrip(":").strip()
     if _CONDITION.match(line.code):
         return (
-            f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own graph, and "
-            "that is right. To have one graph, decide before the call, or compute both sides and choose with torch.where."
+            f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "
+            "graph, and that is right. To have one graph, decide before the call, or use torch.where."
         )
     return (
-        f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute with "
-        "the size itself (`x.shape[0]`) or a tensor, and make text or an int of it outside of the compiled function."
+        f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
+        "with the size itself (`x.shape[0]`) or a tensor, and convert it outside of the compiled function."
     )
 
 
@@ -75,13 +75,13 @@ def _about(variation: OtherVariation) -> str:
         case "text":
             count = len(variation.values)
             return (
-                f"{name} has {count} values, and each has its own graph: that is right if there are few. Otherwise choose "
-                "by it outside of the compiled function."
+                f"{name} has {count} values, and each has its own graph: that is right if there are few. Otherwise "
+                "choose by it outside of the compiled function."
             )
         case "none":
             return (
-                f"{name} is sometimes None: the calls with and without it are two different programs, and two graphs are "
-                "right. To have one, always pass a tensor that has no effect."
+                f"{name} is sometimes None: the calls with and without it are two different programs, and two graphs "
+                "are right. To have one, always pass a tensor that has no effect."
             )
         case "dtype":
             dtypes = " and ".join(str(value).removeprefix("torch.") for value in variation.values)
@@ -95,7 +95,7 @@ def _about(variation: OtherVariation) -> str:
         case "length":
             return _about_length(variation)
         case "kind":
-            return f"{name} is a different object, or of a different class, in some calls: create it once, before the loop."
+            return f"{name} is a different object in some calls: create it once, before the loop."
 
 
 def _about_length(variation: OtherVariation) -> str:
@@ -103,8 +103,8 @@ def _about_length(variation: OtherVariation) -> str:
     if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
         return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
     return (
-        f"The length of `{variation}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows "
-        "out of the compiled function."
+        f"The length of `{variation}` varies, and each length has its own graph: pass a stacked tensor, or keep what "
+        "grows out of the compiled function."
     )
 
 
@@ -113,8 +113,8 @@ def _about_guard(guard: str) -> str:
     if state := _STATE.search(guard):
         if _GRAD.search(state["what"]):
             return (
-                "The function is called with and without gradients (such as for training and for evaluation), and each "
-                "has its own graph: two graphs are right."
+                "The function is called with and without gradients (such as for training and for evaluation), and "
+                "each has its own graph: two graphs are right."
             )
         return f"A global setting of PyTorch changed ({state['what'].strip()}): set it once, before the loop."
     if identity := _IDENTITY.search(text):
@@ -123,13 +123,13 @@ def _about_guard(guard: str) -> str:
         return f"`{kind['name']}` has a different type in some calls: pass one type, such as a tensor, each time."
     if _STATE_OF_OPTIMIZER.search(text):
         return (
-            "The first call creates the optimizer's state, so the second call is compiled once more: that is right, and "
-            "happens once."
+            "The first call creates the optimizer's state, so the second call is compiled once more: that is right, "
+            "and happens once."
         )
     if length := _LENGTH.search(text):
         return (
-            f"The length of `{length['name']}` varies, and each length has its own graph: pass a stacked tensor, or keep "
-            "what grows out of the compiled function."
+            f"The length of `{length['name']}` varies, and each length has its own graph: pass a stacked tensor, or "
+            "keep what grows out of the compiled function."
         )
     if flag := _FLAG.search(text):
         name = flag["name"] or flag["other"]
@@ -137,7 +137,7 @@ def _about_guard(guard: str) -> str:
     return ""
 
 
-def right_number(varied: Varied, named: Varied, recompiles: Sequence[Recompile]) -> bool:
+def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:
     """Return whether the recompiles are right: flags and the like select between a few programs."""
     if any(recompile.limit_hit for recompile in recompiles) or named.sizes or named.numbers:
         return False

@@ -73,50 +73,77 @@ def _splices_at(
     tree: ast.Module, text: str, site: CallSite, call: Callable[..., Any], befores: Sequence[BeforeCall]
 ) -> list[_Splice] | None:
     path = _path_to_call(tree, site)
-    if path is None:
+    statement = _statement_of(path) if path is not None else None
+    if path is None or statement is None:
         return None
-    node, statement = path[-1], next((part for part in reversed(path) if isinstance(part, ast.stmt)), None)
-    if not isinstance(node, ast.Call) or not isinstance(statement, _STATEMENTS):
+    node: Any = path[-1]
+    writer = _CallWriter(text, path, _arguments(node, call) or {})
+    for before in befores:
+        is_written = (
+            writer.on_argument(before) if before.path.root.kind == "argument" else writer.on_state(before, site)
+        )
+        if not is_written:
+            return None
+    lines = [*([] if "torch" in site.visible else ["import torch"]), *writer.lines]
+    if not writer.lines:
+        return writer.splices
+    inserted = _inserted(text, statement, lines)
+    return None if inserted is None else [*writer.splices, inserted]
+
+
+def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
+    """Return the statement of a call, if the statement evaluates the call once and always."""
+    statement = next((part for part in reversed(path) if isinstance(part, ast.stmt)), None)
+    if not isinstance(statement, _STATEMENTS):
+        return None
+    if isinstance(statement, ast.If) and not _is_within(path[-1], statement.test):
         return None
     between = path[path.index(statement) + 1 : -1]
-    if not all(isinstance(part, _TRANSPARENT) for part in between):
-        return None
-    if isinstance(statement, ast.If) and not _is_within(node, statement.test):
-        return None
-    given = _arguments(node, call)
-    lines: list[str] = [] if "torch" in site.visible else ["import torch"]
-    splices: list[_Splice] = []
-    hoisted: dict[str, str] = {}
-    for before in befores:
+    return statement if all(isinstance(part, _TRANSPARENT) for part in between) else None
+
+
+class _CallWriter:
+    """Collects the lines to insert before a call, and the replacements in the call itself."""
+
+    def __init__(self, text: str, path: Sequence[ast.AST], given: Mapping[str, ast.expr]) -> None:
+        self.lines: list[str] = []
+        self.splices: list[_Splice] = []
+        self._text = text
+        self._path = path
+        self._given = given
+        self._hoisted: dict[str, str] = {}
+
+    def on_state(self, before: BeforeCall, site: CallSite) -> bool:
+        """Write what to do with the called module or a variable; return whether that is possible."""
         root = before.path.root
-        if root.kind != "argument":
-            name = expression(before.path, site.owner or "")
-            is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
-            is_rebound = before.assigns and not before.path.steps
-            if not is_visible or (is_rebound and (root.kind != "global" or site.function != "<module>")):
-                return None
-            lines += before.lines(name)
-            continue
-        argument = given.get(root.name) if given is not None else None
+        is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
+        is_rebound = before.assigns and not before.path.steps
+        if not is_visible or (is_rebound and (root.kind != "global" or site.function != "<module>")):
+            return False
+        self.lines += before.lines(expression(before.path, site.owner or ""))
+        return True
+
+    def on_argument(self, before: BeforeCall) -> bool:
+        """Write what to do with an argument; return whether that is possible."""
+        name = before.path.root.name
+        argument = self._given.get(name)
         if argument is None:
-            return None
-        source = ast.get_source_segment(text, argument) or ""
+            return False
+        source = ast.get_source_segment(self._text, argument) or ""
         if before.assigns and not before.path.steps:
-            splices.append(_Splice(_start(argument), _end(argument), before.value(source)))
-            continue
-        if root.name in hoisted:
-            source = hoisted[root.name]
+            self.splices.append(_Splice(_start(argument), _end(argument), before.value(source)))
+            return True
+        if name in self._hoisted:
+            source = self._hoisted[name]
         elif not _is_lookup(argument):
-            if not _can_be_hoisted(node, argument):
-                return None
-            source = hoisted[root.name] = _new_name(root.name, path)
-            lines.append(f"{source} = {ast.get_source_segment(text, argument)}")
-            splices.append(_Splice(_start(argument), _end(argument), source))
-        lines += before.lines(f"{source}{''.join(map(str, before.path.steps))}")
-    if not lines:
-        return splices
-    inserted = _inserted(text, statement, lines)
-    return None if inserted is None else [*splices, inserted]
+            if not _can_be_hoisted(self._path[-1], argument):
+                return False
+            new = self._hoisted[name] = _new_name(name, self._path)
+            self.lines.append(f"{new} = {source}")
+            self.splices.append(_Splice(_start(argument), _end(argument), new))
+            source = new
+        self.lines += before.lines(f"{source}{''.join(map(str, before.path.steps))}")
+        return True
 
 
 def _path_to_call(tree: ast.AST, site: CallSite) -> list[ast.AST] | None:
@@ -180,7 +207,7 @@ def _is_lookup(node: ast.expr) -> bool:
     return False
 
 
-def _can_be_hoisted(node: ast.Call, argument: ast.expr) -> bool:
+def _can_be_hoisted(node: Any, argument: ast.expr) -> bool:
     """Return whether an argument can be evaluated before the statement: nothing with an effect comes before it."""
     before = [node.func, *(part for part in node.args if _start(part) < _start(argument))]
     before += [keyword.value for keyword in node.keywords if _start(keyword.value) < _start(argument)]
@@ -254,7 +281,7 @@ def with_dynamic(texts: Mapping[str, str], function: str, owner: str | None) -> 
         tree = _parsed(text)
         found += [(source, *place) for place in _compile_calls(tree, function, owner)] if tree is not None else []
     certain = [place for place in found if place[2]]
-    chosen = certain if certain else found
+    chosen = certain or found
     if len(chosen) != 1:
         return None
     source, node, _ = chosen[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +10,16 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compilation_counts
 from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.separate_cache import limits_for, own_backend, recompile_limits
 from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, Root, TensorSketch, state_roots
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.recording.targets import own_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
@@ -113,7 +113,8 @@ def replay(
     with sandboxed(), eager_random_numbers(), applied_settings(adjustment.settings):
         subject = Subject(entry.call, entry.arguments)
         given = subject.arguments or entry.arguments
-        with recompiling(subject.call):
+        limits = recompile_limits()
+        with recompiling(subject.call), limits_for(list(own_codes(subject.call)), limits):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 torch.compile(subject.call, backend=own_backend(entry.backend), dynamic=dynamic)
@@ -154,13 +155,10 @@ def _run_lines(
     """Run code before a call; return the arguments to call it with."""
     named = arguments.named(call)
     state = {root.name: place for root, place in roots.items() if root.kind in {"global", "closure"}}
-    module = {owner: place.read() for root, place in roots.items() if root.kind == "module"}
-    names = {
-        "torch": torch,
-        **{name: place.read() for name, place in state.items()},
-        **module,
-        **named,
-    }
+    names = {"torch": torch, **{name: place.read() for name, place in state.items()}, **named}
+    module = next((place for root, place in roots.items() if root.kind == "module"), None)
+    if module is not None:
+        names[owner] = module.read()
     before = dict(names)
     exec(code, names)  # noqa: S102 - the lines of a remedy
     for name, place in state.items():

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.replay import Replayed
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
     from jupyter_graphbreak.report.remedies import RemedyVerdict
 

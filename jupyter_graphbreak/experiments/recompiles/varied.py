@@ -105,7 +105,7 @@ class Varied:
 
 
 def plain_guard(guard: str) -> str:
-    """Return a guard with variables and attributes as the code names them: ``L['self']._modules['a'].k`` is self.a.k."""
+    """Return a guard with the names of the code: ``L['self']._modules['a'].k`` becomes ``self.a.k``."""
     text = _VARIABLE.sub(r"\1", guard)
     for pattern in (_PART, _ATTRIBUTES):
         text = pattern.sub(r".\1", text)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.records.package_paths import is_library
@@ -31,6 +32,7 @@ _DEEPEST = 6
 _MOST_VALUES = 2_000
 _MOST_FUNCTIONS = 100
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
+_OPAQUE = (*_PLAIN, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
 
 
 class Root(NamedTuple):
@@ -305,44 +307,33 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
 
 def _children(value: Any, *, inside: bool) -> list[tuple[Step, Any]]:
     """Return the parts of a container or an object, with the steps that lead to them."""
-    if isinstance(value, torch.nn.Module):
-        return _parts_of_module(value) if inside else []
-    if isinstance(value, torch.optim.Optimizer):
-        groups = [{key: part for key, part in group.items() if key != "params"} for group in value.param_groups]
-        return (
-            [
-                (Step("attribute", "param_groups"), groups),
-            ]
-            if inside
-            else []
-        )
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [(Step("attribute", name), getattr(value, name)) for name in value._fields]
-    if isinstance(value, list | tuple):
+    if isinstance(value, _OPAQUE):
+        return []
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return [(Step("item", index), part) for index, part in enumerate(value)]
     if isinstance(value, Mapping):
         try:
             return [(Step("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
         except Exception:  # noqa: BLE001 - a user's class
             return []
-    if isinstance(value, type | types.FunctionType | types.MethodType | types.ModuleType | torch.Tensor):
-        return []
-    is_data = dataclasses.is_dataclass(value)
-    if is_data or (inside and is_own(type(value)) and not _is_library_class(type(value))):
-        attributes = getattr(value, "__dict__", {})
-        return [(Step("attribute", name), part) for name, part in attributes.items() if isinstance(name, str)]
-    return []
+    return [(Step("attribute", name), part) for name, part in _attributes(value, inside=inside).items()]
 
 
-def _parts_of_module(module: torch.nn.Module) -> list[tuple[Step, Any]]:
-    own = [
-        (Step("attribute", name), part)
-        for name, part in vars(module).items()
-        if not name.startswith("_") and name != "training" and not isinstance(part, torch.nn.Parameter)
-    ]
-    inner = [(Step("attribute", name), part) for name, part in module._modules.items() if part is not None]
-    buffers = [(Step("attribute", name), part) for name, part in module._buffers.items() if part is not None]
-    return [*inner, *buffers, *own]
+def _attributes(value: Any, *, inside: bool) -> dict[str, Any]:
+    """Return the attributes of a named tuple, a dataclass and, if wanted, of other objects that may hold state."""
+    if isinstance(value, tuple):
+        return {name: getattr(value, name) for name in getattr(value, "_fields", ())}
+    if isinstance(value, torch.nn.Module) and inside:
+        own = {name: part for name, part in vars(value).items() if not name.startswith("_") and name != "training"}
+        return {**dict(value.named_children()), **dict(value.named_buffers(recurse=False)), **own}
+    if isinstance(value, torch.optim.Optimizer) and inside:
+        # The parameters and their state are tensors, which the run itself changes.
+        groups = [{key: part for key, part in group.items() if key != "params"} for group in value.param_groups]
+        return {"param_groups": groups}
+    is_own_object = inside and is_own(type(value)) and not _is_library_class(type(value))
+    if isinstance(value, torch.nn.Module) or not (dataclasses.is_dataclass(value) or is_own_object):
+        return {}
+    return {name: part for name, part in getattr(value, "__dict__", {}).items() if isinstance(name, str)}
 
 
 def _is_library_class(kind: type) -> bool:
@@ -446,7 +437,7 @@ def _site_of(started: StartedCall) -> CallSite | None:
             name
             for scope in scopes
             for name, value in list(scope.items())
-            if value is owner or (isinstance(value, torch.nn.Module) and value._modules.get("_orig_mod") is owner)
+            if value is owner or (isinstance(value, torch.nn.Module) and compiled_callable(value) is owner)
         )
         name = next((name for name in names if not name.startswith("_")), None)
     visible = {**frame.f_globals, **frame.f_locals}

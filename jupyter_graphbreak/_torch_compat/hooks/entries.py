@@ -78,6 +78,7 @@ def watch_entries(
     spent: Callable[[float], None],
     *,
     on_start: Callable[[StartedCall], None] = _ignore,
+    on_end: Callable[[], None] = _ignore,
     on_compiling: Callable[[], None] = _ignore,
 ) -> Iterator[None]:
     """Report the first call of each callable, for each instance and each mode, before it runs.
@@ -92,6 +93,8 @@ def watch_entries(
         See :class:`Observer`.
     on_start : callable
         Receives every call from eager code, before it runs.
+    on_end : callable
+        Called after such a call, on the same thread.
     on_compiling : callable
         Called before anything is compiled.
     """
@@ -125,6 +128,8 @@ def watch_entries(
         calls = vars(running).setdefault("calls", [])
         if calls and calls[-1] is wrapper:
             calls.pop()
+            if not calls:
+                on_end()
             return
         calls.append(wrapper)
         if len(calls) > 1:

@@ -330,7 +330,12 @@ def _with_keyword(text: str, node: ast.expr) -> _Splice:
     known = next((keyword for keyword in node.keywords if keyword.arg == "dynamic"), None)
     if known is not None:
         return _Splice(_start(known.value), _end(known.value), "True")
-    line, column = _end(node)
-    before = text.split("\n")[line - 1].encode()[: column - 1].decode().rstrip()
-    comma = "" if before.endswith((",", "(")) or not (node.args or node.keywords) else ", "
-    return _Splice((line, column - 1), (line, column - 1), f"{comma}dynamic=True")
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if not arguments:
+        line, column = _end(node)
+        return _Splice((line, column - 1), (line, column - 1), "dynamic=True")
+    last = max(map(_end, arguments))
+    after = text.split("\n")[last[0] - 1].encode()[last[1] :].decode()
+    if after.lstrip().startswith(")") and (last[0], last[1] + len(after) - len(after.lstrip()) + 1) != _end(node):
+        last = last[0], last[1] + after.index(")") + 1  # an argument in parentheses
+    return _Splice(last, last, ", dynamic=True")

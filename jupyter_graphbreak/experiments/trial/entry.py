@@ -231,13 +231,19 @@ def keep_entries(limit: int | None = None) -> Iterator[KeptEntries]:
         faults.append(getattr(addition, "message", type(addition).__name__))
 
     watching = watch_entries(
-        kept.take, emit, lambda _: None, on_start=kept.seen.note_start, on_compiling=kept.seen.note_compiling
+        kept.take,
+        emit,
+        lambda _: None,
+        on_start=kept.seen.note_start,
+        on_end=kept.seen.note_end,
+        on_compiling=kept.seen.note_compiling,
     )
     with record_effects() as effect_recorder, watching:
         try:
             yield kept
         finally:
             kept.leave_out_effects(effect_recorder)
+            kept.seen.close()
     kept.left_out += [f"An entry could not be copied ({fault})." for fault in faults]
 
 

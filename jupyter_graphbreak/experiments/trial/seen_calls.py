@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -156,11 +157,11 @@ class SeenCalls:
         #: Keeps the objects alive whose ids are parts of keys.
         self._owners: list[Any] = []
         self._kept_bytes = 0
-        self._current: tuple[StartedCall, SeenCall] | None = None
+        #: The call that each thread is making.
+        self._current: dict[int, tuple[StartedCall, SeenCall]] = {}
 
     def note_start(self, started: StartedCall) -> None:
         """Remember a call that is about to start."""
-        self._current = None
         key = key_of(started.call, started.modes)
         if key not in self._by_key:
             self._by_key[key], self._known[key], self._totals[key] = [], set(), 0
@@ -174,7 +175,7 @@ class SeenCalls:
         arguments = sketch_arguments(started.call, given)
         state = sketch_state(started.call, given) if examines_state else None
         seen = SeenCall(arguments, state, None, frozenset(started.kwargs))
-        self._current = started, seen
+        self._current[get_ident()] = started, seen
         signature = tuple(seen.values.items())
         try:
             if signature in self._known[key]:
@@ -186,15 +187,24 @@ class SeenCalls:
 
     def note_compiling(self) -> None:
         """Remember the current call with its state, because something is compiled in it."""
-        if self._current is None:
+        current = self._current.pop(get_ident(), None)
+        if current is None:
             return
-        started, seen = self._current
-        self._current = None
+        started, seen = current
         if seen.state is None:
             key = key_of(started.call, started.modes)
             seen.state = sketch_state(started.call, Arguments(*started.args, **started.kwargs))
             if not any(seen is kept for kept in self._by_key[key]):
                 self._keep(key, started, seen)
+
+    def note_end(self) -> None:
+        """Forget the objects of the call that this thread has made."""
+        self._current.pop(get_ident(), None)
+
+    def close(self) -> None:
+        """Forget the objects of the run, after its last call."""
+        self._current.clear()
+        self._owners.clear()
 
     def calls_of(self, key: Any) -> list[SeenCall]:
         """Return the different calls of an entry."""

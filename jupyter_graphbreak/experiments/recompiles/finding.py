@@ -222,7 +222,9 @@ class _EntrySearch:
         for recompile in self._recompiles:
             for reason in recompile.reasons:
                 at = reason.location
-                if at is not None and at.code and _OF_VALUE.search(reason.guard) is not None:
+                if at is None or not at.code or not self._texts.is_own(at.source):
+                    continue
+                if _OF_VALUE.search(reason.guard) is not None:
                     return SpecializingLine(at.source, at.line, at.code.strip())
         return None
 
@@ -341,6 +343,10 @@ class _Texts:
         self._ids[filename], self._files[ident] = ident, filename
         self.new_sources.append(source)
         return ident
+
+    def is_own(self, source: str) -> bool:
+        """Return whether a source is the user's."""
+        return source in self._known and self._known[source].kind != "library"
 
     def line_of(self, path: str, line: int, code: str) -> SpecializingLine:
         """Return a line with the number that the editor shows, given the end of its file's path."""

@@ -223,8 +223,10 @@ def _new_name(name: str, path: Sequence[ast.AST]) -> str:
         node = pending.pop()
         if isinstance(node, ast.Name):
             used.add(node.id)
-        elif isinstance(node, ast.arg | ast.FunctionDef | ast.ClassDef):
-            used.add(getattr(node, "name", None) or getattr(node, "arg", ""))
+        elif isinstance(node, ast.arg):
+            used.add(node.arg)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            used.add(node.name)
         if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
             pending += ast.iter_child_nodes(node)
     while name in used:

@@ -116,7 +116,7 @@ class CallTrials:
 
     def _assigned_paths(self) -> set[Path]:
         varied = self.varied
-        return {variation.path for variation in (*varied.numbers, *varied.others)}
+        return {number.path for number in varied.numbers} | {other.path for other in varied.others}
 
     @property
     def compilations(self) -> int:
@@ -155,8 +155,8 @@ class CallTrials:
         texts = list(dict.fromkeys(difference.text for difference in diffs))
         first, original = replayed.counts[0], self.original.counts[0]
         if first.breaks > original.breaks or first.frames < original.frames or first.graphs < original.graphs:
-            reason = "then a graph breaks" if first.breaks > original.breaks else "then Dynamo compiles less"
-            return TriedCandidate(candidate, "another break", reason, texts, evidence)
+            why = "then a graph breaks" if first.breaks > original.breaks else "then Dynamo compiles less"
+            return TriedCandidate(candidate, "another break", why, texts, evidence)
         before, after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
         unseen = evidence.unseen.compilations if evidence.unseen is not None else 0
@@ -165,7 +165,7 @@ class CallTrials:
         if not ended and (after, unseen) >= (before, unseen_before) and not _ends_limit(candidate, after, before):
             return TriedCandidate(candidate, "break stays", None, texts, evidence)
         verdict: RemedyVerdict = "works but differs" if texts else "works"
-        reason = None
+        reason: str | None = None
         if unseen:
             verdict, reason = "works on what ran", "each new size or value is compiled again"
         elif not ended and after > before:

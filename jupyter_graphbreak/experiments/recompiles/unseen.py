@@ -50,7 +50,7 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Varied) -> list[RepeatedCall
 def _values_of(call: SeenCall, axes: Sequence[Size | Number]) -> _Values | None:
     values: list[float] = []
     for axis in axes:
-        sketch = call.values.get(axis.path)
+        sketch: Any = call.values.get(axis.path)
         if isinstance(axis, Size) and isinstance(sketch, TensorSketch):
             values.append(sketch.shape[axis.dim])
         elif isinstance(axis, Number) and type(sketch) in {int, float}:

@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -369,7 +370,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Pl
         if not isinstance(value, (*_PLAIN, torch.Tensor)):
             # A method of an object that is no module may be given as a function and its object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
-            roots[root] = Place(lambda value=value: value, _ignore)
+            roots[root] = Place(partial(_identity, value), _ignore)
     functions = 0
     for item in reached(call, *arguments.args, *arguments.kwargs.values()):
         if not isinstance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
@@ -380,13 +381,17 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Pl
         for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
             root = Root("closure", name, item.__qualname__)
             if name != "__class__" and _has_content(cell) and _is_state(cell.cell_contents):
-                roots.setdefault(root, Place(lambda cell=cell: cell.cell_contents, _writer_of_cell(cell)))
+                roots.setdefault(root, Place(partial(getattr, cell, "cell_contents"), _writer_of_cell(cell)))
         scope = item.__globals__
         for name in _names(item.__code__):
             if name in scope and _is_state(scope[name]):
                 root = Root("global", name, str(scope.get("__name__")))
-                roots.setdefault(root, Place(lambda scope=scope, name=name: scope[name], _writer_of_item(scope, name)))
+                roots.setdefault(root, Place(partial(scope.__getitem__, name), _writer_of_item(scope, name)))
     return roots
+
+
+def _identity(value: Any) -> Any:
+    return value
 
 
 def _ignore(_: Any) -> None:

@@ -1,7 +1,7 @@
 """The pytest plugin, which makes tests fail on unexpected graph breaks and recompiles.
 
-In: the markers ``max_graph_breaks`` and ``max_recompiles``, and the fixture ``graph_breaks``. Out: failures that show the
-text of a report.
+In: the markers ``max_graph_breaks`` and ``max_recompiles``, and the fixture ``graph_breaks``. Out: failures that show
+the text of a report.
 May import ``api`` and ``results``, but only when a test uses the marker or the fixture.
 """
 

@@ -202,16 +202,20 @@ def _higher_limits(cached: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def limits_for(codes: Iterable[CodeType], limits: Mapping[str, int]) -> Iterator[None]:
-    """Apply recompile limits to some code objects as if Dynamo had compiled nothing for them before.
+def limits_for(copied: Iterable[CodeType], limits: Mapping[str, int]) -> Iterator[None]:
+    """Apply recompile limits as if Dynamo had compiled nothing before, although it knows code that is not copied.
 
     Parameters
     ----------
-    codes : iterable of CodeType
+    copied : iterable of CodeType
+        The code that will run, if it is a copy. Nothing is compiled for it yet, however often its original was.
     limits : mapping
         The limits by name, see :func:`recompile_limits`.
     """
-    cached = max((len(_entries(code)) for code in codes), default=0)
+    copies = set(copied)
+    seen = (known() for known in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen))
+    # A copy of a code object is equal to its original.
+    cached = max((len(_entries(code)) for code in seen if code is not None and code not in copies), default=0)
     config = importlib.import_module("torch._dynamo.config")
     with config.patch({name: limit + cached for name, limit in limits.items()}):
         yield

@@ -16,7 +16,6 @@ from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, Root, TensorSketch, state_roots
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.recording.targets import own_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -114,7 +113,7 @@ def replay(
         subject = Subject(entry.call, entry.arguments)
         given = subject.arguments or entry.arguments
         limits = recompile_limits()
-        with recompiling(subject.call), limits_for(list(own_codes(subject.call)), limits):
+        with recompiling(subject.call), limits_for([function.__code__ for function in subject.functions()], limits):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 torch.compile(subject.call, backend=own_backend(entry.backend), dynamic=dynamic)

@@ -275,7 +275,7 @@ export interface Evidence {
   unseen: UnseenInputs | null;
 }
 /**
- * Calls with sizes or values that the run never used: their number, and the frames that Dynamo compiled for them.
+ * Calls with sizes or values that the run never used: their number, and the frames compiled for them.
  */
 export interface UnseenInputs {
   inputs: number;

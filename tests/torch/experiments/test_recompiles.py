@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import textwrap
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,6 +34,11 @@ def tried(fn: Any, calls: Iterable[Callable[[Any], object]], **options: Any) -> 
         for call in calls:
             call(compiled)
     return run.try_remedies(seconds=60)
+
+
+def calling(call: Callable[..., object], value: Any) -> Callable[[Any], object]:
+    """Return a call of a compiled function with a value."""
+    return lambda compiled: call(compiled, value)
 
 
 def best(report: Report) -> Remedy:
@@ -64,7 +70,7 @@ def test_a_mark_ends_recompiles_for_sizes_also_for_sizes_that_the_run_never_used
     def scale(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x).sum(0) * 2
 
-    report = tried(scale, [lambda c, n=n: c(torch.randn(n, 3)) for n in (4, 6, 9, 6, 13)])
+    report = tried(scale, [calling(lambda c, n: c(torch.randn(n, 3)), n) for n in (4, 6, 9, 6, 13)])
     remedy = best(report)
     assert (remedy.kind, remedy.code, remedy.verdict) == ("mark", "torch._dynamo.mark_dynamic(x, 0)", "works")
     assert remedy.recompiles == [recompile.id for recompile in report.recompiles] == ["r1"]
@@ -78,7 +84,7 @@ def test_a_mark_ends_recompiles_for_sizes_also_for_sizes_that_the_run_never_used
         exec(remedy.code or "", {"torch": torch, "x": x})  # noqa: S102
         compiled(x)
 
-    assert [compiled_frames(lambda n=n: call(n)) for n in (4, 6, 9, 13, 50, 7)] == [1, 0, 0, 0, 0, 0]  # type: ignore[misc]
+    assert [compiled_frames(partial(call, n)) for n in (4, 6, 9, 13, 50, 7)] == [1, 0, 0, 0, 0, 0]
 
 
 def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any) -> None:
@@ -111,13 +117,13 @@ def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any
 
 
 def test_sizes_one_and_zero_need_an_unbacked_mark() -> None:
-    report = tried(lambda x: x * 2, [lambda c, n=n: c(torch.ones(n, 3)) for n in (5, 1, 8)])
+    report = tried(lambda x: x * 2, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (5, 1, 8)])
     assert "mark_unbacked(x, 0)" in (best(report).code or "")
     assert counts(best(report))[1:] == (1, 0)
 
 
 def test_numbers_that_are_arguments_need_dynamic_true() -> None:
-    report = tried(lambda x, k: x * k, [lambda c, k=k: c(torch.ones(3), k) for k in (2, 3, 5)])
+    report = tried(lambda x, k: x * k, [calling(lambda c, k: c(torch.ones(3), k), k) for k in (2, 3, 5)])
     assert best(report).family == "dynamic"
     assert counts(best(report)) == (2, 1, 0)
 
@@ -134,7 +140,7 @@ def test_a_global_int_is_compiled_for_each_value_until_it_is_a_tensor() -> None:
         SCALE = value
         compiled(torch.ones(3))
 
-    report = tried(times_scale, [lambda c, value=value: call(c, value) for value in (2, 3, 4, 5)])
+    report = tried(times_scale, [calling(call, value) for value in (2, 3, 4, 5)])
     assert best(report).code == "SCALE = torch.as_tensor(SCALE, dtype=torch.int64)"
     assert counts(best(report)) == (4, 1, 0)
     assert SCALE == 5
@@ -190,7 +196,7 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
     def forward(x: torch.Tensor, train: bool) -> torch.Tensor:
         return x * 2 if train else x + 1
 
-    report = tried(forward, [lambda c, train=train: c(torch.ones(3), train) for train in (True, False, True)])
+    report = tried(forward, [calling(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)])
     assert "two graphs are right" in person(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
@@ -205,7 +211,7 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
     ],
 )
 def test_other_variations_leave_a_decision_to_a_person(fn: Any, calls: list[Any], words: str) -> None:
-    report = tried(fn, [lambda c, given=given: c(given) for given in calls])
+    report = tried(fn, [calling(lambda c, given: c(given), given) for given in calls])
     assert words in person(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
@@ -214,7 +220,7 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
     def label(x: torch.Tensor) -> torch.Tensor:
         return x * len(f"{x.shape[0]}")
 
-    report = tried(label, [lambda c, n=n: c(torch.ones(n, 3)) for n in (4, 6, 9)])
+    report = tried(label, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
     assert "len(f" in person(report)
     assert "makes a constant" in person(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
@@ -226,7 +232,7 @@ def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
             return x * 2
         return x * 3
 
-    report = tried(either, [lambda c, n=n: c(torch.ones(n, 3)) for n in (4, 6, 9, 12, 15)])
+    report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     assert counts(best(report)) == (3, 2, 0)
     assert "if x.shape[0] > 10" in person(report)
 
@@ -257,7 +263,7 @@ def test_the_limit_counts_as_in_the_run() -> None:
     def nothing_helps(x: torch.Tensor, name: str) -> torch.Tensor:
         return x * len(name)
 
-    report = tried(nothing_helps, [lambda c, n=n: c(torch.ones(3), "a" * n) for n in range(10)])
+    report = tried(nothing_helps, [calling(lambda c, n: c(torch.ones(3), "a" * n), n) for n in range(10)])
     raised = next(remedy for remedy in report.remedies or [] if remedy.family == "limit")
     assert raised.settings == {"torch._dynamo.config.recompile_limit": 64}
     assert counts(raised)[:2] == (8, 10)

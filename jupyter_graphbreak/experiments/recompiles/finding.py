@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.recompiles.candidates import DYNAMIC_BY_SETTING, Circumstances, propose
-from jupyter_graphbreak.experiments.recompiles.manual_steps import manual_step, right_number
+from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_step, right_number
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
@@ -379,7 +379,7 @@ class _RemedyBuilder:
         idents = [recompile.id for recompile in found.recompiles]
         for tried, change in found.tried:
             self._remedies.append(self._remedy(tried, change, idents))
-        if found.person is not None:
+        if found.person is not None and (found.tried or found.person != GENERAL_STEP):
             self._remedies.append(
                 Remedy(
                     id=self._next_id(),

@@ -23,6 +23,8 @@ _LENGTH = re.compile(r"len\((?P<name>[^()]+)\) (?:==|!=)")
 _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
 _STATE_OF_OPTIMIZER = re.compile(r"len\((?P<name>.*\.state\b.*)\)")
 _GRAD = re.compile(r"grad_mode|inference_mode")
+#: The sentence if nothing is known; without trials, the advice about the guard says more.
+GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
 #: How many values of something are right to be compiled separately.
 _FEW = 4
 
@@ -51,7 +53,7 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
     names = ", ".join(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
     if names:
         return f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
-    return "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
+    return GENERAL_STEP
 
 
 def _about_line(line: SpecializingLine) -> str:

@@ -84,4 +84,4 @@ def test_torch_is_imported_if_the_code_does_not_know_it() -> None:
 )
 def test_dynamic_true_is_added_where_the_function_is_compiled(text: str, expected: str | None) -> None:
     changed = with_dynamic({"s1": text}, "f", None)
-    assert (changed or {"s1": None})["s1"] == expected
+    assert (changed["s1"] if changed is not None else None) == expected

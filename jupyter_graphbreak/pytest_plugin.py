@@ -1,6 +1,7 @@
-"""The pytest plugin, which makes tests fail on unexpected graph breaks.
+"""The pytest plugin, which makes tests fail on unexpected graph breaks and recompiles.
 
-In: the marker ``max_graph_breaks`` and the fixture ``graph_breaks``. Out: failures that show the text of a report.
+In: the markers ``max_graph_breaks`` and ``max_recompiles``, and the fixture ``graph_breaks``. Out: failures that show
+the text of a report.
 May import ``api`` and ``results``, but only when a test uses the marker or the fixture.
 """
 
@@ -24,31 +25,45 @@ _NOTHING_COMPILED = (
 )
 
 
+#: The markers, with what they count in words.
+_MARKERS = {"max_graph_breaks": "graph break", "max_recompiles": "recompile"}
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
-    config.addinivalue_line(
-        "markers",
-        "max_graph_breaks(number): fail if the test has more graph breaks than this number, or compiles nothing",
-    )
+    """Register the markers."""
+    for name, noun in _MARKERS.items():
+        config.addinivalue_line(
+            "markers",
+            f"{name}(number): fail if the test has more {noun}s than this number, or compiles nothing",
+        )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch a marked test; fail it if there are too many breaks, or if nothing was compiled."""
-    marker = item.get_closest_marker("max_graph_breaks")
-    if marker is None:
+    """Watch a marked test; fail it if there are too many breaks or recompiles, or if nothing was compiled."""
+    limits = {name: _limit(marker) for name in _MARKERS if (marker := item.get_closest_marker(name)) is not None}
+    if not limits:
         return (yield)
-    most = marker.args[0] if len(marker.args) == 1 else None
-    if not isinstance(most, int) or isinstance(most, bool) or marker.kwargs:
-        pytest.fail("max_graph_breaks takes one number, such as @pytest.mark.max_graph_breaks(0)", pytrace=False)
     with _capture_from_scratch() as run:
         result = yield
-    if len(run.report.breaks) > most:
-        allowed = "none is allowed" if most == 0 else f"at most {most} allowed"
-        pytest.fail(_failure(run.report, f"{_counted(run.report)}, {allowed}"), pytrace=False)
-    if _compiled_nothing(run.report):
-        pytest.fail(_failure(run.report, f"{_NOTHING_COMPILED}, or remove the marker max_graph_breaks"), pytrace=False)
+    report = run.report
+    counts = {"max_graph_breaks": len(report.breaks), "max_recompiles": len(report.recompiles)}
+    for name, most in limits.items():
+        if counts[name] > most:
+            allowed = "none is allowed" if most == 0 else f"at most {most} allowed"
+            pytest.fail(_failure(report, f"{_counted(counts[name], _MARKERS[name])}, {allowed}"), pytrace=False)
+    if _compiled_nothing(report):
+        message = f"{_NOTHING_COMPILED}, or remove the marker {next(iter(limits))}"
+        pytest.fail(_failure(report, message), pytrace=False)
     return result
+
+
+def _limit(marker: pytest.Mark) -> int:
+    """Return the number that a marker was given."""
+    most = marker.args[0] if len(marker.args) == 1 else None
+    if not isinstance(most, int) or isinstance(most, bool) or marker.kwargs:
+        pytest.fail(f"{marker.name} takes one number, such as @pytest.mark.{marker.name}(0)", pytrace=False)
+    return most
 
 
 @pytest.fixture
@@ -111,7 +126,7 @@ def _unexpected(report: Report, expected: tuple[str | int, ...]) -> str | None:
     if expected in {(), (0,)} and _compiled_nothing(report):
         return f"{_NOTHING_COMPILED}, or remove graph_breaks.expect() here"
     if len(expected) == 1 and isinstance(expected[0], int):
-        return None if len(report.breaks) == expected[0] else f"{_counted(report)}, {expected[0]} expected"
+        return None if len(report.breaks) == expected[0] else f"{_counted(len(report.breaks))}, {expected[0]} expected"
     left = list(report.breaks)
     missing = []
     for text in map(str, expected):
@@ -120,7 +135,7 @@ def _unexpected(report: Report, expected: tuple[str | int, ...]) -> str | None:
             missing.append(text)
         else:
             left.remove(match)
-    problems = [f"{_counted(report, len(left))} not expected"] if left else []
+    problems = [f"{_counted(len(left))} not expected"] if left else []
     problems += [f"no break {text!r}" for text in missing]
     return ", ".join(problems) or None
 
@@ -137,9 +152,8 @@ def _matches(break_: Break, text: str) -> bool:
     )
 
 
-def _counted(report: Report, number: int | None = None) -> str:
-    number = len(report.breaks) if number is None else number
-    return f"{number} graph break" + ("" if number == 1 else "s")
+def _counted(number: int, noun: str = "graph break") -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _failure(report: Report, head: str) -> str:

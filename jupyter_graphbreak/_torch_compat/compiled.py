@@ -8,7 +8,7 @@ import importlib
 import inspect
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.patching import patched, patched_here, replaced_result
 
@@ -199,3 +199,22 @@ def before_each_compilation(check: Callable[[], None]) -> Iterator[None]:
 
     with patched_here(module, "_compile", checked):
         yield
+
+
+class CompilationCounts(NamedTuple):
+    """The numbers of frames that Dynamo has compiled, of their graphs and of graph breaks."""
+
+    frames: int
+    graphs: int
+    breaks: int
+
+    def __sub__(self, earlier: CompilationCounts) -> CompilationCounts:
+        return CompilationCounts(*(now - before for now, before in zip(self, earlier, strict=True)))
+
+
+def compilation_counts() -> CompilationCounts:
+    """Return what Dynamo has counted so far."""
+    counters = importlib.import_module("torch._dynamo.utils").counters
+    return CompilationCounts(
+        counters["frames"]["ok"], counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
+    )

@@ -15,7 +15,7 @@ from jupyter_graphbreak._torch_compat.module_calls import while_converting
 from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import CodeType
     from weakref import ref
 
@@ -199,6 +199,32 @@ def _higher_limits(cached: int) -> Iterator[None]:
     names = ("recompile_limit", "accumulated_recompile_limit") if cached else ()
     with config.patch({name: getattr(config, name) + cached for name in names}):
         yield
+
+
+@contextlib.contextmanager
+def limits_for(copied: Iterable[CodeType], limits: Mapping[str, int]) -> Iterator[None]:
+    """Apply recompile limits as if Dynamo had compiled nothing before, although it knows code that is not copied.
+
+    Parameters
+    ----------
+    copied : iterable of CodeType
+        The code that will run, if it is a copy. Nothing is compiled for it yet, however often its original was.
+    limits : mapping
+        The limits by name, see :func:`recompile_limits`.
+    """
+    copies = set(copied)
+    seen = (known() for known in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen))
+    # A copy of a code object is equal to its original.
+    cached = max((len(_entries(code)) for code in seen if code is not None and code not in copies), default=0)
+    config = importlib.import_module("torch._dynamo.config")
+    with config.patch({name: limit + cached for name, limit in limits.items()}):
+        yield
+
+
+def recompile_limits() -> dict[str, int]:
+    """Return Dynamo's recompile limits by name."""
+    config = importlib.import_module("torch._dynamo.config")
+    return {name: getattr(config, name) for name in ("recompile_limit", "accumulated_recompile_limit")}
 
 
 @contextlib.contextmanager

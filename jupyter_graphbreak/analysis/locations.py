@@ -333,6 +333,11 @@ class Sources:
         code = "\n".join([lines[0], *(line[text.indent :] for line in lines[1:])])
         return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE])
 
+    def filename_ending_with(self, path: str) -> str | None:
+        """Return the file name of the recorded source whose path ends like this; ``None`` if there is not just one."""
+        known = [filename for filename in self._texts if filename.endswith(path)]
+        return known[0] if len(known) == 1 else None
+
     def place(self, entry: StackEntry, *, branches: bool = False) -> Location | None:
         """Return the place of a stack entry."""
         return self.location(entry.filename, entry.line, entry.function, entry.columns, branches=branches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.records.records import compiled_function, read_stack
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
     """Return the recompiles of a run, including those that a limit prevented."""
-    recompiles = []
+    recompiles: list[Recompile] = []
     for frame in ledger.frames:
         refused = frame.refusal is not None
         if frame.key.compile == 0 and not refused:
@@ -28,6 +29,7 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
                 location=sources.location(filename, line, name) if line else None,
                 reasons=[_guard_failure(reason, sources) for reason in frame.recompile_reasons],
                 limit_hit=refused,
+                id=f"r{len(recompiles) + 1}",
             )
         )
     return recompiles
@@ -40,10 +42,22 @@ def guard(reason: str) -> str:
     return rest.strip() if colon and "/" in head and head.replace("/", "").isdigit() else text
 
 
+#: The end of a guard on a size: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
+_PLACE_OF_SIZE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
+#: A guard on a size that no line of the user's code causes: sizes 0 and 1 are compiled separately.
+_FRAMEWORK = re.compile(r"2 <= [^<>=]+$")
+
+
 def _guard_failure(reason: str, sources: Sources) -> GuardFailure:
+    text = guard(reason)
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.place(stack[-1]) if stack else None
-    return GuardFailure(guard(reason), location)
+    named = _PLACE_OF_SIZE.search(reason) if location is None and ".size()" in text else None
+    if named is not None and not _FRAMEWORK.match(text):
+        filename = sources.filename_ending_with(named["path"])
+        if filename is not None:
+            location = sources.location(filename, int(named["line"]), named["function"])
+    return GuardFailure(text, location)
 
 
 _FUNCTION = "only the options of the outer call count"

@@ -44,6 +44,7 @@ _FIGURES: dict[str, str] = {
     "DeviceWork": "launches graph_launches synchronisations peak_bytes",
     "Coverage": "compiled_ops eager_ops time_share",
     "BreakCost": "graphs compile_s eager",
+    "UnseenInputs": "inputs compilations",
 }
 _OTHERS: dict[str, dict[Content, str]] = {
     "Report": {
@@ -119,7 +120,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Scope": {"id": "id parent breaks", "kept": "setting value form", "parts": "location", "removed": "note"},
     "WhatIf": {"id": "error_on_graph_break fullgraph captured"},
     "GuardFailure": {"guard": "guard", "parts": "location"},
-    "Recompile": {"id": "frame of", "function": "function", "parts": "location reasons", "kept": "limit_hit"},
+    "Recompile": {"id": "id frame of", "function": "function", "parts": "location reasons", "kept": "limit_hit"},
     "CudagraphSkip": {"removed": "reason", "id": "graph", "parts": "location"},
     "HeldFunction": {"function": "function", "held source": "source", "kept": "line"},
     "CompiledCall": {"function": "name", "removed": "type code edit"},
@@ -127,11 +128,13 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Edit": {"id": "source", "kept": "first_line last_line", "removed": "old new"},
     "Evidence": {
         "backend": "backend",
-        "kept": "inputs both_sides graphs_before graphs_after breaks_before breaks_after",
+        "kept": "inputs both_sides graphs_before graphs_after breaks_before breaks_after compilations_before "
+        "compilations_after",
+        "parts": "unseen",
         "aspects": "compared",
     },
     "Remedy": {
-        "id": "id breaks frames excludes",
+        "id": "id breaks frames excludes recompiles",
         "family": "family",
         "title": "title",
         "kept": "kind verdict seconds",
@@ -259,6 +262,7 @@ _EFFECTS: dict[EffectKind, str] = {
 _BACKENDS = {"aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager", "inductor"}
 _FAMILIES = {
     "output", "setting", "rewrite", "sizes", "hoisting", "marker", "scalar", "branch", "loops", "switch", "person",
+    "mark", "dynamic", "tensor", "limit",
 }  # fmt: skip
 _TITLES = {"Capture scalar outputs", "Capture dynamic output shapes"}
 _ASPECTS = {

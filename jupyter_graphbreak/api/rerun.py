@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: The time limit, in seconds, for measuring or checking.
 _PATIENCE_S = 120.0
+#: The share of the time for breaks, if there are recompiles as well, and if there are only recompiles.
+_SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.6, 0.3
 #: The share of it after which no further entry is measured or checked, and few calls are timed.
 _SHARE_OF_ENTRIES = 0.5
 
@@ -87,24 +89,41 @@ class Rerun:
         self._notes: list[str] = []
 
     def try_remedies(self, **options: Any) -> Report:
-        """Try to remove the breaks.
+        """Try to remove the breaks and to end the recompiles.
 
         Parameters
         ----------
         **options
             The options of :func:`jupyter_graphbreak.experiments.remedies.finding.find_remedies`.
         """
-        from jupyter_graphbreak.experiments.remedies.finding import find_remedies
+        from jupyter_graphbreak.experiments.remedies.finding import PATIENCE_S, find_remedies
 
+        seconds = options.pop("seconds", None)
+        whole = PATIENCE_S if seconds is None else seconds
+        end = time.monotonic() + whole
+        share = _share_of_breaks(self.report)
         self._found = find_remedies(
             self.report,
             self._files,
             self._kept,
             find_cell=self._find_cell,
             on_status=self._on_status,
+            seconds=share * whole,
             **options,
         )
-        return self._update(self._found.report)
+        found = self._found.report
+        if found.recompiles:
+            from jupyter_graphbreak.experiments.recompiles.finding import find_recompile_remedies
+
+            found = find_recompile_remedies(
+                found,
+                self._files,
+                self._kept,
+                seconds=end - time.monotonic(),
+                find_cell=self._find_cell,
+                on_status=self._on_status,
+            )
+        return self._update(found)
 
     def measure(self, seconds: float | None = None) -> Report:
         """Measure the cost of the entries, and the savings of the remedies found before.
@@ -186,6 +205,13 @@ class Rerun:
         new = [note for note in notes if note not in report.diagnostics]
         self.report = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))
         return self.report
+
+
+def _share_of_breaks(report: schema.Report) -> float:
+    """Return the share of the time in which to look for remedies of breaks."""
+    if not report.recompiles:
+        return 1.0
+    return _SHARE_OF_BREAKS if report.breaks else _SHARE_WITHOUT_BREAKS
 
 
 def _limits(seconds: float | None) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from jupyter_graphbreak.commands.exit_statuses import FileProblem
 from jupyter_graphbreak.commands.formats import FORMATS, CommandResult, render, verdict_lines
@@ -112,7 +113,8 @@ class Gate:
                 click.echo(sentence, err=True)
                 return 1
             try:
-                save_baseline(shared.baseline, baseline_of(result.reports))
+                most = self._baseline.max_recompiles if self._baseline is not None else 0
+                save_baseline(shared.baseline, replace(baseline_of(result.reports), max_recompiles=most))
             except (OSError, ValueError) as error:
                 raise FileProblem(f"--baseline {shared.baseline}: {_reason(error)}") from None
             click.echo(f"graphbreak: wrote {shared.baseline}", err=True)

@@ -70,10 +70,13 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     torch : str
         The release of PyTorch with which the baseline was written.
+    max_recompiles : int
+        How often any function may be recompiled. Updating the baseline keeps it.
     """
 
     version: int = _VERSION
     torch: str = ""
+    max_recompiles: int = 0
     breaks: list[AllowedBreak] = msgspec.field(default=[], name="break")
     eager: list[AllowedEager] = []
     recompiles: list[AllowedRecompiles] = []
@@ -101,6 +104,8 @@ def write_baseline(baseline: Baseline) -> str:
     lines = [_HEAD, f"version = {baseline.version}"]
     if baseline.torch:
         lines.append(f"torch = {_toml(baseline.torch)}")
+    if baseline.max_recompiles:
+        lines.append(f"max_recompiles = {baseline.max_recompiles}")
     for name, tables in (
         ("break", sorted(baseline.breaks)),
         ("eager", sorted(baseline.eager)),

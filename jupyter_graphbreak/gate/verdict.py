@@ -97,7 +97,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
     return GateVerdict(
         new=new,
         eager=eager,
-        recompiles=list(_more_recompiles(baseline.recompiles, now.recompiles, gone)),
+        recompiles=list(_more_recompiles(baseline, now.recompiles, gone)),
         gone=left,
         same=len(now.breaks) - len(new),
         nothing_compiled=nothing_compiled(reports),
@@ -148,8 +148,9 @@ def _without_pairs(
 
 
 def _more_recompiles(
-    before: Sequence[AllowedRecompiles], now: Sequence[AllowedRecompiles], gone: Callable[[AllowedRecompiles], bool]
+    baseline: Baseline, now: Sequence[AllowedRecompiles], gone: Callable[[AllowedRecompiles], bool]
 ) -> Iterable[MoreRecompiles]:
+    before = baseline.recompiles
     allowed = {(old.path, old.function): old.times for old in before}
     moved = _Moved(old for old in before if gone(old))
     for new in now:
@@ -158,8 +159,9 @@ def _more_recompiles(
             # A function that is gone may have been renamed, or moved to a different file.
             same = moved.take(new)
             times = same.times if same is not None else 0
-        if new.times > times:
-            yield MoreRecompiles(new.path, new.function, times, new.times)
+        most = max(times, baseline.max_recompiles)
+        if new.times > most:
+            yield MoreRecompiles(new.path, new.function, most, new.times)
 
 
 class _Moved:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Kind = Literal["edit", "setting", "switch", "person"]
+Kind = Literal["edit", "setting", "switch", "mark", "person"]
 RemedyVerdict = Literal[
     "works", "works on what ran", "works but differs", "break stays", "another break", "another result", "fails",
     "not tried",
@@ -42,6 +42,13 @@ class Edit(msgspec.Struct, frozen=True):
     new: str
 
 
+class UnseenInputs(msgspec.Struct, frozen=True):
+    """Calls with sizes or values that the run never used: their number, and the frames compiled for them."""
+
+    inputs: int
+    compilations: int
+
+
 class Evidence(msgspec.Struct, frozen=True):
     """The evidence for a verdict.
 
@@ -57,6 +64,11 @@ class Evidence(msgspec.Struct, frozen=True):
         The aspects that were compared: "values", "gradients", "output", ...
     graphs_before, graphs_after, breaks_before, breaks_after : int
         The numbers for the first call of the original and of the changed program.
+    compilations_before, compilations_after : int or None
+        The numbers of frames that Dynamo compiles over all calls that were seen, resume functions included; ``None`` if
+        the change is not about recompiles.
+    unseen : UnseenInputs or None
+        Further calls with sizes or values that the run never used.
     """
 
     backend: str
@@ -67,10 +79,13 @@ class Evidence(msgspec.Struct, frozen=True):
     graphs_after: int
     breaks_before: int
     breaks_after: int
+    compilations_before: int | None = None
+    compilations_after: int | None = None
+    unseen: UnseenInputs | None = None
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """A change that may remove breaks, and the result of trying it.
+    """A change that may remove breaks or recompiles, and the result of trying it.
 
     Parameters
     ----------
@@ -78,13 +93,15 @@ class Remedy(msgspec.Struct, frozen=True):
         The breaks that it should remove, and the frames without a break that it should stop from running eagerly.
     family : str
         The kind of change: "marker", "branch", "output", ...
-    kind : {"edit", "setting", "switch", "person"}
-        A change of the source; of PyTorch's settings; of an object's or a library's own setting; or a decision for a
-        person, if no change can be made automatically.
+    kind : {"edit", "setting", "switch", "mark", "person"}
+        A change of the source; of PyTorch's settings; of an object's or a library's own setting; code that runs before
+        each call, such as ``torch._dynamo.mark_dynamic(x, 0)``; or a decision for a person, if no change can be made
+        automatically.
     settings : dict
         Full dotted names and their values; a function is represented by its dotted name.
     code : str or None
-        The code that changes the settings, or that a switch runs before compiling.
+        The code that changes the settings, that a switch runs before compiling, or that a mark runs before each call,
+        with the names of the function's parameters. The edits of a mark insert the same code before the call.
     patch : str or None
         The edits as a unified diff.
     excludes : list of str
@@ -97,6 +114,8 @@ class Remedy(msgspec.Struct, frozen=True):
         The decision to make, if no change can be made automatically.
     seconds : float
         The duration of the trial in seconds.
+    recompiles : list of str
+        The recompiles that it should end.
     """
 
     id: str
@@ -116,3 +135,4 @@ class Remedy(msgspec.Struct, frozen=True):
     evidence: Evidence | None = None
     person: str | None = None
     seconds: float = 0.0
+    recompiles: list[str] = []

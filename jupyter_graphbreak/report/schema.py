@@ -17,7 +17,7 @@ from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 #: The mime type of a report in a notebook's output; its number is the schema's major version.
 MIME_TYPE = "application/vnd.graphbreak.report.v1+json"
 
@@ -380,7 +380,10 @@ class GuardFailure(msgspec.Struct, frozen=True):
 
 
 class Recompile(msgspec.Struct, frozen=True):
-    """A further compilation of a function, or its refusal because a limit was reached."""
+    """A further compilation of a function, or its refusal because a limit was reached.
+
+    ``id`` is "r1" for the first one of the run; it is empty in reports of earlier versions.
+    """
 
     frame: str
     of: str | None
@@ -388,6 +391,7 @@ class Recompile(msgspec.Struct, frozen=True):
     location: Location | None
     reasons: list[GuardFailure] = []
     limit_hit: bool = False
+    id: str = ""
 
 
 class CudagraphSkip(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from jupyter_graphbreak.views.words.lines import break_numbers, listing
 from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.recompilation import guard_lines, recompilations
+from jupyter_graphbreak.views.words.recompilation import guard_lines, recompilations, recompile_remedies
 from jupyter_graphbreak.views.words.remedies import (
     breaks_of,
     change_lines,
@@ -381,13 +381,18 @@ def _recompiles(report: Report) -> list[str]:
         why = ": a guard failed" if not recompilation.guards else ", because these varied:"
         why = f": {_failed_guard(report, recompilation, alone)}" if alone is not None else why
         lines += wrapped(" -  ", f"{where} {recompilation.times}{why}", "")
+        tried = recompile_remedies(report, recompilation)
+        shows_advice = tried is None or not (tried.working or tried.person)
         for guard in recompilation.guards[:_MOST]:
             if alone is None:
                 lines += wrapped("-  ", _failed_guard(report, recompilation, guard))
-            if guard.advice:
+            if guard.advice and shows_advice:
                 lines += wrapped("do: ", guard.advice, INDENT if alone is not None else f"{INDENT}   ")
         if len(recompilation.guards) > _MOST:
             lines.append(f"{INDENT}and {len(recompilation.guards) - _MOST} more guards")
+        lines += wrapped("", recompilation.warning) if recompilation.warning else []
+        if tried:
+            lines += _trials(report, tried, None)
     return lines
 
 

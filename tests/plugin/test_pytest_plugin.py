@@ -53,6 +53,29 @@ def test_other_tests_are_not_affected(graph_breaks):
     with pytest.raises(ValueError), graph_breaks.expect():
         raise ValueError
 """
+RECOMPILES = """
+import pytest
+import torch
+
+@torch.compile(backend="eager")
+def double(x):
+    return x * 2
+
+@pytest.mark.max_recompiles(1)
+def test_allowed():
+    for n in (3, 4, 5):
+        double(torch.ones(n))
+
+@pytest.mark.max_recompiles(0)
+@pytest.mark.max_graph_breaks(0)
+def test_too_many():
+    for n in (3, 4, 5):
+        double(torch.ones(n))
+
+@pytest.mark.max_recompiles()
+def test_misused():
+    pass
+"""
 NOTHING = """
 import pytest
 import torch
@@ -130,6 +153,24 @@ def test_too_many_breaks_fail_with_the_text_of_the_report(outcome: pytest.RunRes
             "1 graph break not expected",
             "*_ test_a_different_break_is_expected _*",
             "1 graph break not expected, no break 'GB0025'",
+        ]
+    )
+
+
+def test_too_many_recompiles_fail_with_the_text_of_the_report(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makepyfile(test_model=RECOMPILES)
+    outcome = run(pytester)
+    outcome.assert_outcomes(passed=1, failed=2)
+    outcome.stdout.fnmatch_lines(
+        [
+            "*_ test_too_many _*",
+            "1 recompile, none is allowed",
+            "*dimension 0 of x: 3 -> 4*",
+            "*_ test_misused _*",
+            "max_recompiles takes one number, such as @pytest.mark.max_recompiles(0)",
         ]
     )
 

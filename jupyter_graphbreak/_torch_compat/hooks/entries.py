@@ -15,6 +15,7 @@ from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.module_calls import call_compiled, callable_of
 from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _DEEPEST = 60
 #: The function that ``torch.compile`` puts around the compiled one.
 _WRAPPER = "compile_wrapper"
+#: The files whose frames stand between user code and the wrapper.
+_CALLING = ("torch/nn/modules/module.py", "torch/_dynamo/eval_frame.py", "torch/_dynamo/external_utils.py")
 #: The methods that implement the call of a module.
 _CALLS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
 
@@ -49,9 +52,34 @@ class EnteredCall(NamedTuple):
     reuses: bool = False
 
 
+class StartedCall(NamedTuple):
+    """A call of a compiled callable from eager code that is about to start.
+
+    ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``wrapped`` and ``modes``
+    are as in :class:`EnteredCall`.
+    """
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    wrapped: int
+    modes: CallModes
+    caller: FrameType | None
+
+
+def _ignore(*_: object) -> None:
+    """Receive something that is not needed."""
+
+
 @contextlib.contextmanager
 def watch_entries(
-    on_entry: Callable[[EnteredCall], None], emit: Emit, spent: Callable[[float], None]
+    on_entry: Callable[[EnteredCall], None],
+    emit: Emit,
+    spent: Callable[[float], None],
+    *,
+    on_start: Callable[[StartedCall], None] = _ignore,
+    on_end: Callable[[], None] = _ignore,
+    on_compiling: Callable[[], None] = _ignore,
 ) -> Iterator[None]:
     """Report the first call of each callable, for each instance and each mode, before it runs.
 
@@ -63,6 +91,12 @@ def watch_entries(
         Receives the call. An exception in it never reaches PyTorch.
     emit, spent : callable
         See :class:`Observer`.
+    on_start : callable
+        Receives every call from eager code, before it runs.
+    on_end : callable
+        Called after such a call, on the same thread.
+    on_compiling : callable
+        Called before anything is compiled.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, spent)
@@ -79,6 +113,7 @@ def watch_entries(
             on_entry(entered)
 
     def look(call: Call) -> None:
+        on_compiling()
         code = call.argument("code")
         wrapper = _wrapper(call.caller)
         if wrapper is not None:
@@ -93,9 +128,15 @@ def watch_entries(
         calls = vars(running).setdefault("calls", [])
         if calls and calls[-1] is wrapper:
             calls.pop()
+            if not calls:
+                on_end()
             return
         calls.append(wrapper)
-        if len(calls) == 1 and (reusing := _reusing(wrapper)) is not None:
+        if len(calls) > 1:
+            return
+        started = _started(wrapper)
+        on_start(started)
+        if (reusing := _reusing(wrapper, started)) is not None:
             code, entered = reusing
             report_first(code, entered._replace(frame=frames.get(code)))
 
@@ -148,8 +189,8 @@ def _wrapper(frame: FrameType) -> FrameType | None:
     return None
 
 
-def _reusing(wrapper: FrameType) -> tuple[CodeType, EnteredCall] | None:
-    """Return the original code and the call of a compiled callable for which Dynamo has compiled code."""
+def _started(wrapper: FrameType) -> StartedCall:
+    """Return the call of a compiled callable, given the frame of the wrapper around it."""
     variables = wrapper.f_locals
     call: Any = variables.get("fn")
     args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
@@ -163,6 +204,22 @@ def _reusing(wrapper: FrameType) -> tuple[CodeType, EnteredCall] | None:
         call = owner
     elif isinstance(call, types.FunctionType) and args and isinstance(args[0], _module_class()):
         call, args = _method(call, args[0]), args[1:]
+    caller = next(
+        (frame for frame in frames_outward(wrapper.f_back, _DEEPEST) if not _is_machinery(frame.f_code.co_filename)),
+        None,
+    )
+    return StartedCall(call, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller)
+
+
+def _is_machinery(filename: str) -> bool:
+    """Return whether a file is part of the call of a compiled callable: torch's modules, or this package."""
+    return filename.endswith(_CALLING) or filename.startswith(OWN_FOLDER)
+
+
+def _reusing(wrapper: FrameType, started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
+    """Return the original code and the call of a compiled callable for which Dynamo has compiled code."""
+    call: Any = started.call
+    variables = wrapper.f_locals
     function = type(call).forward if isinstance(call, _module_class()) else call
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
@@ -171,9 +228,8 @@ def _reusing(wrapper: FrameType) -> tuple[CodeType, EnteredCall] | None:
     backend, dynamic = _innermost(variables.get("callback")), getattr(variables.get("self"), "_dynamic", None)
     if not callable(backend):
         return None
-    wrapped = id(callable_of(wrapper))
     return code, EnteredCall(
-        call, tuple(args), dict(kwargs), None, backend, dynamic, wrapped, CallModes.now(), reuses=True
+        call, started.args, started.kwargs, None, backend, dynamic, started.wrapped, started.modes, reuses=True
     )
 
 

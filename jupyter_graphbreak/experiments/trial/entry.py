@@ -17,6 +17,7 @@ from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import SETS_COMPILER, ProcessState
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls, key_of
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.recording.targets import own_codes, reached
@@ -120,6 +121,9 @@ class KeptEntries:
         self.left_out: list[str] = []
         #: Observed effects outside the copied objects; entries that have them are not kept.
         self.effects: list[ObservedEffect] = []
+        #: Sketches of all calls, of which ``entries`` has only the first.
+        self.seen = SeenCalls()
+        self._keys: list[tuple[Entry, Any]] = []
         self._states: list[tuple[Entry, ProcessState]] = []
         self._limit = limit
         self._taken = 0
@@ -173,6 +177,11 @@ class KeptEntries:
             )
         )
         self._states.append((self.entries[-1], ProcessState(subject.assigned)))
+        self._keys.append((self.entries[-1], key_of(entered.call, entered.modes)))
+
+    def calls_of(self, entry: Entry) -> list[SeenCall]:
+        """Return the different calls of an entry, in their order; the first is the one that was copied."""
+        return next((self.seen.calls_of(key) for known, key in self._keys if known is entry), [])
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
@@ -224,11 +233,20 @@ def keep_entries(limit: int | None = None) -> Iterator[KeptEntries]:
     def emit(addition: object) -> None:
         faults.append(getattr(addition, "message", type(addition).__name__))
 
-    with record_effects() as effect_recorder, watch_entries(kept.take, emit, lambda _: None):
+    watching = watch_entries(
+        kept.take,
+        emit,
+        lambda _: None,
+        on_start=kept.seen.note_start,
+        on_end=kept.seen.note_end,
+        on_compiling=kept.seen.note_compiling,
+    )
+    with record_effects() as effect_recorder, watching:
         try:
             yield kept
         finally:
             kept.leave_out_effects(effect_recorder)
+            kept.seen.close()
     kept.left_out += [f"An entry could not be copied ({fault})." for fault in faults]
 
 

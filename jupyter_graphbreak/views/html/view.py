@@ -27,7 +27,7 @@ from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, o
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
 from jupyter_graphbreak.views.words.plain_text import counted
 from jupyter_graphbreak.views.words.reason import title_of
-from jupyter_graphbreak.views.words.recompilation import recompilations
+from jupyter_graphbreak.views.words.recompilation import Recompilation, recompilations, recompile_remedies
 from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict
 from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
@@ -307,6 +307,10 @@ class View:
         tried = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(tried) if tried is not None else ""
 
+    def recompile_trials(self, recompilation: Recompilation) -> remedies.BreakRemedies | None:
+        """Return the remedies for the recompiles of a function; ``None`` without trials."""
+        return recompile_remedies(self.report, recompilation)
+
     def numbers_of(self, breaks: list[Break]) -> str:
         """Return the numbers of breaks: "1 to 7 and 9"."""
         return numbers_of(self.report, breaks)
@@ -332,10 +336,10 @@ class View:
 
     @property
     def offers_trials(self) -> bool:
-        """Whether the report has breaks, and trials of remedies were not made or were interrupted."""
+        """Whether the report has breaks or recompiles, and trials of remedies were not made or were interrupted."""
         tried = self.report.remedies
         is_complete = tried is not None and all(remedy.reason != INTERRUPTED for remedy in tried)
-        return bool(self.report.breaks) and not is_complete
+        return bool(self.report.breaks or self.report.recompiles) and not is_complete
 
     @staticmethod
     def stacks_of(break_: Break) -> list[StackNode]:

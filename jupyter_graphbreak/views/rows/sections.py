@@ -17,7 +17,13 @@ from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, o
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
-from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_headline, recompilations
+from jupyter_graphbreak.views.words.recompilation import (
+    best_recompile_remedy,
+    guard_lines,
+    limit_headline,
+    recompilations,
+    recompile_remedies,
+)
 from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, own_edit, sign_of, verdict_label
 from jupyter_graphbreak.views.words.verdict import compiled_name, verdict
 from jupyter_graphbreak.views.words.where import brief_code, place, without_function
@@ -239,6 +245,8 @@ def _recompiles(report: Report) -> Section | None:
         stories = [_arrows(guard.story) + (f", {lines}" if lines else "") for guard, lines in guards]
         further = len(recompilation.guards) - 1
         known = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
+        tried = recompile_remedies(report, recompilation)
+        fix = best_recompile_remedy(report, recompilation)
         rows.append(
             Row(
                 str(index),
@@ -250,12 +258,18 @@ def _recompiles(report: Report) -> Section | None:
                     recompilation.times,
                     *map(_cut, stories[:1]),
                     *([f"and {further} more"] if further > 0 else []),
+                    *([recompilation.warning] if recompilation.warning else []),
+                    *([_cut(f"Fix: {fix.title} {sign_of(fix)}")] if fix is not None else []),
                 ],
                 more=[
-                    _paragraph(text)
-                    for (guard, _), story in zip(guards, stories, strict=True)
-                    for text in (story, f"Do: {guard.advice}" if guard.advice else "")
-                    if text
+                    *(
+                        _paragraph(text)
+                        for (guard, _), story in zip(guards, stories, strict=True)
+                        for text in (story, f"Do: {guard.advice}" if guard.advice and not tried else "")
+                        if text
+                    ),
+                    *([_paragraph(f"Fix: {fix.title}. {outcome(fix)}")] if fix is not None else []),
+                    *(map(_paragraph, tried.person) if tried else []),
                 ],
                 spot=_spot(recompilation.location),
                 cost=sum(known) if known else None,

@@ -51,8 +51,22 @@ def startup(report: Report) -> str:
         parts.append(f"{counted(len(rest), 'more function')} {sum(seconds for _, seconds in rest):.1f} s")
     again = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {whole:.1f} s of compiling: {', '.join(parts)}"]
-    sentences += [f"{again:.1f} s of it was spent on recompiles"] if again >= _NOTABLE_S else []
+    sentences += [f"{again:.1f} s of it was spent on recompiles, {_waiting(report)}"] if again >= _NOTABLE_S else []
     return "; ".join([*sentences, *_cache_sentence(report), *_block_sentence(report)])
+
+
+def _waiting(report: Report) -> str:
+    """Return how many calls waited for recompiles: "for which 3 calls waited".
+
+    Frames that one call compiles again, such as a function and its resume function, count once.
+    """
+    by_function: defaultdict[str | None, int] = defaultdict(int)
+    for frame in report.frames:
+        by_function[frame.recompile_of] += frame.recompile_of is not None
+    entries = {frame.id for frame in report.frames if frame.role == "entry"}
+    calls = sum(count for first, count in by_function.items() if first in entries)
+    calls = max(calls, *by_function.values())
+    return f"for which {counted(calls, 'call')} waited"
 
 
 def _cache_sentence(report: Report) -> list[str]:

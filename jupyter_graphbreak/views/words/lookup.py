@@ -100,3 +100,19 @@ def remedies_by_frame(report: Report) -> dict[str, list[Remedy]]:
         for ident in dict.fromkeys(remedy.frames) if not remedy.breaks else ():
             index[ident].append(remedy)
     return dict(index)
+
+
+@per_report
+def remedies_by_recompile(report: Report) -> dict[str, list[Remedy]]:
+    """Return the remedies for each recompile."""
+    index: defaultdict[str, list[Remedy]] = defaultdict(list)
+    for remedy in report.remedies or []:
+        for ident in dict.fromkeys(remedy.recompiles):
+            index[ident].append(remedy)
+    return dict(index)
+
+
+@per_report
+def recompiled_functions(report: Report) -> dict[str, str]:
+    """Return the name of the function of each recompile, by the recompile's id."""
+    return {recompile.id: recompile.function for recompile in report.recompiles}

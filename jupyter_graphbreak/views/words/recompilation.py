@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import joined
+from jupyter_graphbreak.views.words.remedies import remedies_for_recompiles
 from jupyter_graphbreak.views.words.where import function_of, place, without_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import GuardFailure, Recompile, Report
+    from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 #: Dynamo's name for a value that is passed to a resume function without a variable.
 _ON_THE_STACK = "___stack"
@@ -37,6 +40,8 @@ _MOST_NAMES = 2
 _MOST_LINES = 20
 #: How many values at the beginning of a series are written out; of a longer one, these and the last.
 _MOST_VALUES = 2
+#: The share of the recompile limit from which there is a warning.
+_NEAR_LIMIT = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,10 @@ class Recompilation:
         All guards that failed, the most frequent first.
     total : int
         How often it was compiled; 0 if its first compilation was before the run.
+    ids : list of str
+        The ids of its recompiles.
+    limit : int
+        After how many compilations it runs eagerly; 0 if that is unknown.
     """
 
     function: str
@@ -81,6 +90,20 @@ class Recompilation:
     guards: list[FailedGuard]
     limit_hit: bool
     total: int
+    ids: list[str]
+    limit: int
+
+    @property
+    def warning(self) -> str:
+        """A warning if the function comes near the recompile limit; empty otherwise.
+
+        "5 of 8 compilations used: after 3 more it runs eagerly".
+        """
+        left = self.limit - self.total
+        if self.limit_hit or not self.limit or left < 0 or self.total < _NEAR_LIMIT * self.limit:
+            return ""
+        used = f"{self.total} of {self.limit} compilations used"
+        return f"{used}: after {left} more it runs eagerly" if left else f"{used}: the next one makes it run eagerly"
 
     @property
     def times(self) -> str:
@@ -116,7 +139,9 @@ def recompilations(report: Report) -> list[Recompilation]:
     for recompile in report.recompiles:
         line = recompile.location.line if recompile.location is not None else 0
         by_function.setdefault((recompile.of, recompile.function, line), []).append(recompile)
-    return [_recompilation(recompiles) for recompiles in by_function.values()]
+    limit = report.config.get("recompile_limit")
+    known_limit = limit if isinstance(limit, int) else 0
+    return [_recompilation(recompiles, known_limit) for recompiles in by_function.values()]
 
 
 def limit_headline(report: Report) -> str:
@@ -148,6 +173,27 @@ def limited_functions(report: Report) -> str:
     return f"{names[0]} was compiled {times} and {verb}"
 
 
+def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRemedies | None:
+    """Return the remedies for the recompiles of a function; ``None`` without trials.
+
+    They are shown at the first of the functions that one of them is about.
+    """
+    tried = remedies_for_recompiles(report, recompilation.ids)
+    first = next((other for other in recompilations(report) if set(other.ids) & set(_targets(tried))), recompilation)
+    return tried if first is recompilation else None
+
+
+def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
+    """Return the best remedy that works for the recompiles of a function, if it is shown there."""
+    tried = recompile_remedies(report, recompilation)
+    return tried.working[0] if tried is not None and tried.working else None
+
+
+def _targets(tried: BreakRemedies | None) -> list[str]:
+    remedies = [*tried.working, *tried.failed] if tried is not None else []
+    return [ident for remedy in remedies for ident in remedy.recompiles]
+
+
 def guard_lines(report: Report, guard: FailedGuard) -> str:
     """Return the lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
     return joined([place(report, without_function(location)) for location in guard.locations[:_MOST_LINES]], " and ")
@@ -158,7 +204,7 @@ def _function_name(report: Report, recompilation: Recompilation) -> str:
     return function_of(report, recompilation.location) if recompilation.location is not None else recompilation.function
 
 
-def _recompilation(recompiles: list[Recompile]) -> Recompilation:
+def _recompilation(recompiles: list[Recompile], limit: int) -> Recompilation:
     """Group the failed guards of a function by subject."""
     failed: dict[str, list[tuple[int, GuardFailure, _Variation | None]]] = {}
     for index, recompile in enumerate(recompiles):
@@ -175,6 +221,8 @@ def _recompilation(recompiles: list[Recompile]) -> Recompilation:
         guards=sorted(guards, key=lambda guard: -guard.times),
         limit_hit=last.limit_hit,
         total=len(recompiles) - last.limit_hit + 1 if last.of is not None else 0,
+        ids=[recompile.id for recompile in recompiles if recompile.id],
+        limit=limit,
     )
 
 

@@ -15,7 +15,7 @@ from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy, RemedyVerdict
+    from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy, RemedyVerdict, UnseenInputs
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
 
 #: Verdicts, the best first. Remedies with the same verdict are sorted by simplicity, then by number of breaks.
@@ -86,13 +86,24 @@ def remedies_for_frame(report: Report, skipped: Skipped) -> BreakRemedies | None
     return _sort_remedies(lookup.remedies_by_frame(report).get(skipped.frame, ()) if skipped.frame is not None else ())
 
 
+def remedies_for_recompiles(report: Report, recompiles: Iterable[str]) -> BreakRemedies | None:
+    """Return the remedies for recompiles, given their ids; ``None`` without trials."""
+    if report.remedies is None:
+        return None
+    by_recompile = lookup.remedies_by_recompile(report)
+    return _sort_remedies(remedy for ident in recompiles for remedy in by_recompile.get(ident, ()))
+
+
 def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
     # Remedies for the break come before those for functions that run eagerly.
     unique = {id(remedy): remedy for remedy in itertools.islice(remedies, _MOST_FOR_ONE)}
     ordered = sorted(
         unique.values(),
-        key=lambda r: (not r.breaks, _ORDER.index(r.verdict), r.family == INNER, _further_changes(r), -len(r.breaks)),
-    )
+        key=lambda r: (
+            not r.breaks, _ORDER.index(r.verdict), r.family == INNER, _compilations(r), _further_changes(r),
+            -len(r.breaks),
+        ),
+    )  # fmt: skip
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
     # A change may be tried several times with the same result, for example alone and before another step.
     failed = {(remedy.title, outcome(remedy)): remedy for remedy in reversed(changes) if remedy.verdict not in WORKING}
@@ -101,6 +112,14 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         list(reversed(failed.values())),
         list(dict.fromkeys(remedy.person for remedy in ordered if remedy.person)),
     )
+
+
+def _compilations(remedy: Remedy) -> int:
+    """Return the number of compilations that are left with a remedy for recompiles; 0 for other remedies."""
+    evidence = remedy.evidence
+    if evidence is None or evidence.compilations_after is None:
+        return 0
+    return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
 
 def _further_changes(remedy: Remedy) -> int:
@@ -115,6 +134,8 @@ def sign_of(remedy: Remedy) -> str:
 
 def verdict_label(remedy: Remedy) -> str:
     """Return the verdict on a remedy as shown to a reader."""
+    if remedy.recompiles and remedy.verdict == "break stays":
+        return "still recompiles"
     return _LABELS.get(remedy.verdict, remedy.verdict)
 
 
@@ -165,19 +186,23 @@ def own_edit(report: Report) -> tuple[str, bool]:
 def _comparison(remedy: Remedy) -> str:
     """Return what was compared on how many inputs, and which sides of conditions ran."""
     evidence = remedy.evidence
-    never = ", but one side of a condition never ran" if remedy.verdict == "works on what ran" else ""
+    is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
+    never = ", but one side of a condition never ran" if is_about_sides else ""
     if remedy.reason:
         never = f", but {remedy.reason}"
     if evidence is None:
         return never.removeprefix(", ")
     equal = f"{and_list(evidence.compared)} equal" if evidence.compared else "ran"
-    sentence = f"{equal} on {counted(evidence.inputs, 'input')} with {evidence.backend}"
+    inputs = counted(evidence.inputs, "call" if remedy.recompiles else "input")
+    sentence = f"{equal} on {inputs} with {evidence.backend}"
     return f"{sentence}, both sides taken{never}" if evidence.both_sides else sentence + never
 
 
 def _counts(evidence: Evidence | None) -> str:
     if evidence is None:
         return ""
+    if evidence.compilations_before is not None and evidence.compilations_after is not None:
+        return _compilation_counts(evidence.compilations_before, evidence.compilations_after, evidence.unseen)
     before, after = evidence.graphs_before, evidence.graphs_after
     graphs = f"{counted(before, 'graph')} {'becomes' if before == 1 else 'become'} {after}"
     parts = [graphs if before != after else ""]
@@ -187,6 +212,15 @@ def _counts(evidence: Evidence | None) -> str:
         left = evidence.breaks_after
         parts.append(f"{counted(left, 'break')} of {evidence.breaks_before} {'is' if left == 1 else 'are'} left")
     return ", ".join(part for part in parts if part)
+
+
+def _compilation_counts(before: int, after: int, unseen: UnseenInputs | None) -> str:
+    """Return how the number of compilations changes: "5 compilations become 1, none for 3 unseen calls"."""
+    sentence = f"{counted(before, 'compilation')} {'becomes' if before == 1 else 'become'} {after}"
+    if unseen is None or not unseen.inputs:
+        return sentence
+    more = f"{unseen.compilations} more" if unseen.compilations else "none"
+    return f"{sentence}, {more} for {counted(unseen.inputs, 'call')} with new sizes or values"
 
 
 # Changes.
@@ -256,9 +290,17 @@ def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | No
     """Return how a notebook applies a remedy that works: by editing cells, or by inserting a cell."""
     if remedy.verdict not in WORKING or remedy.kind == "person":
         return None
+    if remedy.kind == "mark":  # its edits insert its code
+        return _how_to_apply_mark(report, remedy)
     if remedy.code is None and _changes_cells_only(report, remedy):
         return "edit" if remedy.edits else None
     return "cell" if remedy.code is not None or remedy.patch is not None else None
+
+
+def _how_to_apply_mark(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None:
+    if remedy.settings or not remedy.edits:
+        return None
+    return "edit" if _changes_cells_only(report, remedy) else "cell"
 
 
 # Combinations.
@@ -299,6 +341,10 @@ def breaks_of(report: Report, remedy: Remedy) -> str:
     """Return the target of a remedy: "break 1", "breaks 1 and 2", or the functions that run eagerly without it."""
     numbers = break_numbers(report)
     known = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)
+    if not known and remedy.recompiles:
+        functions = lookup.recompiled_functions(report)
+        named = dict.fromkeys(functions[ident] for ident in remedy.recompiles if ident in functions)
+        return f"recompiles of {joined(list(named), ', ')}" if named else ""
     if not known:
         frames = lookup.frames(report)
         return joined([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")

@@ -10,7 +10,11 @@ from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line
 from jupyter_graphbreak.views.words.reason import title_of
-from jupyter_graphbreak.views.words.recompilation import limited_functions, recompilations
+from jupyter_graphbreak.views.words.recompilation import (
+    best_recompile_remedy,
+    limited_functions,
+    recompilations,
+)
 from jupyter_graphbreak.views.words.remedies import breaks_of, compatible_remedies
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place
 
@@ -63,14 +67,14 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
         return "bad", f"{breaks}{_first_step(report)}"
     limited = limited_functions(report)
     if limited:
-        return "bad", f"No breaks, but {limited}."
+        return "bad", f"No breaks, but {limited}.{_end_of_recompiles(report)}"
     if not report.graphs:
         return "plain", f"Nothing was compiled{_why_nothing(report) or ' in this run'}."
     eager = _names(_name(report, skipped) for skipped in report.skipped)
     if eager:
         return "plain", f"No breaks, but {eager} ran eagerly."
     if report.recompiles:
-        return "plain", f"No breaks, but {_recompiled(report)}."
+        return "plain", f"No breaks, but {_recompiled(report)}.{_end_of_recompiles(report)}"
     return "good", f"No breaks: {counted(len(report.graphs), 'graph').replace('1 graph', 'one graph')}."
 
 
@@ -169,6 +173,20 @@ def _recompiled(report: Report) -> str:
     times = f"compiled {counted(function.total, 'time')}" if function.total else "compiled again"
     varied = [one_line(guard.story.partition(": ")[0]) for guard in function.guards if ": " in guard.story]
     return f"{one_line(name)} was {times}{f': {and_list(varied[:_MOST_NAMES])} varied' if varied else ''}"
+
+
+def _end_of_recompiles(report: Report) -> str:
+    """Return which tested changes end the recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains."."""
+    fixes = [best_recompile_remedy(report, function) for function in recompilations(report)]
+    known = [remedy for remedy in fixes if remedy is not None]
+    if len(known) > 1:
+        return f" {len(known)} changes, each tried alone, end recompiles."
+    if not known:
+        return ""
+    (remedy,) = known
+    after = remedy.evidence.compilations_after if remedy.evidence is not None else None
+    left = f"{counted(after, 'compilation')} {'remains' if after == 1 else 'remain'}" if after else "fewer compilations"
+    return f" {one_line(remedy.title)}: {left}."
 
 
 def _name(report: Report, subject: Frame | Skipped) -> str:

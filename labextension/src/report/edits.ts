@@ -2,7 +2,8 @@
 import type { Edit, Remedy, Report } from './types';
 
 /** Something that can be applied: a remedy, or a statement that compiles something. */
-export type Applicable = Pick<Remedy, 'edits' | 'code' | 'patch'>;
+export type Applicable = Pick<Remedy, 'edits' | 'code' | 'patch'> &
+  Partial<Pick<Remedy, 'kind'>>;
 
 /** The entry at an index of a report's list, if it exists. */
 export function applicableAt(
@@ -197,7 +198,7 @@ export function editsBySource(
  */
 export function codeOutside(
   report: Report,
-  { edits, code, patch }: Applicable
+  { edits, code, patch, kind }: Applicable
 ): string | null {
   const cells = new Map(
     report.sources.flatMap(({ id, name, kind }) =>
@@ -205,7 +206,9 @@ export function codeOutside(
     )
   );
   const inFiles = edits.some(({ source }) => !cells.has(source));
-  const codes = code === null ? [] : [code.trimEnd()];
+  // The edits of a mark insert its code before the call.
+  const isInserted = kind === 'mark' && edits.length > 0;
+  const codes = code === null || isInserted ? [] : [code.trimEnd()];
   if (inFiles && patch !== null) {
     codes.push(patchCode(withoutCells(patch, new Set(cells.values()))));
   }

@@ -226,14 +226,14 @@ export interface Edit {
   new: string;
 }
 /**
- * A change that may remove breaks, and the result of trying it.
+ * A change that may remove breaks or recompiles, and the result of trying it.
  */
 export interface Remedy {
   id: string;
   breaks: string[];
   family: string;
   title: string;
-  kind: 'edit' | 'person' | 'setting' | 'switch';
+  kind: 'edit' | 'mark' | 'person' | 'setting' | 'switch';
   verdict:
     | 'another break'
     | 'another result'
@@ -256,6 +256,7 @@ export interface Remedy {
   evidence: Evidence | null;
   person: string | null;
   seconds: number;
+  recompiles: string[];
 }
 /**
  * The evidence for a verdict.
@@ -269,6 +270,16 @@ export interface Evidence {
   graphs_after: number;
   breaks_before: number;
   breaks_after: number;
+  compilations_before: number | null;
+  compilations_after: number | null;
+  unseen: UnseenInputs | null;
+}
+/**
+ * Calls with sizes or values that the run never used: their number, and the frames compiled for them.
+ */
+export interface UnseenInputs {
+  inputs: number;
+  compilations: number;
 }
 
 /**

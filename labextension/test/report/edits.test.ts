@@ -110,6 +110,8 @@ test('a cell applies settings and patches outside cells', async () => {
   const inFile = { ...inCell, source: file.id };
   const ofCell = { ...base, edits: [inCell], patch: patchOf(cell.name) };
   assert.equal(codeOutside(report, ofCell), null);
+  const mark = { ...ofCell, kind: 'mark' as const, code: 'mark(x)' };
+  assert.equal(codeOutside(report, mark), null);
   const ofBoth = {
     ...base,
     edits: [inCell, inFile],

@@ -123,6 +123,14 @@ def test_more_recompiles_of_a_function_fail() -> None:
     assert verdict_of(report_of(again=("f",), path="net.py"), report_of(again=("f",))).passed
 
 
+def test_a_baseline_may_allow_some_recompiles_of_every_function() -> None:
+    baseline = read_baseline("version = 1\nmax_recompiles = 1\n")
+    assert read_baseline(write_baseline(baseline)) == baseline
+    assert judge(baseline, [report_of(again=("f",))]).passed
+    assert not judge(baseline, [report_of(again=("f", "f"))]).passed
+    assert not judge(read_baseline("version = 1\n"), [report_of(again=("f",))]).passed
+
+
 def test_ranks_count_once() -> None:
     assert judge(baseline_of([BEFORE]), [BEFORE, BEFORE]).passed
     assert write_baseline(baseline_of([BEFORE, BEFORE])) == write_baseline(baseline_of([BEFORE]))

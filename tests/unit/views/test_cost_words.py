@@ -187,7 +187,7 @@ def test_long_compile_times_are_broken_down() -> None:
     sentence = startup(report)
     assert sentence == (
         "start-up: 13.8 s of compiling: step resumed at line 12 7.1 s, step 6.0 s, norm 0.5 s, 1 more function 0.2 s; "
-        "2.0 s of it was spent on recompiles"
+        "2.0 s of it was spent on recompiles, for which 1 call waited"
     )
     assert "start-up: 13.8 s of compiling" in render_text(report)
     assert sentence in render_html(report)

@@ -7,7 +7,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy, RemedyVerdict
+from jupyter_graphbreak.report.remedies import INNER, Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.rows.sections import about
@@ -165,6 +165,18 @@ def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     changed = [overlapping if other.id == "m4" else other for other in others]
     assert [remedy.id for remedy in compatible_remedies(replace(report, remedies=changed))] == ["m1", "m10"]
     assert compatible_remedies(two_breaks()) == []
+
+
+def test_compiling_a_part_instead_comes_after_remedies_of_single_breaks() -> None:
+    single, other = a_remedy(id="r1", breaks=["b1"]), a_remedy(id="r2", breaks=["b2"])
+    inner = a_remedy(id="r3", breaks=["b1", "b2"], family=INNER, excludes=["r1", "r2"])
+    report = with_remedies(inner, single)
+    assert [remedy.id for remedy in compatible_remedies(report)] == ["r1"]
+    trials = remedies_for_break(report, report.breaks[0])
+    assert trials is not None
+    assert [remedy.id for remedy in trials.working] == ["r1", "r3"]
+    assert [remedy.id for remedy in compatible_remedies(with_remedies(inner))] == ["r3"]
+    assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, other))] == ["r1", "r2"]
 
 
 def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:

@@ -1,0 +1,294 @@
+"""Propose changes that may end recompiles, the smallest first."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
+from jupyter_graphbreak.experiments.trial.seen_calls import Path
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from jupyter_graphbreak.experiments.recompiles.varied import Number, Size, Varied
+    from jupyter_graphbreak.report.remedies import Kind
+
+_MARKS: dict[str, str] = {
+    "mark_dynamic": "torch._dynamo.mark_dynamic",
+    "mark_unbacked": "torch._dynamo.decorators.mark_unbacked",
+    "maybe_mark_dynamic": "torch._dynamo.maybe_mark_dynamic",
+}
+DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
+_UNSPECIALIZED = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
+_NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
+_DYNAMIC_TITLE = "Compile with `dynamic=True`"
+#: How many times the limit is raised.
+_HIGHER = 8
+_LIMIT = "torch._dynamo.config.recompile_limit"
+
+Family = Literal["mark", "dynamic", "tensor", "setting", "limit"]
+
+
+@dataclass(frozen=True)
+class BeforeCall:
+    """Something to do with a value before each call, written for any name of the value.
+
+    Parameters
+    ----------
+    path : Path
+        The place of the value.
+    template : str
+        The code; ``NAME`` stands for the expression for the value, and ``VALUE`` for a new value in an assignment.
+    assigns : bool
+        Whether the code replaces the value: ``template`` is then the expression for the new one.
+    """
+
+    path: Path
+    template: str
+    assigns: bool = False
+
+    def value(self, name: str) -> str:
+        """Return the expression for the new value."""
+        return self.template.replace("NAME", name)
+
+    def lines(self, name: str) -> list[str]:
+        """Return the code for a value that is called ``name``."""
+        value = self.value(name)
+        return (f"{name} = {value}" if self.assigns else value).split("\n")
+
+
+@dataclass(frozen=True)
+class RecompileCandidate:
+    """A change that may end recompiles.
+
+    Parameters
+    ----------
+    title : str
+    families : tuple of str
+    adjustment : Adjustment
+    befores : tuple of BeforeCall
+        What the lines of the adjustment do.
+    """
+
+    title: str
+    families: tuple[Family, ...]
+    adjustment: Adjustment
+    befores: tuple[BeforeCall, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of remedy."""
+        if self.adjustment.lines:
+            return "mark"
+        return "edit" if self.adjustment.dynamic else "setting"
+
+    def with_setting(self, settings: Mapping[str, Any]) -> RecompileCandidate:
+        """Return this candidate with settings in place of ``dynamic=True``, if nothing shows where that belongs."""
+        adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
+        title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
+        return replace(self, title=title, adjustment=adjustment)
+
+    def __add__(self, other: RecompileCandidate) -> RecompileCandidate:
+        mine, theirs = self.adjustment, other.adjustment
+        return RecompileCandidate(
+            f"{self.title}; {other.title}",
+            tuple(dict.fromkeys([*self.families, *other.families])),
+            Adjustment(
+                (*mine.lines, *theirs.lines),
+                (*mine.tensors, *theirs.tensors),
+                mine.dynamic or theirs.dynamic,
+                {**mine.settings, **theirs.settings},
+            ),
+            (*self.befores, *other.befores),
+        )
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What candidates depend on besides what varied.
+
+    Parameters
+    ----------
+    owner : str
+        The name of the called module.
+    limit : int
+        The recompile limit.
+    limit_hit : bool
+        Whether it was reached.
+    visible : frozenset of str
+        The names of closure variables that the calling code has as well.
+    """
+
+    owner: str
+    limit: int
+    limit_hit: bool
+    visible: frozenset[str]
+
+
+def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[RecompileCandidate]:
+    """Yield changes, the smallest first: marks, ``dynamic=True``, tensors for numbers, settings, a higher limit.
+
+    Parameters
+    ----------
+    named : Varied
+        What varied and is named by a guard that failed.
+    varied : Varied
+        All that varied.
+    given : Circumstances
+    """
+    sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if named.numbers else varied.sizes
+    numbers = named.numbers or (() if named.sizes else varied.numbers)
+    dynamic = RecompileCandidate(_DYNAMIC_TITLE, ("dynamic",), Adjustment(dynamic=True))
+    tensors = list(_tensors_for(numbers, varied, given))
+    if sizes:
+        yield mark(sizes, "mark_dynamic", given.owner)
+        if len(varied.sizes) > len(sizes):
+            yield mark(varied.sizes, "mark_dynamic", given.owner)
+    if all(number.path.root.kind in {"argument", "closure"} and not number.path.steps for number in numbers):
+        yield dynamic
+    if sizes and tensors:
+        yield mark(sizes, "mark_dynamic", given.owner) + tensors[0]
+    yield from tensors
+    if tensors:
+        yield dynamic + tensors[0]
+    yield dynamic
+    if sizes:
+        unbacked = mark(varied.sizes, "mark_unbacked", given.owner)
+        yield from [unbacked, *([unbacked + tensors[0]] if tensors else [])]
+        yield mark(varied.sizes, "maybe_mark_dynamic", given.owner)
+    yield from _settings(varied, dynamic, given)
+
+
+def _tensors_for(numbers: Sequence[Number], varied: Varied, given: Circumstances) -> Iterator[RecompileCandidate]:
+    """Yield candidates that replace numbers by tensors, with doubles first because Python computes with them."""
+    assignable = [
+        number for number in varied.numbers if number.path.root.kind != "closure" or _is_reached(number, given.visible)
+    ]
+    chosen = [number for number in numbers if number in assignable]
+    if not chosen:
+        return
+    yield as_tensors(chosen, given.owner, "float64")
+    if len(assignable) > len(chosen):
+        yield as_tensors(assignable, given.owner, "float64")
+    if any(not number.is_whole for number in chosen):
+        yield as_tensors(chosen, given.owner, "float32")
+
+
+def _settings(varied: Varied, dynamic: RecompileCandidate, given: Circumstances) -> Iterator[RecompileCandidate]:
+    if any(number.path.root.kind == "module" and number.is_whole for number in varied.numbers):
+        unspecialized = setting("Allow ints of modules to change", _UNSPECIALIZED)
+        yield unspecialized
+        yield dynamic + unspecialized
+    if _has_equal_sizes(varied.sizes):
+        yield dynamic + setting("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
+    if given.limit_hit:
+        limit = _HIGHER * given.limit
+        yield RecompileCandidate(
+            f"Raise the recompile limit to {limit}", ("limit",), Adjustment(settings={_LIMIT: limit})
+        )
+
+
+def _is_reached(number: Number, visible: Collection[str]) -> bool:
+    """Return whether the calling code can change a number: it has the variable, and the number is a part of it."""
+    return number.path.root.name in visible and bool(number.path.steps)
+
+
+def _has_equal_sizes(sizes: Sequence[Size]) -> bool:
+    """Return whether two sizes are equal in the first call and differ in a later one."""
+    return any(
+        one.values[0] == other.values[0] and one.values != other.values
+        for one, other in itertools.combinations(sizes, 2)
+    )
+
+
+def _completed(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """Return all varied dimensions of the tensors that guards name: a guard names only the first one that differs."""
+    paths = {size.path for size in sizes}
+    return tuple(size for size in all_sizes if size.path in paths)
+
+
+def mark(sizes: Sequence[Size], how: str, owner: str) -> RecompileCandidate:
+    """Return a candidate that marks dimensions before each call."""
+    by_path: dict[Path, list[int]] = {}
+    for size in sizes:
+        by_path.setdefault(size.path, []).append(size.dim)
+    befores = [
+        BeforeCall(path, f"{_MARKS[how]}(NAME, {dims[0] if len(dims) == 1 else dims})")
+        for path, dims in by_path.items()
+    ]
+    adjective = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}[how]
+    named = [f"{_dims(dims)} of `{expression(path, owner)}`" for path, dims in by_path.items()]
+    return _before_each_call(f"Mark {_and(named)} as {adjective}", "mark", befores, (), owner)
+
+
+def _before_each_call(
+    title: str, family: Family, befores: Sequence[BeforeCall], tensors: tuple[Path, ...], owner: str
+) -> RecompileCandidate:
+    lines = tuple(line for before in befores for line in before.lines(expression(before.path, owner)))
+    return RecompileCandidate(title, (family,), Adjustment(lines, tensors), tuple(befores))
+
+
+def _dims(dims: Sequence[int]) -> str:
+    return f"dimension {dims[0]}" if len(dims) == 1 else f"dimensions {_and(list(map(str, dims)))}"
+
+
+def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> RecompileCandidate:
+    """Return a candidate that replaces numbers by tensors before each call."""
+    befores: dict[BeforeCall, None] = {}
+    grouped: dict[Path, dict[str, None]] = {}
+    for number in numbers:
+        dtype = f"torch.{'int64' if number.is_whole else float_dtype}"
+        value = f"torch.as_tensor(NAME, dtype={dtype})"
+        if number.is_in_tuple:
+            value = f"tuple(torch.as_tensor(value, dtype={dtype}) for value in NAME)"
+        optimizer, key = _in_param_groups(number.path)
+        if optimizer is not None:
+            name = f"group[{key!r}]"
+            grouped.setdefault(optimizer, {})[f"{name} = {value.replace('NAME', name)}"] = None
+        else:
+            befores[BeforeCall(_whole(number), value, assigns=True)] = None
+    for optimizer, lines in grouped.items():
+        loop = "\n    ".join(["for group in NAME.param_groups:", *lines])
+        befores[BeforeCall(optimizer, loop)] = None
+    named = list(dict.fromkeys(_shown(number, owner) for number in numbers))
+    noun = "tensors" if len(named) > 1 or any(number.is_in_tuple for number in numbers) else "a tensor"
+    paths = tuple(path for number in numbers for path in number.paths)
+    return _before_each_call(f"Make {_and(named)} {noun}", "tensor", list(befores), paths, owner)
+
+
+def _whole(number: Number) -> Path:
+    """Return the place to assign to: that of the tuple, if the number is in one."""
+    path = number.path
+    return Path(path.root, path.steps[:-1]) if number.is_in_tuple else path
+
+
+def _in_param_groups(path: Path) -> tuple[Path | None, str]:
+    """Return the place of the optimizer that has a hyperparameter, and the key; ``None`` for other numbers."""
+    at = next((index for index, step in enumerate(path.steps) if step.key == "param_groups"), None)
+    if at is None or len(path.steps) < at + 3:
+        return None, ""
+    return Path(path.root, path.steps[:at]), str(path.steps[at + 2].key)
+
+
+def _shown(number: Number, owner: str) -> str:
+    optimizer, key = _in_param_groups(number.path)
+    if optimizer is None:
+        return f"`{expression(_whole(number), owner)}`"
+    return f"`{key}` of `{expression(optimizer, owner)}`"
+
+
+def setting(title: str, settings: Mapping[str, Any]) -> RecompileCandidate:
+    """Return a candidate that changes settings."""
+    return RecompileCandidate(title, ("setting",), Adjustment(settings=settings))
+
+
+def expression(path: Path, owner: str) -> str:
+    """Return the expression for a place, with the name of the called module in the user's code."""
+    steps = "".join(map(str, path.steps))
+    return f"{owner if path.root.kind == 'module' else path.root.name}{steps}"
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

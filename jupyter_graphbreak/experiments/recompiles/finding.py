@@ -1,0 +1,425 @@
+"""Find remedies for the recompiles of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak.experiments.recompiles.candidates import DYNAMIC_BY_SETTING, Circumstances, propose
+from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_step, right_number
+from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
+from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER
+from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
+from jupyter_graphbreak.experiments.recompiles.varied import find_varied
+from jupyter_graphbreak.experiments.remedies.change import Change, code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
+from jupyter_graphbreak.report.location import Segment, Source
+from jupyter_graphbreak.report.remedies import INTERRUPTED, WORKING, Edit, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
+    from jupyter_graphbreak.experiments.recompiles.trying import TriedCandidate
+    from jupyter_graphbreak.experiments.recompiles.varied import Varied
+    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
+    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, SeenCall
+    from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.report.schema import Recompile, Report
+
+#: Seconds after which no further trial starts, and seconds that repeating the calls may take in any case.
+PATIENCE_S = 60.0
+_MINIMUM_S = 10.0
+#: A guard on the value of a size or of a number.
+_OF_VALUE = re.compile(r"\.size\(\)|== -?\d")
+#: The recompile limit, if the report does not have it.
+_DEFAULT_LIMIT = 8
+#: The maximum number of candidates of one entry.
+_MOST_CANDIDATES = 16
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was found for the recompiles of one entry."""
+
+    recompiles: list[Recompile]
+    tried: list[tuple[TriedCandidate, Change]]
+    person: str | None = None
+    reason: str | None = None
+
+
+def find_recompile_remedies(
+    report: Report,
+    files: Mapping[str, str],
+    kept: KeptEntries,
+    *,
+    seconds: float | None = None,
+    find_cell: FindCell = lambda _: None,
+    on_status: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Return a report with remedies for its recompiles, after those that it already has.
+
+    Parameters
+    ----------
+    report : Report
+        The report of the run.
+    files : mapping
+        The file name of each source of the report, by the source's id.
+    kept : KeptEntries
+        The entries of the run, with the sketches of their calls.
+    seconds : float or None
+        When to stop; by default after 60 seconds.
+    find_cell : callable
+        Returns the cell with a given file name.
+    on_status : callable
+        Receives status messages.
+    """
+    end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
+    texts = _Texts(report, files, find_cell)
+    builder = _RemedyBuilder(report, texts)
+    by_entry, without_entry = _recompiles_by_entry(report, kept.entries)
+    for entry, recompiles in by_entry:
+        on_status(f"to repeat the calls of {entry.function} on copies")
+        search = _EntrySearch(entry, kept.calls_of(entry), recompiles, report, texts, on_status)
+        with entry.set_up():
+            try:
+                with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
+                    found = search.run(end)
+            except TimeUpError:
+                found = search.without_trials("there was no time left")
+            except TrialStoppedError as stopped:
+                kept.leave_out(entry, stopped.effect)
+                found = search.without_trials(f"the function was not run again: it {stopped.effect.what}")
+            except KeyboardInterrupt:
+                builder.add(search.without_trials(INTERRUPTED))
+                break
+            except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
+                found = search.without_trials(
+                    f"the calls could not be repeated on copies ({type(error).__name__}: {error})"
+                )
+        builder.add(found)
+    reason = next(iter(kept.left_out), None)
+    effects = [f"the function was not run again: it {effect.what}" for effect in kept.effects]
+    for recompiles in without_entry:
+        sentence = manual_step(find_varied([]), find_varied([]), recompiles, None)
+        builder.add(_Found(recompiles, [], sentence, next(iter(effects), reason)))
+    return builder.report()
+
+
+def _recompiles_by_entry(
+    report: Report, entries: Sequence[Entry]
+) -> tuple[list[tuple[Entry, list[Recompile]]], list[list[Recompile]]]:
+    """Return the recompiles of each entry, and those of functions whose entry was not kept, by function."""
+    frames = {frame.id: frame for frame in report.frames}
+
+    def entry_frame(ident: str) -> str:
+        """Return the first frame of the entry that leads to a frame."""
+        seen: set[str] = set()
+        while ident in frames and ident not in seen:
+            seen.add(ident)
+            frame = frames[ident]
+            outer = frame.caller or frame.recompile_of
+            if outer is None:
+                break
+            ident = outer
+        return ident
+
+    by_frame = {entry.frame: entry for entry in reversed(entries) if entry.frame is not None}
+    found: dict[int, tuple[Entry, list[Recompile]]] = {}
+    others: dict[str, list[Recompile]] = {}
+    for recompile in report.recompiles:
+        first = recompile.of or recompile.frame
+        entry = by_frame.get(first) or by_frame.get(entry_frame(first)) or by_frame.get(entry_frame(recompile.frame))
+        if entry is not None:
+            found.setdefault(id(entry), (entry, []))[1].append(recompile)
+        else:
+            others.setdefault(first, []).append(recompile)
+    return list(found.values()), list(others.values())
+
+
+class _EntrySearch:
+    """The search for remedies of one entry's recompiles."""
+
+    def __init__(
+        self,
+        entry: Entry,
+        seen: Sequence[SeenCall],
+        recompiles: list[Recompile],
+        report: Report,
+        texts: _Texts,
+        on_status: Callable[[str], None],
+    ) -> None:
+        self._entry = entry
+        self._seen = seen
+        self._recompiles = recompiles
+        self._texts = texts
+        self._on_status = on_status
+        self._limit = report.config.get("recompile_limit", _DEFAULT_LIMIT)
+        self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
+        self._tried: list[tuple[TriedCandidate, Change]] = []
+        self._line: SpecializingLine | None = self._specializing_line(None)
+
+    def run(self, end: float) -> _Found:
+        """Try candidates until one ends all recompiles, and return what was found."""
+        seen = self._seen
+        if len(seen) < 2:  # noqa: PLR2004
+            return self.without_trials(None)
+        varied = find_varied(seen)
+        named = varied.named_by(self._guards)
+        if right_number(named, self._recompiles):
+            return self.without_trials(None)
+        trials = CallTrials(self._entry, seen)
+        if trials.original.frames(trials.calls, unseen=False) <= trials.fewest:
+            return self.without_trials("repeated on copies, the calls were not compiled again")
+        varied = trials.varied
+        named = varied.named_by(self._guards)
+        given = Circumstances(
+            trials.owner or DEFAULT_OWNER,
+            self._limit if isinstance(self._limit, int) else _DEFAULT_LIMIT,
+            any(recompile.limit_hit for recompile in self._recompiles),
+            frozenset[str]().union(*(site.visible for site in self._sites())),
+        )
+        proposals = propose(named, varied, given)
+        known: set[Any] = set()
+        for candidate in proposals:
+            candidate, change = self._placed(candidate, trials)  # noqa: PLW2901
+            key = candidate.adjustment.lines, candidate.adjustment.dynamic, tuple(candidate.adjustment.settings)
+            if key in known or len(known) >= _MOST_CANDIDATES:
+                continue
+            known.add(key)
+            if self._is_no_better(candidate):
+                continue
+            if time.monotonic() + trials.seconds / 2 > end and self._tried:
+                break
+            self._on_status(candidate.title)
+            tried = trials.run(candidate)
+            self._tried.append((tried, change))
+            if tried.verdict == "works" and tried.ended:
+                break
+        self._line = self._specializing_line(trials.specializing)
+        return self._collected(varied, named)
+
+    def _is_no_better(self, candidate: RecompileCandidate) -> bool:
+        """Return whether tried candidates show that a candidate does not help: a weaker mark, or a further setting."""
+        title = candidate.title
+        for tried, _ in self._tried:
+            known = tried.candidate.title
+            if tried.verdict in WORKING and title == known.replace("as dynamic", "as possibly dynamic"):
+                return True
+        return False
+
+    def _specializing_line(self, known: SpecializingLine | None) -> SpecializingLine | None:
+        """Return the line that makes PyTorch compile values separately, as PyTorch names it in an error or a guard."""
+        if known is not None:
+            return self._texts.line_of(known.filename, known.line, known.code)
+        for recompile in self._recompiles:
+            for reason in recompile.reasons:
+                at = reason.location
+                if at is None or not at.code or not self._texts.is_own(at.source):
+                    continue
+                if _OF_VALUE.search(reason.guard) is not None:
+                    return SpecializingLine(at.source, at.line, at.code.strip())
+        return None
+
+    def _placed(self, candidate: RecompileCandidate, trials: CallTrials) -> tuple[RecompileCandidate, Change]:
+        """Return a candidate with its change of the sources; without a place, ``dynamic=True`` becomes a setting."""
+        change = Change(settings=candidate.adjustment.settings, codes=candidate.adjustment.lines)
+        texts: dict[str, str] = {}
+        is_complete = True
+        if candidate.adjustment.dynamic:
+            found = with_dynamic(self._texts.all_texts(self._sites()), self._entry.function, trials.owner)
+            if found is not None:
+                texts |= found
+            else:
+                candidate = candidate.with_setting(DYNAMIC_BY_SETTING)
+                change = Change(settings=candidate.adjustment.settings, codes=candidate.adjustment.lines)
+        if candidate.befores:
+            by_source: dict[str, list[CallSite]] = {}
+            sites = self._sites()
+            for site in sites:
+                source, moved = self._texts.place(site)
+                if source is None or moved is None:
+                    is_complete = False
+                else:
+                    by_source.setdefault(source, []).append(moved)
+            is_complete = is_complete and bool(sites)
+            for source, placed in by_source.items():
+                text = texts.get(source, self._texts.text(source))
+                if source in texts:  # both changes in one text: the lines of the calls stay the same
+                    is_complete = is_complete and text.count("\n") == self._texts.text(source).count("\n")
+                new = with_lines_before(text, placed, self._entry.call, candidate.befores) if is_complete else None
+                if new is None:
+                    is_complete = False
+                else:
+                    texts[source] = new
+        return candidate, replace_texts(change, texts) if is_complete else change
+
+    def _sites(self) -> list[CallSite]:
+        return [call.site for call in self._seen if call.site is not None]
+
+    def _collected(self, varied: Varied, named: Varied) -> _Found:
+        """Return the candidates, the best first, with a decision for a person if none works."""
+        works = [pair for pair in self._tried if pair[0].verdict in WORKING]
+        best = sorted(works, key=lambda pair: (not pair[0].ended, pair[0].compilations))
+        # A change that leaves more compilations than the best one is no remedy of its own.
+        kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
+        failed = [pair for pair in self._tried if pair not in kept]
+        ended = bool(kept) and kept[0][0].ended
+        person = None if ended else manual_step(varied, named, self._recompiles, self._line)
+        return _Found(self._recompiles, [*kept, *failed], person)
+
+    def without_trials(self, reason: str | None) -> _Found:
+        """Return only the decision for a person, and what was tried so far."""
+        varied = find_varied(self._seen)
+        named = varied.named_by(self._guards)
+        if self._tried:
+            return self._collected(varied, named)
+        sentence = manual_step(varied, named, self._recompiles, self._line)
+        return _Found(self._recompiles, [], sentence, reason)
+
+
+def replace_texts(change: Change, texts: Mapping[str, str]) -> Change:
+    """Return a change with changed texts."""
+    return Change(dict(texts), change.settings, change.codes)
+
+
+class _Texts:
+    """The texts of the sources of a report, and of further cells and files that contain calls."""
+
+    def __init__(self, report: Report, files: Mapping[str, str], find_cell: FindCell) -> None:
+        self._report = report
+        self._find_cell = find_cell
+        self._ids = {filename: source for source, filename in files.items()}
+        self._files = dict(files)
+        self._known = {source.id: source for source in report.sources}
+        #: Sources that the report does not have.
+        self.new_sources: list[Source] = []
+
+    def text(self, source: str) -> str:
+        """Return the whole text of a source, as its editor shows it."""
+        filename = self._files.get(source, "")
+        cell = self._find_cell(filename)
+        if cell is not None:
+            return cell.text
+        with contextlib.suppress(Exception):  # a loader that fails
+            return "".join(linecache.getlines(filename)).removesuffix("\n")
+        return ""
+
+    def place(self, site: CallSite) -> tuple[str | None, CallSite | None]:
+        """Return the source of a call, and the call with the lines and columns of the editor."""
+        cell = self._find_cell(site.filename)
+        source = self._ids.get(site.filename)
+        if source is None:
+            source = self._add(site.filename)
+        if source is None or (source in self._known and self._known[source].kind == "library"):
+            return None, None
+        if cell is None:
+            return source, site
+        moved = site._replace(
+            line=site.line + cell.line_offset,
+            end_line=site.end_line + cell.line_offset,
+            column=site.column + cell.indent,
+            end_column=site.end_column + cell.indent,
+        )
+        return source, moved
+
+    def _add(self, filename: str) -> str | None:
+        cell = self._find_cell(filename)
+        ident = f"s{len(self._known) + len(self.new_sources) + 1}"
+        if cell is not None:
+            source = Source(ident, cell.name, "cell", segments=[Segment(1, cell.text)])
+        elif linecache.getlines(filename):
+            name = filename.replace("\\", "/").rpartition("/")[2]
+            source = Source(ident, name, "file", name)
+        else:
+            return None
+        self._ids[filename], self._files[ident] = ident, filename
+        self.new_sources.append(source)
+        return ident
+
+    def is_own(self, source: str) -> bool:
+        """Return whether a source is the user's."""
+        return source in self._known and self._known[source].kind != "library"
+
+    def line_of(self, path: str, line: int, code: str) -> SpecializingLine:
+        """Return a line with the number that the editor shows, given the end of its file's path."""
+        filename = next((known for known in self._ids if known.endswith(path)), path)
+        cell = self._find_cell(filename)
+        return SpecializingLine(filename, line + (cell.line_offset if cell is not None else 0), code)
+
+    def all_texts(self, sites: Sequence[CallSite]) -> dict[str, str]:
+        """Return the texts of all sources that may compile a function: the user's, and those of its calls."""
+        sources = [source.id for source in self._report.sources if source.kind != "library"]
+        sources += [source for site in sites if (source := self.place(site)[0]) is not None]
+        return {source: self.text(source) for source in dict.fromkeys(sources)}
+
+    def path(self, source: str) -> str:
+        """Return the path or name of a source."""
+        known = self._known.get(source) or next(new for new in self.new_sources if new.id == source)
+        return known.path or known.name
+
+
+class _RemedyBuilder:
+    """Adds remedies to a report."""
+
+    def __init__(self, report: Report, texts: _Texts) -> None:
+        self._report = report
+        self._texts = texts
+        self._remedies = list(report.remedies or [])
+
+    def add(self, found: _Found) -> None:
+        """Add what was found for the recompiles of one entry."""
+        idents = [recompile.id for recompile in found.recompiles]
+        for tried, change in found.tried:
+            self._remedies.append(self._remedy(tried, change, idents))
+        if found.person is not None and (found.tried or found.person != GENERAL_STEP):
+            self._remedies.append(
+                Remedy(
+                    id=self._next_id(),
+                    breaks=[],
+                    recompiles=idents,
+                    family="person",
+                    title="A person must decide",
+                    kind="person",
+                    verdict="not tried",
+                    reason=found.reason,
+                    person=found.person,
+                )
+            )
+
+    def _next_id(self) -> str:
+        return f"r{len(self._remedies) + 1}"
+
+    def _remedy(self, tried: TriedCandidate, change: Change, recompiles: list[str]) -> Remedy:
+        candidate = tried.candidate
+        originals = {source: self._texts.text(source) for source in change.texts}
+        paths = {source: self._texts.path(source) for source in change.texts}
+        return Remedy(
+            id=self._next_id(),
+            breaks=[],
+            recompiles=recompiles,
+            family=" and ".join(candidate.families),
+            title=candidate.title,
+            kind=candidate.kind,
+            verdict=tried.verdict,
+            edits=[Edit(e.source, e.first_line, e.last_line, e.old, e.new) for e in edits_of(originals, change)],
+            settings=dict(change.settings),
+            code=code_of(change),
+            patch=patch_of(originals, change, paths),
+            reason=tried.reason,
+            differences=tried.differences,
+            evidence=tried.evidence,
+            seconds=tried.seconds,
+        )
+
+    def report(self) -> Report:
+        """Return the report with all remedies."""
+        sources = [*self._report.sources, *self._texts.new_sources]
+        return replace(self._report, remedies=self._remedies, sources=sources)

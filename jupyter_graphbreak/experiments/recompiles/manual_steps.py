@@ -1,0 +1,149 @@
+"""Say what a person can do about recompiles that no tried change ends, and which recompiles are right."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.recompiles.varied import plain_guard
+from jupyter_graphbreak.experiments.trial.seen_calls import Container
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
+    from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation, Varied
+    from jupyter_graphbreak.report.schema import Recompile
+
+_IDENTITY = re.compile(r"___check_obj_id\((?P<name>[^,]+),")
+_TYPE = re.compile(r"___check_type_id\((?P<name>[^,]+),")
+_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
+_FLAG = re.compile(r"(?P<name>[\w.\[\]'\"]+) (?:==|is) (?:True|False)|^not (?P<other>[\w.\[\]'\"]+)$")
+_LENGTH = re.compile(r"len\((?P<name>[^()]+)\) (?:==|!=)")
+_CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
+_STATE_OF_OPTIMIZER = re.compile(r"len\((?P<name>.*\.state\b.*)\)")
+_GRAD = re.compile(r"grad_mode|inference_mode")
+#: The sentence if nothing is known; without trials, the advice about the guard says more.
+GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
+#: How many values of something are right to be compiled separately.
+_FEW = 4
+
+
+def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], line: SpecializingLine | None) -> str:
+    """Return a sentence about recompiles that no change ends.
+
+    Parameters
+    ----------
+    varied, named : Varied
+        What varied between the calls, and the part of it that failed guards name.
+    recompiles : sequence of Recompile
+    line : SpecializingLine or None
+        The line whose condition or conversion is the cause, if PyTorch names it.
+    """
+    guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
+    for variation in named.others:
+        return _about(variation)
+    if line is not None:
+        return _about_line(line)
+    for guard in guards:
+        if sentence := _about_guard(guard):
+            return sentence
+    for variation in varied.others:
+        return _about(variation)
+    names = ", ".join(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
+    if names:
+        return f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
+    return GENERAL_STEP
+
+
+def _about_line(line: SpecializingLine) -> str:
+    code = line.code.rstrip(":").strip()
+    if _CONDITION.match(line.code):
+        return (
+            f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "
+            "graph, and that is right. To have one graph, decide before the call, or use torch.where."
+        )
+    return (
+        f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
+        "with the size itself (`x.shape[0]`) or a tensor, and convert it outside of the compiled function."
+    )
+
+
+def _about(variation: OtherVariation) -> str:
+    name = f"`{variation}`"
+    match variation.kind:
+        case "flag":
+            return f"{name} selects between two branches, and each has its own graph: two graphs are right."
+        case "text":
+            count = len(variation.values)
+            return (
+                f"{name} has {count} values, and each has its own graph: that is right if there are few. Otherwise "
+                "choose by it outside of the compiled function."
+            )
+        case "none":
+            return (
+                f"{name} is sometimes None: the calls with and without it are two different programs, and two graphs "
+                "are right. To have one, always pass a tensor that has no effect."
+            )
+        case "dtype":
+            dtypes = " and ".join(str(value).removeprefix("torch.") for value in variation.values)
+            return f"{name} is sometimes {dtypes}: convert it to one dtype before the call."
+        case "requires_grad":
+            return (
+                f"{name} requires a gradient in some calls only: each kind has its own graph, and two graphs are right."
+            )
+        case "rank":
+            return f"{name} has a different number of dimensions in some calls: reshape it before the call."
+        case "length":
+            return _about_length(variation)
+        case "kind":
+            return f"{name} is a different object in some calls: create it once, before the loop."
+
+
+def _about_length(variation: OtherVariation) -> str:
+    kinds = {value.kind for value in variation.values if isinstance(value, Container)}
+    if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
+        return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
+    return (
+        f"The length of `{variation}` varies, and each length has its own graph: pass a stacked tensor, or keep what "
+        "grows out of the compiled function."
+    )
+
+
+def _about_guard(guard: str) -> str:
+    text = plain_guard(guard)
+    if state := _STATE.search(guard):
+        if _GRAD.search(state["what"]):
+            return (
+                "The function is called with and without gradients (such as for training and for evaluation), and "
+                "each has its own graph: two graphs are right."
+            )
+        return f"A global setting of PyTorch changed ({state['what'].strip()}): set it once, before the loop."
+    if identity := _IDENTITY.search(text):
+        return f"`{identity['name']}` is a different object in some calls: create it once, before the loop."
+    if kind := _TYPE.search(text):
+        return f"`{kind['name']}` has a different type in some calls: pass one type, such as a tensor, each time."
+    if _STATE_OF_OPTIMIZER.search(text):
+        return (
+            "The first call creates the optimizer's state, so the second call is compiled once more: that is right, "
+            "and happens once."
+        )
+    if length := _LENGTH.search(text):
+        return (
+            f"The length of `{length['name']}` varies, and each length has its own graph: pass a stacked tensor, or "
+            "keep what grows out of the compiled function."
+        )
+    if flag := _FLAG.search(text):
+        name = flag["name"] or flag["other"]
+        return f"`{name}` selects between two branches, and each has its own graph: two graphs are right."
+    return ""
+
+
+def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:
+    """Return whether the recompiles are right: flags and the like select between a few programs."""
+    if any(recompile.limit_hit for recompile in recompiles) or named.sizes or named.numbers:
+        return False
+    selecting = {"flag", "none", "requires_grad"}
+    return bool(named.others) and all(
+        variation.kind in selecting and len(variation.values) <= _FEW for variation in named.others
+    )

@@ -1,0 +1,343 @@
+"""Write a change for recompiles into the user's sources: before the calls, or where the function is compiled."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.experiments.recompiles.candidates import expression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
+    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite
+
+#: Statements before which code can be inserted, and expressions in which a call is evaluated once and always.
+_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
+_TRANSPARENT = (
+    ast.Call, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.keyword,
+    ast.Starred, ast.Await, ast.withitem, ast.FormattedValue, ast.JoinedStr,
+)  # fmt: skip
+_MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Splice:
+    """The replacement of a range of a text; positions count bytes of its lines from line 1."""
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    text: str
+
+
+def with_lines_before(
+    text: str, sites: Iterable[CallSite], call: Callable[..., Any], befores: Sequence[BeforeCall]
+) -> str | None:
+    """Return a text with code inserted before some calls; ``None`` if there is no place for it.
+
+    Parameters
+    ----------
+    text : str
+        The text of a cell or a file.
+    sites : iterable of CallSite
+        The calls in this text.
+    call : callable
+        What they call.
+    befores : sequence of BeforeCall
+        What to do before each call.
+    """
+    tree = _parsed(text)
+    if tree is None:
+        return None
+    splices: list[_Splice] = []
+    for site in {(site.line, site.column): site for site in sites}.values():
+        more = _splices_at(tree, text, site, call, befores)
+        if more is None:
+            return None
+        splices += more
+    return _spliced(text, splices)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(_MAGIC.sub(r"\1pass", text))
+    except SyntaxError:
+        return None
+
+
+def _splices_at(
+    tree: ast.Module, text: str, site: CallSite, call: Callable[..., Any], befores: Sequence[BeforeCall]
+) -> list[_Splice] | None:
+    path = _path_to_call(tree, site)
+    statement = _statement_of(path) if path is not None else None
+    if path is None or statement is None:
+        return None
+    node: Any = path[-1]
+    writer = _CallWriter(text, path, _arguments(node, call) or {})
+    for before in befores:
+        is_written = (
+            writer.on_argument(before) if before.path.root.kind == "argument" else writer.on_state(before, site)
+        )
+        if not is_written:
+            return None
+    lines = [*([] if "torch" in site.visible else ["import torch"]), *writer.lines]
+    if not writer.lines:
+        return writer.splices
+    inserted = _inserted(text, statement, lines)
+    return None if inserted is None else [*writer.splices, inserted]
+
+
+def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
+    """Return the statement of a call, if the statement evaluates the call once and always."""
+    statement = next((part for part in reversed(path) if isinstance(part, ast.stmt)), None)
+    if not isinstance(statement, _STATEMENTS):
+        return None
+    if isinstance(statement, ast.If) and not _is_within(path[-1], statement.test):
+        return None
+    between = path[path.index(statement) + 1 : -1]
+    return statement if all(isinstance(part, _TRANSPARENT) for part in between) else None
+
+
+class _CallWriter:
+    """Collects the lines to insert before a call, and the replacements in the call itself."""
+
+    def __init__(self, text: str, path: Sequence[ast.AST], given: Mapping[str, ast.expr]) -> None:
+        self.lines: list[str] = []
+        self.splices: list[_Splice] = []
+        self._text = text
+        self._path = path
+        self._given = given
+        self._hoisted: dict[str, str] = {}
+
+    def on_state(self, before: BeforeCall, site: CallSite) -> bool:
+        """Write what to do with the called module or a variable; return whether that is possible."""
+        root = before.path.root
+        is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
+        is_rebound = before.assigns and not before.path.steps
+        if not is_visible or (is_rebound and (root.kind != "global" or site.function != "<module>")):
+            return False
+        self.lines += before.lines(expression(before.path, site.owner or ""))
+        return True
+
+    def on_argument(self, before: BeforeCall) -> bool:
+        """Write what to do with an argument; return whether that is possible."""
+        name = before.path.root.name
+        argument = self._given.get(name)
+        if argument is None:
+            return False
+        source = ast.get_source_segment(self._text, argument) or ""
+        if before.assigns and not before.path.steps:
+            self.splices.append(_Splice(_start(argument), _end(argument), before.value(source)))
+            return True
+        if name in self._hoisted:
+            source = self._hoisted[name]
+        elif not _is_lookup(argument):
+            if not _can_be_hoisted(self._path[-1], argument):
+                return False
+            new = self._hoisted[name] = _new_name(name, self._path)
+            self.lines.append(f"{new} = {source}")
+            self.splices.append(_Splice(_start(argument), _end(argument), new))
+            source = new
+        self.lines += before.lines(f"{source}{''.join(map(str, before.path.steps))}")
+        return True
+
+
+def _path_to_call(tree: ast.AST, site: CallSite) -> list[ast.AST] | None:
+    """Return the nodes that lead to a call, the call last."""
+    wanted = (site.line, site.column), (site.end_line, site.end_column)
+    path: list[ast.AST] = [tree]
+    while True:
+        inner = next(
+            (child for child in _located_children(path[-1]) if _start(child) <= wanted[0] and wanted[1] <= _end(child)),
+            None,
+        )
+        if inner is None:
+            return None
+        path.append(inner)
+        if isinstance(inner, ast.Call) and (_start(inner), _end(inner)) == wanted:
+            return path
+
+
+def _located_children(node: ast.AST) -> list[Any]:
+    children: list[Any] = []
+    for child in ast.iter_child_nodes(node):
+        children += [child] if hasattr(child, "lineno") else _located_children(child)
+    return children
+
+
+def _start(node: Any) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _end(node: Any) -> tuple[int, int]:
+    return node.end_lineno, node.end_col_offset
+
+
+def _is_within(node: ast.AST, outer: ast.AST) -> bool:
+    return _start(outer) <= _start(node) and _end(node) <= _end(outer)
+
+
+def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
+    """Return the expressions of a call's arguments by parameter name."""
+    if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
+        keyword.arg is None for keyword in node.keywords
+    ):
+        return None
+    try:
+        signature = inspect.signature(getattr(call, "forward", call))
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
+        return dict(signature.bind(*node.args, **keywords).arguments)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_lookup(node: ast.expr) -> bool:
+    """Return whether an expression only looks a value up, so that it can be evaluated twice."""
+    match node:
+        case ast.Name():
+            return True
+        case ast.Attribute(value=value):
+            return _is_lookup(value)
+        case ast.Subscript(value=value, slice=key):
+            return _is_lookup(value) and isinstance(key, ast.Constant | ast.Name)
+    return False
+
+
+def _can_be_hoisted(node: Any, argument: ast.expr) -> bool:
+    """Return whether an argument can be evaluated before the statement: nothing with an effect comes before it."""
+    before = [node.func, *(part for part in node.args if _start(part) < _start(argument))]
+    before += [keyword.value for keyword in node.keywords if _start(keyword.value) < _start(argument)]
+    return all(_is_lookup(part) or isinstance(part, ast.Constant) for part in before)
+
+
+def _new_name(name: str, path: Sequence[ast.AST]) -> str:
+    """Return a name that the function around a call does not use, or the cell or file, if it is in no function."""
+    scope = next(part for part in reversed(path) if isinstance(part, ast.FunctionDef | ast.Lambda | ast.Module))
+    used: set[str] = set()
+    pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name):
+            used.add(node.id)
+        elif isinstance(node, ast.arg):
+            used.add(node.arg)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            used.add(node.name)
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+            pending += ast.iter_child_nodes(node)
+    while name in used:
+        name += "_marked"
+    return name
+
+
+def _inserted(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
+    """Return the insertion of lines before a statement, which may follow a colon or a semicolon on its line."""
+    source = text.split("\n")[statement.lineno - 1]
+    head = source.encode()[: statement.col_offset].decode()
+    code = "\n".join(lines).split("\n")
+    if not head.strip():
+        return _Splice((statement.lineno, 0), (statement.lineno, 0), "".join(f"{head}{line}\n" for line in code))
+    indent = head[: len(head) - len(head.lstrip())]
+    if head.rstrip().endswith(":"):
+        kept, indent = head.rstrip(), f"{indent}    "
+        following = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
+        if statement.end_lineno != statement.lineno or following.strip().startswith(";"):
+            return None
+    elif head.rstrip().endswith(";"):
+        kept = head.rstrip().rstrip(";").rstrip()
+        if ":" in kept:  # the body of a statement on the same line
+            return None
+    else:
+        return None
+    inserted = "".join(f"\n{indent}{line}" for line in code)
+    return _Splice((statement.lineno, len(kept.encode())), _start(statement), f"{inserted}\n{indent}")
+
+
+def _spliced(text: str, splices: Iterable[_Splice]) -> str:
+    lines = [line.encode() for line in text.split("\n")]
+    for splice in sorted(splices, key=lambda splice: splice.start, reverse=True):
+        (first, column), (last, end) = splice.start, splice.end
+        joined = lines[first - 1][:column] + splice.text.encode() + lines[last - 1][end:]
+        lines[first - 1 : last] = joined.split(b"\n")
+    return "\n".join(line.decode() for line in lines)
+
+
+def with_dynamic(texts: Mapping[str, str], function: str, owner: str | None) -> dict[str, str] | None:
+    """Return the changed text of the source that compiles a function, with ``dynamic=True``; ``None`` if not found.
+
+    Parameters
+    ----------
+    texts : mapping
+        The texts of cells and files, by source.
+    function : str
+        The name of the function, or of the module's class.
+    owner : str or None
+        The name of the called module in the user's code.
+    """
+    found: list[tuple[str, ast.expr, bool]] = []
+    for source, text in texts.items():
+        tree = _parsed(text)
+        found += [(source, *place) for place in _compile_calls(tree, function, owner)] if tree is not None else []
+    certain = [place for place in found if place[2]]
+    chosen = certain or found
+    if len(chosen) != 1:
+        return None
+    source, node, _ = chosen[0]
+    return {source: _spliced(texts[source], [_with_keyword(texts[source], node)])}
+
+
+def _compile_calls(tree: ast.Module, function: str, owner: str | None) -> list[tuple[ast.expr, bool]]:
+    """Return the calls of ``torch.compile`` and its uses as a decorator, and whether they are for the function."""
+    name = function.rpartition(".")[2]
+    found: list[tuple[ast.expr, bool]] = []
+    decorators: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if _is_compile(called) or (isinstance(decorator, ast.Call) and _is_partial_compile(decorator)):
+                    decorators.add(id(decorator))
+                    found.append((decorator, node.name == name))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and id(node) not in decorators:
+            if _is_compile(node.func):
+                first = node.args[0] if node.args else None
+                is_certain = isinstance(first, ast.Name) and first.id in {name, owner}
+                found.append((node, is_certain))
+            elif isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
+                called = node.func.value
+                if isinstance(called, ast.Name) and called.id == owner:
+                    found.append((node, True))
+    return found
+
+
+def _is_compile(node: ast.expr) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="torch"), attr="compile"):
+            return True
+    return False
+
+
+def _is_partial_compile(node: ast.Call) -> bool:
+    return bool(node.args) and _is_compile(node.args[0])
+
+
+def _with_keyword(text: str, node: ast.expr) -> _Splice:
+    if not isinstance(node, ast.Call):
+        return _Splice(_end(node), _end(node), "(dynamic=True)")
+    known = next((keyword for keyword in node.keywords if keyword.arg == "dynamic"), None)
+    if known is not None:
+        return _Splice(_start(known.value), _end(known.value), "True")
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if not arguments:
+        line, column = _end(node)
+        return _Splice((line, column - 1), (line, column - 1), "dynamic=True")
+    last = max(map(_end, arguments))
+    after = text.split("\n")[last[0] - 1].encode()[last[1] :].decode()
+    if after.lstrip().startswith(")") and (last[0], last[1] + len(after) - len(after.lstrip()) + 1) != _end(node):
+        last = last[0], last[1] + after.index(")") + 1  # an argument in parentheses
+    return _Splice(last, last, ", dynamic=True")

@@ -1,0 +1,246 @@
+"""Try candidates on all calls of an entry, and give verdicts."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
+from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
+from jupyter_graphbreak.experiments.recompiles.unseen import unseen_calls
+from jupyter_graphbreak.experiments.recompiles.varied import find_varied
+from jupyter_graphbreak.experiments.remedies.rehearsal import compared_aspects
+from jupyter_graphbreak.experiments.trial.difference import describe_error, differences
+from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
+from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+from jupyter_graphbreak.experiments.trial.subject import OtherThreadError
+from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
+    from jupyter_graphbreak.experiments.recompiles.replay import Replayed
+    from jupyter_graphbreak.experiments.trial.difference import Difference
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
+    from jupyter_graphbreak.report.remedies import RemedyVerdict
+
+#: What PyTorch says about a marked size of which the code makes a constant, and the lines of its stacks.
+_SPECIALIZED = "specialized it to be a constant"
+_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
+_PLAIN_VALUES = (bool, int, float, str, type(None))
+
+
+class SpecializingLine(NamedTuple):
+    """A line of the user's code that makes PyTorch compile each value, or each range of values, separately."""
+
+    filename: str
+    line: int
+    code: str
+
+
+@dataclass(frozen=True)
+class TriedCandidate:
+    """A candidate with the result of its trial.
+
+    Parameters
+    ----------
+    ended : bool
+        Whether nothing is compiled after the first call, for seen and unseen calls.
+    """
+
+    candidate: RecompileCandidate
+    verdict: RemedyVerdict
+    reason: str | None = None
+    differences: list[str] = field(default_factory=list)
+    evidence: Evidence | None = None
+    ended: bool = False
+    seconds: float = 0.0
+
+    @property
+    def compilations(self) -> int:
+        """The number of frames compiled for seen and unseen calls."""
+        evidence = self.evidence
+        if evidence is None or evidence.compilations_after is None:
+            return 1 << 30
+        return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
+
+
+class CallTrials:
+    """Repeats the calls of an entry with candidates, and compares them with the unchanged entry.
+
+    Parameters
+    ----------
+    entry : Entry
+    seen : sequence of SeenCall
+        The different calls of the run; the first one is the call that was copied.
+
+    Raises
+    ------
+    TrialStoppedError
+        If the entry has an effect outside its copies.
+    Exception
+        If the calls cannot be repeated.
+    """
+
+    def __init__(self, entry: Entry, seen: Sequence[SeenCall]) -> None:
+        self.entry = entry
+        #: The line that makes a constant of a size, if PyTorch has named one.
+        self.specializing: SpecializingLine | None = None
+        usable = [call for call in seen if _can_be_rebuilt(call, seen[0])]
+        #: The number of calls whose arguments cannot be made again.
+        self.left_out = len(seen) - len(usable)
+        self.varied = find_varied(usable)
+        self.owner = next((call.site.owner for call in usable if call.site is not None and call.site.owner), None)
+        calls = _repeated(usable, self._assigned_paths())
+        unseen = unseen_calls(usable, self.varied)
+        expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
+        pairs = list(zip([*calls, *unseen], expected.results, strict=True))
+        refused = [call for call, result in pairs if call.is_unseen and result.raised is not None]
+        if refused:  # an input that the function does not accept may leave its state half changed
+            unseen = [call for call in unseen if call not in refused]
+            expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
+        self.calls = [*calls, *unseen]
+        self._expected = expected.results
+        start = time.monotonic()
+        self.original = replay(entry, self.calls, Adjustment(), self.owner)
+        #: How long the calls take when they are compiled.
+        self.seconds = time.monotonic() - start
+        self._known = [
+            {difference.text for difference in differences(*pair)}
+            for pair in zip(self._expected, self.original.results, strict=True)
+        ]
+
+    def _assigned_paths(self) -> set[Path]:
+        varied = self.varied
+        return {number.path for number in varied.numbers} | {other.path for other in varied.others}
+
+    @property
+    def compilations(self) -> int:
+        """The number of frames that the unchanged entry compiles over all calls that were seen."""
+        return self.original.frames(self.calls, unseen=False)
+
+    @property
+    def fewest(self) -> int:
+        """The number of frames that are compiled for the first call alone."""
+        return self.original.counts[0].frames
+
+    def run(self, candidate: RecompileCandidate) -> TriedCandidate:
+        """Repeat the calls with a candidate, and give a verdict."""
+        start = time.perf_counter()
+        try:
+            replayed = replay(self.entry, self.calls, candidate.adjustment, self.owner)
+        except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
+            verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
+            return TriedCandidate(candidate, verdict, reason, seconds=time.perf_counter() - start)
+        tried = self._judged(candidate, replayed)
+        return replace(tried, seconds=time.perf_counter() - start)
+
+    def _judged(self, candidate: RecompileCandidate, replayed: Replayed) -> TriedCandidate:
+        evidence = self._evidence(replayed)
+        diffs: list[Difference] = []
+        rows = zip(self.calls, self._expected, replayed.results, self._known, strict=True)
+        for call, expected, result, known in rows:
+            if result.raised is not None and expected.raised is None:
+                return TriedCandidate(candidate, "fails", f"{self._reason_of_error(result.raised)}{_on(call)}")
+            for difference in differences(expected, result):
+                if difference.text in known:
+                    continue
+                if not difference.declared:
+                    return TriedCandidate(candidate, "another result", f"{difference.text}{_on(call)}", [], evidence)
+                diffs.append(difference)
+        texts = list(dict.fromkeys(difference.text for difference in diffs))
+        first, original = replayed.counts[0], self.original.counts[0]
+        if first.breaks > original.breaks or first.frames < original.frames or first.graphs < original.graphs:
+            why = "then a graph breaks" if first.breaks > original.breaks else "then Dynamo compiles less"
+            return TriedCandidate(candidate, "another break", why, texts, evidence)
+        before, after = self.compilations, evidence.compilations_after or 0
+        unseen_before = self.original.frames(self.calls, unseen=True)
+        unseen = evidence.unseen.compilations if evidence.unseen is not None else 0
+        later = sum(count.frames for count in replayed.counts[1:])
+        ended = later == 0
+        if not ended and (after, unseen) >= (before, unseen_before) and not _ends_limit(candidate, after, before):
+            return TriedCandidate(candidate, "break stays", None, texts, evidence)
+        verdict: RemedyVerdict = "works but differs" if texts else "works"
+        reason: str | None = None
+        if unseen:
+            verdict, reason = "works on what ran", "each new size or value is compiled again"
+        elif not ended and after > before:
+            verdict, reason = "works on what ran", None
+        return TriedCandidate(candidate, verdict, reason, texts, evidence, ended)
+
+    def _reason_of_error(self, error: BaseException) -> str:
+        """Return why a candidate raises; a line that makes a constant of a size is remembered."""
+        text = str(error)
+        if _SPECIALIZED not in text:
+            return f"raises {describe_error(error)}"
+        lines = _LINE.findall(text)
+        if lines:
+            filename, line, code = lines[-1]
+            self.specializing = SpecializingLine(filename, int(line), code.strip())
+            return f"PyTorch refuses it: `{code.strip()}` makes a constant of the size"
+        return "PyTorch refuses it: the code makes a constant of the size"
+
+    def _evidence(self, replayed: Replayed) -> Evidence:
+        unseen = sum(call.is_unseen for call in self.calls)
+        before, after = self.original.counts[0], replayed.counts[0]
+        return Evidence(
+            backend=backend_name(self.entry.backend),
+            inputs=len(self.calls),
+            both_sides=None,
+            compared=compared_aspects(self._expected),
+            graphs_before=before.graphs,
+            graphs_after=after.graphs,
+            breaks_before=before.breaks,
+            breaks_after=after.breaks,
+            compilations_before=self.compilations,
+            compilations_after=replayed.frames(self.calls, unseen=False),
+            unseen=UnseenInputs(unseen, replayed.frames(self.calls, unseen=True)) if unseen else None,
+        )
+
+
+def _ends_limit(candidate: RecompileCandidate, after: int, before: int) -> bool:
+    """Return whether a higher limit lets Dynamo compile calls that it refused."""
+    return "limit" in candidate.families and after > before
+
+
+def _on(call: RepeatedCall) -> str:
+    return f", on {call.what}" if call.what else ""
+
+
+def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
+    match error:
+        case TrialStoppedError():
+            return "not tried", f"the trial was stopped before it {error.effect.what}"
+        case OtherThreadError():
+            return "not tried", str(error)
+        case LookupError():
+            return "not tried", str(error)
+    return None
+
+
+def _can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
+    """Return whether the arguments of a call can be made from its sketches and the first call's arguments."""
+    for path, sketch in call.arguments.items():
+        known = first.arguments.get(path)
+        if isinstance(sketch, Other) and not (isinstance(known, Other) and known.kind is sketch.kind):
+            return False
+        if isinstance(sketch, Container) and not issubclass(sketch.kind, list | tuple | dict):
+            return isinstance(known, Container) and known == sketch
+    return True
+
+
+def _repeated(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCall]:
+    calls = []
+    for number, call in enumerate(seen):
+        state: Mapping[Path, Any] = {
+            path: sketch
+            for path, sketch in (call.state or {}).items()
+            if path in assigned and isinstance(sketch, _PLAIN_VALUES)
+        }
+        what = "the first call" if not number else f"call {number + 1}"
+        calls.append(RepeatedCall(call.arguments if number else None, state, what, keywords=call.keywords))
+    return calls

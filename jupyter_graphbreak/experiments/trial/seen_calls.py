@@ -1,0 +1,470 @@
+"""Remember the calls of an entry as sketches: sizes, kinds and numbers, with the data of small tensors only."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.records.package_paths import is_library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
+
+#: The maximum number of different calls to remember of one entry, and of calls whose state is examined before they run.
+_MOST_CALLS = 64
+_MOST_WITH_STATE = 32
+#: The maximum size of a tensor whose data is kept, and of all kept data.
+_LARGEST_BYTES = 1 << 16
+_MOST_BYTES = 1 << 25
+#: The maximum depth of containers and objects, and the maximum numbers of values and of functions to examine.
+_DEEPEST = 6
+_MOST_VALUES = 2_000
+_MOST_FUNCTIONS = 100
+_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
+_OPAQUE = (*_PLAIN, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
+
+
+class Root(NamedTuple):
+    """Where a value starts: an argument, the module that is called, a closure variable, or a global variable.
+
+    ``scope`` is the module of a global variable, or the function of a closure variable.
+    """
+
+    kind: str
+    name: str
+    scope: str = ""
+
+
+class Step(NamedTuple):
+    """A step into a value: an attribute, or an item."""
+
+    kind: str
+    key: Any
+
+    def __str__(self) -> str:
+        return f".{self.key}" if self.kind == "attribute" else f"[{self.key!r}]"
+
+
+class Path(NamedTuple):
+    """The place of a value: a root, and the steps that lead to it."""
+
+    root: Root
+    steps: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        return self.root.name + "".join(map(str, self.steps))
+
+    def into(self, kind: str, key: Any) -> Path:
+        """Return the place of a part of the value."""
+        return Path(self.root, (*self.steps, Step(kind, key)))
+
+
+@dataclass(frozen=True)
+class TensorSketch:
+    """What is known of a tensor; ``number`` is the same for the same tensor within a call, and ``data`` is a copy."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+    number: int = field(default=0, compare=False)
+    data: torch.Tensor | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Container:
+    """The kind of a container, with the keys of its items."""
+
+    kind: type
+    keys: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Other:
+    """A value of which only the type is known."""
+
+    kind: type
+    identity: int = field(compare=False)
+
+
+#: A plain value, a tensor, a container or something else.
+Sketch = Any
+
+
+class CallSite(NamedTuple):
+    """The place of a call in the user's code; columns count characters, lines start at 1.
+
+    ``owner`` is the name of the called module there, if it has one; ``visible`` has the names there of other variables
+    that the callable reads.
+    """
+
+    filename: str
+    function: str
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+    owner: str | None
+    visible: frozenset[str] = frozenset()
+
+
+@dataclass
+class SeenCall:
+    """A call, as far as it was recorded.
+
+    Parameters
+    ----------
+    arguments : dict
+        The sketches of the arguments and of their parts, by place.
+    state : dict or None
+        The sketches of the plain values and tensors that the callable reads besides its arguments; ``None`` if they
+        were not examined.
+    site : CallSite or None
+    keywords : frozenset of str
+        The names of the arguments that were passed by keyword.
+    """
+
+    arguments: dict[Path, Sketch]
+    state: dict[Path, Sketch] | None
+    site: CallSite | None
+    keywords: frozenset[str] = frozenset()
+
+    @property
+    def values(self) -> dict[Path, Sketch]:
+        """All sketches by place."""
+        return {**self.arguments, **(self.state or {})}
+
+
+class SeenCalls:
+    """The different calls of all entries of a run, in their order."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Any, list[SeenCall]] = {}
+        self._known: dict[Any, set[Any]] = {}
+        self._totals: dict[Any, int] = {}
+        #: Keeps the objects alive whose ids are parts of keys.
+        self._owners: list[Any] = []
+        self._kept_bytes = 0
+        #: The call that each thread is making.
+        self._current: dict[int, tuple[StartedCall, SeenCall]] = {}
+
+    def note_start(self, started: StartedCall) -> None:
+        """Remember a call that is about to start."""
+        key = key_of(started.call, started.modes)
+        if key not in self._by_key:
+            self._by_key[key], self._known[key], self._totals[key] = [], set(), 0
+            self._owners.append(started.call)
+        self._totals[key] += 1
+        calls = self._by_key[key]
+        if len(calls) >= _MOST_CALLS:
+            return
+        given = Arguments(*started.args, **started.kwargs)
+        examines_state = self._totals[key] <= _MOST_WITH_STATE
+        arguments = sketch_arguments(started.call, given)
+        state = sketch_state(started.call, given) if examines_state else None
+        seen = SeenCall(arguments, state, None, frozenset(started.kwargs))
+        self._current[get_ident()] = started, seen
+        signature = tuple(seen.values.items())
+        try:
+            if signature in self._known[key]:
+                return
+            self._known[key].add(signature)
+        except TypeError:  # a key that cannot be hashed
+            return
+        self._keep(key, started, seen)
+
+    def note_compiling(self) -> None:
+        """Remember the current call with its state, because something is compiled in it."""
+        current = self._current.pop(get_ident(), None)
+        if current is None:
+            return
+        started, seen = current
+        if seen.state is None:
+            key = key_of(started.call, started.modes)
+            seen.state = sketch_state(started.call, Arguments(*started.args, **started.kwargs))
+            if not any(seen is kept for kept in self._by_key[key]):
+                self._keep(key, started, seen)
+
+    def note_end(self) -> None:
+        """Forget the objects of the call that this thread has made."""
+        self._current.pop(get_ident(), None)
+
+    def close(self) -> None:
+        """Forget the objects of the run, after its last call."""
+        self._current.clear()
+        self._owners.clear()
+
+    def calls_of(self, key: Any) -> list[SeenCall]:
+        """Return the different calls of an entry."""
+        return list(self._by_key.get(key, ()))
+
+    def total_of(self, key: Any) -> int:
+        """Return the number of all calls of an entry."""
+        return self._totals.get(key, 0)
+
+    def _keep(self, key: Any, started: StartedCall, seen: SeenCall) -> None:
+        tensors = {id(value): value for _, value in _argument_parts(started) if _is_dense(value)}
+        numbers = {number: index for index, number in enumerate(tensors)}
+        copies: dict[int, torch.Tensor] = {}
+        for number, tensor in tensors.items():
+            if tensor.nbytes <= _LARGEST_BYTES and self._kept_bytes + tensor.nbytes <= _MOST_BYTES:
+                self._kept_bytes += tensor.nbytes
+                with torch.inference_mode(mode=False), torch.no_grad():
+                    copies[number] = tensor.detach().clone()
+        for path, value in _argument_parts(started):
+            if id(value) in numbers:
+                sketch = seen.arguments[path]
+                seen.arguments[path] = dataclasses.replace(
+                    sketch, number=numbers[id(value)], data=copies.get(id(value))
+                )
+        seen.site = _site_of(started)
+        self._by_key[key].append(seen)
+
+
+def key_of(call: Callable[..., Any], modes: Any) -> Any:
+    """Return what identifies the entry of a call: the module or the code that is called, and the modes."""
+    owner = getattr(call, "__self__", call)
+    if isinstance(owner, torch.nn.Module):
+        return id(owner), modes
+    function = getattr(call, "__func__", call)
+    return id(getattr(function, "__code__", function)), modes
+
+
+def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
+    given = Arguments(*started.args, **started.kwargs)
+    for name, value in given.named(started.call).items():
+        yield from parts(value, Path(Root("argument", name)))
+
+
+def sketch_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
+    """Return the sketches of arguments and their parts, by place."""
+    return {
+        path: sketch(value)
+        for name, given in arguments.named(call).items()
+        for path, value in parts(given, Path(Root("argument", name)))
+    }
+
+
+def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
+    """Return the sketches of the plain values and the tensors that a callable reads besides its arguments."""
+    sketches: dict[Path, Sketch] = {}
+    for root, place in state_roots(call, arguments).items():
+        for path, value in parts(place.read(), Path(root), inside=True):
+            if isinstance(value, _PLAIN) or _is_dense(value) or isinstance(value, list | tuple | dict | set):
+                sketches[path] = sketch(value)
+        if len(sketches) > _MOST_VALUES:
+            break
+    return sketches
+
+
+def sketch(value: Any) -> Sketch:
+    """Return a description of a value without the value itself, unless it is plain."""
+    if isinstance(value, _PLAIN) and type(value) in _PLAIN:
+        return value
+    if _is_dense(value):
+        return TensorSketch(tuple(value.shape), value.dtype, value.device, value.requires_grad)
+    keys = [step.key for step, _ in _children(value, inside=False)]
+    if keys or isinstance(value, list | tuple | dict):
+        return Container(type(value), tuple(keys))
+    if isinstance(value, set | frozenset):
+        return Container(type(value), (len(value),))
+    return Other(type(value), id(value))
+
+
+def _is_dense(value: Any) -> bool:
+    return (
+        type(value) in {torch.Tensor, torch.nn.Parameter} and value.layout == torch.strided and not value.is_quantized
+    )
+
+
+def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Path, Any]]:
+    """Yield a value and its parts, by place.
+
+    Parameters
+    ----------
+    value : object
+    path : Path
+        The place of the value.
+    inside : bool
+        Whether to look into modules, optimizers and instances of the user's classes, not only into containers.
+    """
+    seen: set[int] = set()
+    pending = [(path, value)]
+    count = 0
+    while pending and count < _MOST_VALUES:
+        path, value = pending.pop()
+        count += 1
+        yield path, value
+        if len(path.steps) >= _DEEPEST + 4 * inside or id(value) in seen:
+            continue
+        if not isinstance(value, _PLAIN):
+            seen.add(id(value))
+        inner = [(Path(path.root, (*path.steps, step)), part) for step, part in _children(value, inside=inside)]
+        pending += reversed(inner)
+
+
+def _children(value: Any, *, inside: bool) -> list[tuple[Step, Any]]:
+    """Return the parts of a container or an object, with the steps that lead to them."""
+    if isinstance(value, _OPAQUE):
+        return []
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return [(Step("item", index), part) for index, part in enumerate(value)]
+    if isinstance(value, Mapping):
+        try:
+            return [(Step("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
+        except Exception:  # noqa: BLE001 - a user's class
+            return []
+    return [(Step("attribute", name), part) for name, part in _attributes(value, inside=inside).items()]
+
+
+def _attributes(value: Any, *, inside: bool) -> dict[str, Any]:
+    """Return the attributes of a named tuple, a dataclass and, if wanted, of other objects that may hold state."""
+    if isinstance(value, tuple):
+        return {name: getattr(value, name) for name in getattr(value, "_fields", ())}
+    if isinstance(value, torch.nn.Module) and inside:
+        own = {name: part for name, part in vars(value).items() if not name.startswith("_") and name != "training"}
+        return {**dict(value.named_children()), **dict(value.named_buffers(recurse=False)), **own}
+    if isinstance(value, torch.optim.Optimizer) and inside:
+        # The parameters and their state are tensors, which the run itself changes.
+        groups = [{key: part for key, part in group.items() if key != "params"} for group in value.param_groups]
+        return {"param_groups": groups}
+    is_own_object = inside and is_own(type(value)) and not _is_library_class(type(value))
+    if isinstance(value, torch.nn.Module) or not (dataclasses.is_dataclass(value) or is_own_object):
+        return {}
+    return {name: part for name, part in getattr(value, "__dict__", {}).items() if isinstance(name, str)}
+
+
+def _is_library_class(kind: type) -> bool:
+    home = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return is_library(home or "")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A variable that can be read and assigned."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], None]
+
+
+def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Place]:
+    """Return the variables that a callable reads: its module, closure variables, globals of its functions."""
+    roots: dict[Root, Place] = {}
+    owner = getattr(call, "__self__", call)
+    if not isinstance(owner, types.FunctionType | types.BuiltinFunctionType | type):
+        roots[Root("module", "self")] = Place(lambda: owner, _ignore)
+    for name, value in arguments.named(call).items():
+        if not isinstance(value, (*_PLAIN, torch.Tensor)):
+            # A method of an object that is no module may be given as a function and its object.
+            root = Root("module", "self") if name == "self" else Root("argument", name)
+            roots[root] = Place(partial(_identity, value), _ignore)
+    functions = 0
+    for item in reached(call, *arguments.args, *arguments.kwargs.values()):
+        if not isinstance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
+            continue
+        functions += 1
+        if functions > _MOST_FUNCTIONS:
+            break
+        for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
+            root = Root("closure", name, item.__qualname__)
+            if name != "__class__" and _has_content(cell) and _is_state(cell.cell_contents):
+                roots.setdefault(root, Place(partial(getattr, cell, "cell_contents"), _writer_of_cell(cell)))
+        scope = item.__globals__
+        for name in _names(item.__code__):
+            if name in scope and _is_state(scope[name]):
+                root = Root("global", name, str(scope.get("__name__")))
+                roots.setdefault(root, Place(partial(scope.__getitem__, name), _writer_of_item(scope, name)))
+    return roots
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _ignore(_: Any) -> None:
+    """Assign nothing: the object stays in its place."""
+
+
+def _writer_of_cell(cell: types.CellType) -> Callable[[Any], None]:
+    def write(value: Any) -> None:
+        cell.cell_contents = value
+
+    return write
+
+
+def _writer_of_item(scope: dict[str, Any], name: str) -> Callable[[Any], None]:
+    def write(value: Any) -> None:
+        scope[name] = value
+
+    return write
+
+
+def _names(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names(constant)
+    return names
+
+
+def _has_content(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+def _is_state(value: Any) -> bool:
+    return not isinstance(
+        value, type | types.ModuleType | types.FunctionType | types.BuiltinFunctionType | types.MethodType
+    )
+
+
+def _site_of(started: StartedCall) -> CallSite | None:
+    """Return the place of a call, ``None`` if it is unknown or in a library."""
+    frame = started.caller
+    if frame is None or is_library(frame.f_code.co_filename):
+        return None
+    positions = list(frame.f_code.co_positions())
+    at = frame.f_lasti // 2
+    if not 0 <= at < len(positions) or None in positions[at]:
+        return None
+    line, end_line, column, end_column = positions[at]
+    owner = getattr(started.call, "__self__", started.call)
+    name = None
+    if not isinstance(owner, types.FunctionType):
+        scopes = (frame.f_locals, frame.f_globals)
+        names = (
+            name
+            for scope in scopes
+            for name, value in list(scope.items())
+            if value is owner or (isinstance(value, torch.nn.Module) and compiled_callable(value) is owner)
+        )
+        name = next((name for name in names if not name.startswith("_")), None)
+    visible = {**frame.f_globals, **frame.f_locals}
+    roots = state_roots(started.call, Arguments(*started.args, **started.kwargs))
+    named = {
+        root.name
+        for root, place in roots.items()
+        if root.kind in {"global", "closure"} and visible.get(root.name) is place.read()
+    }
+    named |= {"torch"} if visible.get("torch") is torch else set()
+    function = frame.f_code.co_name
+    return CallSite(
+        frame.f_code.co_filename, function, line or 0, end_line or 0, column or 0, end_column or 0, name,
+        frozenset(named),
+    )  # fmt: skip

@@ -1,0 +1,270 @@
+"""Changes that end recompiles: each is tried on all calls that were seen, and on calls that the run never made."""
+
+from __future__ import annotations
+
+import gc
+import textwrap
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+import jupyter_graphbreak
+from jupyter_graphbreak.report.remedies import WORKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jupyter_graphbreak.report.remedies import Remedy
+    from jupyter_graphbreak.report.schema import Report
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled_before() -> None:
+    torch.compiler.reset()
+
+
+def tried(fn: Any, calls: Iterable[Callable[[Any], object]], **options: Any) -> Report:
+    """Make calls of a compiled function, and try to end its recompiles."""
+    compiled = torch.compile(fn, backend="eager", **options)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for call in calls:
+            call(compiled)
+    return run.try_remedies(seconds=60)
+
+
+def calling(call: Callable[..., object], value: Any) -> Callable[[Any], object]:
+    """Return a call of a compiled function with a value."""
+    return lambda compiled: call(compiled, value)
+
+
+def best(report: Report) -> Remedy:
+    """Return the first remedy for recompiles that works."""
+    return next(remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING)
+
+
+def counts(remedy: Remedy) -> tuple[int | None, int | None, int | None]:
+    """Return the compilations before and after, and those for unseen calls."""
+    evidence = remedy.evidence
+    assert evidence is not None
+    unseen = evidence.unseen.compilations if evidence.unseen is not None else None
+    return evidence.compilations_before, evidence.compilations_after, unseen
+
+
+def person(report: Report) -> str:
+    """Return the decision that recompiles leave to a person."""
+    return next(remedy.person or "" for remedy in report.remedies or [] if remedy.recompiles and remedy.person)
+
+
+def compiled_frames(call: Callable[[], object]) -> int:
+    """Return how many frames Dynamo compiles in a call, by its own count."""
+    before = counters["frames"]["ok"]
+    call()
+    return counters["frames"]["ok"] - before
+
+
+def test_a_mark_ends_recompiles_for_sizes_also_for_sizes_that_the_run_never_used() -> None:
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x).sum(0) * 2
+
+    report = tried(scale, [calling(lambda c, n: c(torch.randn(n, 3)), n) for n in (4, 6, 9, 6, 13)])
+    remedy = best(report)
+    assert (remedy.kind, remedy.code, remedy.verdict) == ("mark", "torch._dynamo.mark_dynamic(x, 0)", "works")
+    assert remedy.recompiles == [recompile.id for recompile in report.recompiles] == ["r1"]
+    assert counts(remedy) == (2, 1, 0)
+
+    torch.compiler.reset()
+    compiled = torch.compile(scale, backend="eager")
+
+    def call(n: int) -> None:
+        x = torch.randn(n, 3)
+        exec(remedy.code or "", {"torch": torch, "x": x})  # noqa: S102
+        compiled(x)
+
+    assert [compiled_frames(partial(call, n)) for n in (4, 6, 9, 13, 50, 7)] == [1, 0, 0, 0, 0, 0]
+
+
+def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any) -> None:
+    text = textwrap.dedent(
+        """
+        import torch
+        def scale(x):
+            return x * 2
+        compiled = torch.compile(scale, backend="eager")
+        for n in (4, 6, 9): compiled(torch.ones(n, 3))
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
+    remedy = best(run.try_remedies(seconds=60))
+    (edit,) = remedy.edits
+    assert edit.new.split("\n") == [
+        "for n in (4, 6, 9):",
+        "    x = torch.ones(n, 3)",
+        "    torch._dynamo.mark_dynamic(x, 0)",
+        "    compiled(x)",
+    ]
+    changed = text.replace(edit.old, edit.new)
+    torch.compiler.reset()
+    with jupyter_graphbreak.capture() as again:
+        exec(compile(changed, str(tmp_path / "changed.py"), "exec"), {"__name__": "__main__"})  # noqa: S102
+    assert not again.report.recompiles
+
+
+def test_sizes_one_and_zero_need_an_unbacked_mark() -> None:
+    report = tried(lambda x: x * 2, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (5, 1, 8)])
+    assert "mark_unbacked(x, 0)" in (best(report).code or "")
+    assert counts(best(report))[1:] == (1, 0)
+
+
+def test_numbers_that_are_arguments_need_dynamic_true() -> None:
+    report = tried(lambda x, k: x * k, [calling(lambda c, k: c(torch.ones(3), k), k) for k in (2, 3, 5)])
+    assert best(report).family == "dynamic"
+    assert counts(best(report)) == (2, 1, 0)
+
+
+SCALE = 1
+
+
+def test_a_global_int_is_compiled_for_each_value_until_it_is_a_tensor() -> None:
+    def times_scale(x: torch.Tensor) -> torch.Tensor:
+        return x * SCALE
+
+    def call(compiled: Any, value: int) -> None:
+        global SCALE  # noqa: PLW0603
+        SCALE = value
+        compiled(torch.ones(3))
+
+    report = tried(times_scale, [calling(call, value) for value in (2, 3, 4, 5)])
+    assert best(report).code == "SCALE = torch.as_tensor(SCALE, dtype=torch.int64)"
+    assert counts(best(report)) == (4, 1, 0)
+    assert SCALE == 5
+
+
+class Counting(torch.nn.Module):
+    """A module that counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the argument times the number of calls."""
+        self.calls += 1
+        return x * self.calls
+
+
+def test_a_counter_of_a_module_becomes_a_tensor_and_the_module_stays_as_it_was() -> None:
+    counting = Counting()
+    report = tried(counting, [lambda c: c(torch.ones(3))] * 6)
+    assert ".calls = torch.as_tensor(" in (best(report).code or "")
+    assert counts(best(report)) == (6, 1, 0)
+    assert counting.calls == 6
+    assert type(counting.calls) is int
+
+
+def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_betas() -> None:
+    linear = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.AdamW(linear.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=30)
+
+    def step() -> None:
+        optimizer.step()
+
+    def call(compiled: Any) -> None:
+        linear(torch.ones(2, 4)).square().sum().backward()
+        compiled()
+        optimizer.zero_grad()
+        scheduler.step()
+
+    report = tried(step, [call] * 20)
+    remedy = best(report)
+    assert "group['lr'] = torch.as_tensor(" in (remedy.code or "")
+    assert "group['betas'] = tuple(" in (remedy.code or "")
+    before, after, unseen = counts(remedy)
+    assert before is not None
+    assert (after, unseen) == (before - 1, 0)
+    assert remedy.verdict == "works"
+
+
+def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
+    def forward(x: torch.Tensor, train: bool) -> torch.Tensor:
+        return x * 2 if train else x + 1
+
+    report = tried(forward, [calling(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)])
+    assert "two graphs are right" in person(report)
+    assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+
+
+@pytest.mark.parametrize(
+    ("fn", "calls", "words"),
+    [
+        (lambda xs: torch.stack(xs).sum(), [[torch.ones(3)] * n for n in (1, 2, 3)], "length of `xs` varies"),
+        (lambda d: sum(d.values()), [{name: torch.ones(3)} for name in "abc"], "keys of `d` vary"),
+        (lambda x: x * 2, [torch.ones(3), torch.ones(3, dtype=torch.float64)], "one dtype"),
+        (lambda m: torch.ones(3) if m is None else m * 2, [None, torch.ones(3)], "sometimes None"),
+    ],
+)
+def test_other_variations_leave_a_decision_to_a_person(fn: Any, calls: list[Any], words: str) -> None:
+    report = tried(fn, [calling(lambda c, given: c(given), given) for given in calls])
+    assert words in person(report)
+    assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+
+
+def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
+    def label(x: torch.Tensor) -> torch.Tensor:
+        return x * len(f"{x.shape[0]}")
+
+    report = tried(label, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
+    assert "len(f" in person(report)
+    assert "makes a constant" in person(report)
+    assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+
+
+def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
+    def either(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 10:
+            return x * 2
+        return x * 3
+
+    report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
+    assert counts(best(report)) == (3, 2, 0)
+    assert "if x.shape[0] > 10" in person(report)
+
+
+def test_the_arguments_of_later_calls_are_not_kept() -> None:
+    large: list[weakref.ref[torch.Tensor]] = []
+
+    def call(compiled: Any, n: int) -> None:
+        x = torch.ones(n, 64, 64)
+        large.append(weakref.ref(x))
+        compiled(x)
+
+    compiled = torch.compile(lambda x: x * 2, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for n in (8, 9, 10):
+            call(compiled, n)
+        gc.collect()
+        assert [reference() for reference in large] == [None] * 3
+    assert counts(best(run.try_remedies(seconds=60))) == (2, 1, 0)
+
+
+def test_a_run_without_recompiles_has_no_trials_of_them() -> None:
+    report = tried(lambda x: x * 2, [lambda c: c(torch.ones(3))] * 3)
+    assert report.remedies == []
+
+
+def test_the_limit_counts_as_in_the_run() -> None:
+    def nothing_helps(x: torch.Tensor, name: str) -> torch.Tensor:
+        return x * len(name)
+
+    report = tried(nothing_helps, [calling(lambda c, n: c(torch.ones(3), "a" * n), n) for n in range(10)])
+    raised = next(remedy for remedy in report.remedies or [] if remedy.family == "limit")
+    assert raised.settings == {"torch._dynamo.config.recompile_limit": 64}
+    assert counts(raised)[:2] == (8, 10)
+    assert raised.verdict == "works on what ran"

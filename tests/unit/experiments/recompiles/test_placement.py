@@ -1,0 +1,87 @@
+"""Where a mark is written into the source of a call, and ``dynamic=True`` into that of ``torch.compile``."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
+from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
+from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
+
+MARK = BeforeCall(Path(Root("argument", "x")), "mark(NAME, 0)")
+AS_TENSOR = BeforeCall(Path(Root("argument", "k")), "tensor(NAME)", assigns=True)
+
+
+def f(x: Any, k: Any = 0) -> None:
+    """Stand for the compiled function."""
+
+
+def site_of(text: str, **options: Any) -> CallSite:
+    """Return the place of the call of ``f`` in a text."""
+    tree = ast.parse(text.replace("%%", "##"))
+    call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "f")
+    end_line, end_column = call.end_lineno or 0, call.end_col_offset or 0
+    visible = frozenset(options.get("visible", {"torch"}))
+    return CallSite("cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible)
+
+
+def placed(text: str, *befores: BeforeCall, **options: Any) -> str | None:
+    """Return a text with code before the call of ``f``."""
+    return with_lines_before(text, [site_of(text, **options)], f, befores)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("y = f(a)", "mark(a, 0)\ny = f(a)"),
+        ("for a in b:\n    y = f(a)", "for a in b:\n    mark(a, 0)\n    y = f(a)"),
+        ("for a in b: f(a)", "for a in b:\n    mark(a, 0)\n    f(a)"),
+        ("f(make(3))", "x = make(3)\nmark(x, 0)\nf(x)"),
+        ("x = 1\nf(make(3))", "x = 1\nx_marked = make(3)\nmark(x_marked, 0)\nf(x_marked)"),
+        ("f(x=batch['ids'])", "mark(batch['ids'], 0)\nf(x=batch['ids'])"),
+        ("a = 1; f(a)", "a = 1\nmark(a, 0)\nf(a)"),
+        ("if f(a):\n    pass", "mark(a, 0)\nif f(a):\n    pass"),
+        ("é = 'é'; f(é)", "é = 'é'\nmark(é, 0)\nf(é)"),
+        ("%%magic\ny = f(a)", "%%magic\nmark(a, 0)\ny = f(a)"),
+    ],
+)
+def test_a_mark_is_inserted_before_the_statement_of_the_call(text: str, expected: str) -> None:
+    assert placed(text, MARK) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[f(a) for a in b]", "g = lambda a: f(a)", "while f(a):\n    pass", "c and f(a)", "f(*a)", "f(k=g(), x=h())"],
+)
+def test_no_place_is_found_if_the_call_is_not_evaluated_once_and_always(text: str) -> None:
+    assert placed(text, MARK) is None
+
+
+def test_a_number_becomes_a_tensor_in_the_call_itself() -> None:
+    assert placed("f(a, n + 1)", AS_TENSOR) == "f(a, tensor(n + 1))"
+
+
+def test_torch_is_imported_if_the_code_does_not_know_it() -> None:
+    assert placed("f(a)", MARK, visible=()) == "import torch\nmark(a, 0)\nf(a)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("c = torch.compile(f)", "c = torch.compile(f, dynamic=True)"),
+        ("@torch.compile\ndef f(x): pass", "@torch.compile(dynamic=True)\ndef f(x): pass"),
+        ("@torch.compile(mode='a')\ndef f(x): pass", "@torch.compile(mode='a', dynamic=True)\ndef f(x): pass"),
+        ("c = torch.compile(f, dynamic=False)", "c = torch.compile(f, dynamic=True)"),
+        ("c = torch.compile(\n    f,\n)", "c = torch.compile(\n    f, dynamic=True,\n)"),
+        ("c = torch.compile((f))", "c = torch.compile((f), dynamic=True)"),
+        ("a = torch.compile(g)\nb = torch.compile(f)", "a = torch.compile(g)\nb = torch.compile(f, dynamic=True)"),
+        ("a = torch.compile(g)\nb = torch.compile(h)", None),
+        ("pass", None),
+    ],
+)
+def test_dynamic_true_is_added_where_the_function_is_compiled(text: str, expected: str | None) -> None:
+    changed = with_dynamic({"s1": text}, "f", None)
+    assert (changed["s1"] if changed is not None else None) == expected

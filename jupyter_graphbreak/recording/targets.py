@@ -13,10 +13,14 @@ from jupyter_graphbreak.records.package_paths import is_library
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-#: Packages where the search for functions stops, because their code is not the user's.
+#: Packages where the search for functions stops, because their code is not the user's. This package is one of them: it
+#: wraps functions such as ``Thread.start`` during a run.
 _FOREIGN_PACKAGES = frozenset(
-    {"torch", "numpy", "builtins", "functools", "typing", "collections", "IPython", "ipykernel"}
-)
+    {
+        "torch", "numpy", "builtins", "functools", "typing", "collections", "IPython", "ipykernel",
+        __name__.partition(".")[0],
+    }
+)  # fmt: skip
 _MAX_DEPTH = 12
 #: The type that ``functools.lru_cache`` returns.
 _LRU_CACHE = type(functools.lru_cache(len))

@@ -35,6 +35,7 @@ from jupyter_graphbreak.compiling.routes import route
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, preserve_warnings
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.faults import with_fallback
+from jupyter_graphbreak.recording.targets import reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.report.schema import Report
 
@@ -410,6 +411,12 @@ def test_output_and_warnings_of_compiling_are_hidden_on_one_thread(capsys: pytes
             warnings.warn_explicit("ours", UserWarning, filename, 1)
     assert [str(message.message) for message in shown] == ["theirs"]
     assert capsys.readouterr().err == ""
+
+
+def test_the_search_for_the_code_of_a_program_stops_at_our_wrappers() -> None:
+    with threads.claimed():
+        assert threading.Thread.start in list(reached(threading.Thread))
+        assert threads.claims_here not in list(reached(threading.Thread))
 
 
 # -- Trials.

@@ -8,17 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationCounter
 from jupyter_graphbreak.records.package_paths import is_of_standard_library, package_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType, FrameType
 
-_MODULE_CALLS = frozenset({torch.nn.Module._wrapped_call_impl.__code__, torch.nn.Module._call_impl.__code__})  # noqa: SLF001
-#: The file through which the steps of all optimizers are called.
-_OPTIMIZERS = frozenset({torch.optim.Optimizer.profile_hook_step.__code__.co_filename})
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 
@@ -57,19 +54,6 @@ class CallNode:
             yield from child.walk()
 
 
-class _OperationCounter(TorchDispatchMode):
-    """Counts each operation at the function that is running, except those of backward passes and optimizers."""
-
-    def __init__(self, stack: list[CallNode]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._stack = stack
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._stack and torch._C._current_graph_task_id() == -1:  # noqa: SLF001 - no backward pass is running
-            self._stack[-1].own_ops += 1
-        return func(*args, **(kwargs or {}))
-
-
 @contextlib.contextmanager
 def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., Any], CallNode]]:
     """Yield a function that runs a program and records its calls on this thread, and the root of the record.
@@ -87,8 +71,12 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
         elif event == "return" and len(stack) > 1:
             stack.pop()
 
+    def count() -> None:
+        if stack:
+            stack[-1].own_ops += 1
+
     def run(*args: Any, **kwargs: Any) -> Any:
-        with _OperationCounter(stack):
+        with OperationCounter(count):
             stack.append(root)
             try:
                 return program(*args, **kwargs)
@@ -106,7 +94,7 @@ def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool
     """Return the node of a call that begins; the caller's own for functions that are part of it."""
     code = frame.f_code
     module = _module_of(frame)
-    if code.co_filename in _OPTIMIZERS:
+    if code.co_filename == OPTIMIZERS:
         return CallNode()  # its operations do not count
     if code not in is_foreign:
         is_foreign[code] = is_foreign_file(code.co_filename)
@@ -115,7 +103,7 @@ def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool
     key = code, id(module)
     if key not in caller.children:
         outer = frame.f_back
-        is_usual = outer is not None and outer.f_code in _MODULE_CALLS and not is_foreign[code]
+        is_usual = outer is not None and outer.f_code in MODULE_CALLS and not is_foreign[code]
         caller.children[key] = CallNode(code, module, is_usual)
     return caller.children[key]
 

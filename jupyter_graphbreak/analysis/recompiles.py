@@ -44,7 +44,7 @@ def guard(reason: str) -> str:
 
 #: The end of a guard on a size: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
 _PLACE_OF_SIZE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
-#: A guard on a size that no line of the user's code causes: sizes 0 and 1 are compiled separately.
+#: A guard that PyTorch adds to every size, whatever the code does: it compiles sizes 0 and 1 separately.
 _FRAMEWORK = re.compile(r"2 <= [^<>=]+$")
 
 

@@ -36,7 +36,7 @@ class CompiledEntry:
         The class of a method; empty for a function or module.
     is_module : bool
     parameters : tuple of str
-        The names of a function's parameters that receive modules or containers, in order of all parameters.
+        The names of a function's parameters, in order.
     """
 
     name: str
@@ -233,16 +233,15 @@ class _Writer:
             if draft.enclosing_function(node) is None
         ]
         here = next(iter(places), None) or self._first_use(root)
-        last = bindings[-1] if bindings else None
+        order = list(self._drafts)
+        last = max(bindings, key=lambda found: (order.index(found[0]), found[1].lineno), default=None)
         if here is not None and (last is None or last[0] != here[0] or last[1].lineno < here[1].lineno):
             source, statement = here
             at = self._drafts[source].insertion_before(statement, lines)
         elif last is not None:
             source, statement = last
-            end, indent = (
-                self._drafts[source].line_end(statement.end_lineno or 0),
-                self._drafts[source].indent_of(statement),
-            )
+            draft = self._drafts[source]
+            end, indent = draft.line_end(statement.end_lineno or statement.lineno), draft.indent_of(statement)
             at = Splice(end, end, "".join(f"\n{indent}{line}" for line in lines)) if indent is not None else None
         else:
             self.is_possible = False

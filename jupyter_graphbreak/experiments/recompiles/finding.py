@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import linecache
 import re
 import time
@@ -17,6 +17,7 @@ from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, wi
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied
+from jupyter_graphbreak.experiments.remedies.application import source_text
 from jupyter_graphbreak.experiments.remedies.change import Change, code_of, edits_of, patch_of
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
@@ -207,13 +208,12 @@ class _EntrySearch:
         return self._collected(varied, named)
 
     def _is_no_better(self, candidate: RecompileCandidate) -> bool:
-        """Return whether tried candidates show that a candidate does not help: a weaker mark, or a further setting."""
-        title = candidate.title
-        for tried, _ in self._tried:
-            known = tried.candidate.title
-            if tried.verdict in WORKING and title == known.replace("as dynamic", "as possibly dynamic"):
-                return True
-        return False
+        """Return whether a candidate is only a weaker mark than one that works."""
+        return any(
+            tried.verdict in WORKING
+            and candidate.title == tried.candidate.title.replace("as dynamic", "as possibly dynamic")
+            for tried, _ in self._tried
+        )
 
     def _specializing_line(self, known: SpecializingLine | None) -> SpecializingLine | None:
         """Return the line that makes PyTorch compile values separately, as PyTorch names it in an error or a guard."""
@@ -259,7 +259,7 @@ class _EntrySearch:
                     is_complete = False
                 else:
                     texts[source] = new
-        return candidate, replace_texts(change, texts) if is_complete else change
+        return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
 
     def _sites(self) -> list[CallSite]:
         return [call.site for call in self._seen if call.site is not None]
@@ -285,11 +285,6 @@ class _EntrySearch:
         return _Found(self._recompiles, [], sentence, reason)
 
 
-def replace_texts(change: Change, texts: Mapping[str, str]) -> Change:
-    """Return a change with changed texts."""
-    return Change(dict(texts), change.settings, change.codes)
-
-
 class _Texts:
     """The texts of the sources of a report, and of further cells and files that contain calls."""
 
@@ -304,13 +299,7 @@ class _Texts:
 
     def text(self, source: str) -> str:
         """Return the whole text of a source, as its editor shows it."""
-        filename = self._files.get(source, "")
-        cell = self._find_cell(filename)
-        if cell is not None:
-            return cell.text
-        with contextlib.suppress(Exception):  # a loader that fails
-            return "".join(linecache.getlines(filename)).removesuffix("\n")
-        return ""
+        return source_text(self._files.get(source, ""), self._find_cell)
 
     def place(self, site: CallSite) -> tuple[str | None, CallSite | None]:
         """Return the source of a call, and the call with the lines and columns of the editor."""

@@ -35,7 +35,7 @@ _PLAIN_VALUES = (bool, int, float, str, type(None))
 
 
 class SpecializingLine(NamedTuple):
-    """A line of the user's code that makes PyTorch compile each value, or each range of values, separately."""
+    """A line in user code because of which PyTorch compiles each value, or each range of values, separately."""
 
     filename: str
     line: int

@@ -39,6 +39,16 @@ def compile_file(text: str, filename: str) -> list[CodeType]:
     return [compile(text, filename, "exec", dont_inherit=True)]
 
 
+def source_text(filename: str, find_cell: FindCell) -> str:
+    """Return the whole text of a source, as its editor shows it; empty if it cannot be read."""
+    cell = find_cell(filename)
+    if cell is not None:
+        return cell.text
+    with contextlib.suppress(Exception):  # a loader that fails
+        return "".join(linecache.getlines(filename)).removesuffix("\n")
+    return ""
+
+
 class LivingFunctions:
     """The functions in this process that are defined in some files.
 

@@ -133,14 +133,11 @@ def _compilable_parts(node: CallNode, places: Mapping[int, str]) -> Iterator[Cal
 
 
 def _is_compilable(node: CallNode, place: str | None) -> bool:
-    """Return whether a module has a public place, and does more than one operation of PyTorch."""
+    """Return whether a module has a public place, and is more than a single layer of PyTorch."""
     if place is None or any(step.startswith("_") for step in place.split(".")):
         return False
-    return (
-        node.code is None
-        or not is_foreign_file(node.code.co_filename)
-        or any(part.module is not None for part in node.walk() if part is not node)
-    )
+    is_of_torch = node.code is not None and is_foreign_file(node.code.co_filename)
+    return not is_of_torch or any(part.module is not None for part in node.walk() if part is not node)
 
 
 def _kind_of(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from jupyter_graphbreak.experiments.remedies.application import (
     Program,
     applied,
     compile_file,
+    source_text,
 )
 from jupyter_graphbreak.experiments.remedies.break_places import RunBreaks, compare_breaks
 from jupyter_graphbreak.experiments.remedies.change import Change
@@ -206,7 +207,7 @@ class TrialRunner:
         self.original = self._run_compiled(Change(), usual_inputs, lambda _: True)
         self._original_seconds = time.monotonic() - start
         self._original_at_edges: tuple[CompiledRun, list[ReferenceCase]] | None = None
-        texts = {source: _source_text(filename, find_cell) for source, filename in self.original.files.items()}
+        texts = {source: source_text(filename, find_cell) for source, filename in self.original.files.items()}
         #: Other cells that may compile the entry, by ids of their own.
         self.other_cells = {
             f"other{number}": (filename, cell)
@@ -781,12 +782,3 @@ def _outermost_module(call: Any, arguments: Arguments) -> Any:
     given = (*arguments.args, *arguments.kwargs.values())
     modules = (value for value in (*given, *cells, *used) if isinstance(value, torch.nn.Module))
     return next(modules, None)
-
-
-def _source_text(filename: str, find_cell: FindCell) -> str:
-    cell = find_cell(filename)
-    if cell is not None:
-        return cell.text
-    with contextlib.suppress(Exception):  # a loader that fails
-        return "".join(linecache.getlines(filename)).removesuffix("\n")
-    return ""

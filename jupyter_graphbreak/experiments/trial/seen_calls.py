@@ -299,7 +299,7 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
     path : Path
         The place of the value.
     inside : bool
-        Whether to look into modules, optimizers and instances of the user's classes, not only into containers.
+        Whether to search modules, optimizers and instances of user classes as well as containers.
     """
     seen: set[int] = set()
     pending = [(path, value)]

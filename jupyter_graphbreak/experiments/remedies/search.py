@@ -356,8 +356,9 @@ class Search:
         return _candidate(families, titles, _kind([step.kind for step in steps]), breaks, watched, result)
 
     def _unfixed(self) -> frozenset[str]:
-        """Return the breaks to remove for which no candidate works."""
-        fixed = {ident for candidate in self.candidates if candidate.works for ident in candidate.breaks}
+        """Return the breaks to remove for which no candidate works without a difference."""
+        same = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
+        fixed = {ident for candidate in same for ident in candidate.breaks}
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
         return breaks if self.wanted is None else breaks & self.wanted
 

@@ -137,9 +137,16 @@ def test_filter_that_is_a_function_changes_a_copy(log: logging.Logger) -> None:
     assert EVENTS == []
 
 
+class Closing:
+    """Has a destructor, so it cannot be copied."""
+
+    def __del__(self) -> None:
+        """Close nothing."""
+
+
 def test_filter_that_cannot_be_copied_lets_records_pass(log: logging.Logger) -> None:
     original = Counting()
-    original.kept = (number for number in range(3))  # type: ignore[attr-defined]
+    original.kept = Closing()  # type: ignore[attr-defined]
     log.addFilter(original)
     assert [text for _, _, text in result_of(logs_two).effects.logged] == ["dropped", "logged"]
     assert original.seen == []
@@ -149,14 +156,18 @@ def test_other_threads_use_the_original_filter(log: logging.Logger) -> None:
     original = Counting()
     log.addFilter(original)
 
-    def elsewhere(x: torch.Tensor) -> torch.Tensor:
-        return x
+    inside = threading.Event()
 
+    def log_inside() -> None:
+        inside.wait()
+        LOG.info("from elsewhere")
+
+    thread = threading.Thread(target=log_inside)
+    thread.start()
     with sandboxed():
-        subject = Subject(elsewhere, Arguments(torch.ones(2)))
+        subject = Subject(log_inside)
         with capture_effects(subject.handlers, subject.filters):
-            thread = threading.Thread(target=LOG.info, args=("from elsewhere",))
-            thread.start()
+            inside.set()
             thread.join()
     assert original.seen == ["from elsewhere"]
 

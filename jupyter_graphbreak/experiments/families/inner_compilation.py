@@ -71,7 +71,7 @@ def proposal_for(
         return None
     whole = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     title = f"Compile {whole} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
-    what = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)} % of the operations"
+    what = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)}% of the operations"
     return Proposal(INNER, f"{title} ({what})", new_texts, compiles_itself=True, inner=tuple(calls))
 
 

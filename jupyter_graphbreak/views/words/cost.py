@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.cost import Check, Coverage, EntryCost, RemediedCost, Spread
     from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
 #: How many functions are named. Compilation that takes less than a second is not worth a sentence.
@@ -336,6 +337,17 @@ def saving_of(report: Report, break_: Break) -> str:
         return ""
     saved, whole = entry.compiled.median_us - best.time.median_us, entry.compiled.median_us
     return f"costs {time_text(saved)} of the {time_text(whole)} of a call" if saved > 0 else ""
+
+
+def slowdown_by(report: Report, remedy: Remedy) -> str:
+    """Return by how much a remedy slows a measured call down: "a call then takes 1.7 ms, not 1.6 ms"; else empty."""
+    for entry in report.cost.entries if report.cost is not None else []:
+        for remedied in entry.remedied if entry.settled else []:
+            after, before = remedied.time, entry.compiled
+            is_slower = after.median_us > before.median_us and not overlap(after, before)
+            if remedied.remedies == [remedy.id] and is_slower:
+                return f"a call then takes {time_text(after.median_us)}, not {time_text(before.median_us)}"
+    return ""
 
 
 @per_report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.cost import saving_of
+from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
 from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line
@@ -133,7 +133,9 @@ def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
     title = and_list([f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in others)])
     target = target if removed == total else breaks_of(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
-    return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}."
+    slower = slowdown_by(report, remedy)
+    but = f", but {slower}" if slower else ""
+    return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}{but}."
 
 
 def _effect(report: Report, break_: Break) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.cost import Check
+from jupyter_graphbreak.report.cost import Check, Cost, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Remedy
@@ -118,3 +118,19 @@ def test_a_decorators_wrapper_does_not_name_what_was_compiled() -> None:
     ]
     report = replace(run(), frames=frames, summary=Summary(frames=3))
     assert compiled_name(report) == "Net"
+
+
+def test_a_remedy_that_makes_a_call_slower_is_not_praised() -> None:
+    remedy = Remedy("r1", ["b1"], "inner", "Compile net instead of sample", "edit", "works")
+    fast, slow = Spread(1000, 990, 1010, 9), Spread(1500, 1490, 1510, 9)
+
+    def text_if(time: Spread) -> str:
+        entry = EntryCost(
+            "sample", "0/0", settled=True, eager=slow, compiled=fast, remedied=[RemediedCost(["r1"], time)]
+        )
+        return verdict(replace(run(broken(1), remedies=[remedy]), cost=Cost("cpu", "eager", [entry]))).text
+
+    assert text_if(slow) == (
+        "1 break. Compile net instead of sample: that removes it, but a call then takes 1.50 ms, not 1.00 ms."
+    )
+    assert text_if(fast) == "1 break. Compile net instead of sample: that removes it."

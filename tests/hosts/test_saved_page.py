@@ -71,7 +71,8 @@ class Page:
         return round(self.evaluate(f"{box}.left")), round(self.evaluate(f"{box}.top"))
 
     def click(self, selector: str) -> None:
-        """Click near the start of the element that a selector finds."""
+        """Click near the start of the element that a selector finds, once the page is laid out and does not move."""
+        self.evaluate("new Promise(end => requestAnimationFrame(() => requestAnimationFrame(end)))")
         x, y = self.place_of(selector)
         self.browser.click(x + 40, y + 8)
 

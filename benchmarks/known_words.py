@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-LIST = Path(__file__).parents[1] / "jupyter_graphbreak" / "analysis" / "reports" / "known_words.txt"
+LIST = Path(__file__).parents[1] / "jupyter_graphbreak" / "analysis" / "known_words.txt"
 MODULES = (
     "torch", "torch.nn.functional", "torch.nn.init", "torch.linalg", "torch.fft", "torch.special", "torch.sparse",
     "torch.random", "torch.autograd", "torch.func", "torch._C", "torch._C._nn", "torch._C._linalg", "torch._C._fft",
@@ -42,6 +42,8 @@ def operations() -> set[str]:
         namespace, _, name = schema.name.partition("::")
         if namespace in NAMESPACES:
             names |= {f"{namespace}.{name}", f"{namespace}.{name}.{schema.overload_name or 'default'}"}
+    questions = importlib.import_module("torch._dynamo.variables.torch").tracing_state_functions()
+    names |= {f"{question.__module__}.{question.__name__}" for question in questions}
     names |= {f"higher_order.{name}" for name in torch._ops._higher_order_ops}  # noqa: SLF001 - as above
     return names
 

@@ -1,8 +1,9 @@
 """Build a :class:`~jupyter_graphbreak.report.schema.Report` from records, with pure functions.
 
 The records are read once, in order, into one ledger per compiled frame (``ledger``). One module builds each list of the
-report from the ledgers: ``breaks``, ``graphs``, ``resumes``, ``skips``, ``scopes``, ``frames``, ``recompiles``. This
-module combines the lists. Nothing imports torch or reads a file, so a recording can come from a different machine.
+report from the ledgers: ``breaks``, ``graphs``, ``resumes``, ``skips``, ``scopes``, ``frames``, ``recompiles``,
+``paths``. This module combines the lists. Nothing imports torch or reads a file, so a recording can come from a
+different machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jupyter_graphbreak.analysis.frames import list_frames
 from jupyter_graphbreak.analysis.graphs import GraphTable
 from jupyter_graphbreak.analysis.ledger import Ledger, read_records
 from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_stack
+from jupyter_graphbreak.analysis.paths import list_paths
 from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.analysis.recompiles import list_recompiles, sentence_on_repeated_compiling
 from jupyter_graphbreak.analysis.resumes import ResumeTable
@@ -145,6 +147,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     listed_graphs = graphs.graphs()
     listed_scopes = parts.build_list("scopes", scopes.scopes)
     recompiles = parts.build_list("recompiles", lambda: list_recompiles(ledger, sources))
+    paths = parts.build_list("paths", lambda: list_paths(ledger, sources))
     error = parts.build("error", lambda: _error(ledger, sources, listed_breaks), None)
     other_parts: list[Frame | Skipped | Scope] = [*frames, *skipped, *listed_scopes]
     run = ledger.run
@@ -173,7 +176,8 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         sources=parts.build_list(
             "sources",
             lambda: sources.sources(
-                (break_.location for break_ in listed_breaks), (part.location for part in other_parts)
+                (break_.location for break_ in listed_breaks),
+                [*(part.location for part in other_parts), *(path.branch or path.location for path in paths)],
             ),
         ),
         frames=frames,
@@ -184,6 +188,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         scopes=listed_scopes,
         recompiles=recompiles,
         cudagraph_skips=parts.build_list("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
+        paths=paths,
         what_if=parts.build("consequences of stricter settings", breaks.what_if, WhatIf()),
         compiled=parts.build("the list of calls compiled for the report", lambda: _compiled(ledger, sources), None),
         held=parts.build("the list of functions compiled before the run", lambda: _held(ledger, sources), None),

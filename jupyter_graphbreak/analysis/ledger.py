@@ -163,6 +163,7 @@ class Ledger:
 
     frames: list[FrameLedger] = field(default_factory=list)
     skips: list[additions.FrameSkipped] = field(default_factory=list)
+    answers: list[additions.AnswerDiffers] = field(default_factory=list)
     compiled_again: list[additions.CompiledAgain] = field(default_factory=list)
     sees_skips: bool = True
     refusals: list[tuple[additions.FrameRefused, int]] = field(default_factory=list)
@@ -227,6 +228,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
 
 #: The attributes in which the ledger lists our additions to the trace.
 _LISTS: dict[type[additions.Addition], str] = {
+    additions.AnswerDiffers: "answers",
     additions.CompiledAgain: "compiled_again",
     additions.CompiledForReport: "compiled",
     additions.FrameSkipped: "skips",

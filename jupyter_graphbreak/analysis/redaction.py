@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: fields. ``removed``: anything that may contain the user's words. All others are redacted by their kind of content.
 Content = Literal[
     "kept", "parts", "removed", "id", "function", "source name", "source path", "place path", "place cell", "op",
-    "op name", "input name", "device", "dtype", "shape", "version", "schema version", "cause", "gb id", "url",
+    "op name", "answer", "input name", "device", "dtype", "shape", "version", "schema version", "cause", "gb id", "url",
     "registry text", "registry texts", "step", "guard", "guards", "backend", "config", "settings", "exception",
     "family", "title", "reason of kind", "effect of kind", "aspects", "note", "held source",
 ]  # fmt: skip
@@ -50,7 +50,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Report": {
         "kept": "status",
         "parts": "device error timing summary sources frames graphs breaks resumes skipped scopes recompiles "
-        "cudagraph_skips what_if diagnostics compiled remedies cost check held effects",
+        "cudagraph_skips paths what_if diagnostics compiled remedies cost check held effects",
         "schema version": "schema_version",
         "version": "torch python",
         "config": "config",
@@ -122,6 +122,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "GuardFailure": {"guard": "guard", "parts": "location"},
     "Recompile": {"id": "id frame of", "function": "function", "parts": "location reasons", "kept": "limit_hit"},
     "CudagraphSkip": {"removed": "reason", "id": "graph", "parts": "location"},
+    "PathDifference": {"op": "function", "parts": "location branch lines", "answer": "compiled eager"},
     "HeldFunction": {"function": "function", "held source": "source", "kept": "line"},
     "CompiledCall": {"function": "name", "removed": "type code edit"},
     "Diagnostic": {"kept": "level", "note": "message"},
@@ -487,6 +488,7 @@ def _size(size: int | str) -> int | str:
 
 
 _REDACTORS: dict[str, Callable[[Any], Any]] = {
+    "answer": lambda text: text if text in {"True", "False", "None"} else "an answer",
     "op": lambda name: name if is_operation(name) else "operation",
     "op name": lambda _: "op",
     "input name": lambda _: "input",

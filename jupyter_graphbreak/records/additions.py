@@ -269,6 +269,33 @@ class CudagraphSkipped(Addition, frozen=True, kw_only=True):
     reason: str
 
 
+class AnswerDiffers(Addition, frozen=True, kw_only=True):
+    """The program asks a question such as ``torch.compiler.is_compiling()``, whose answer differs while compiling.
+
+    Parameters
+    ----------
+    question : str
+        The function that the program calls.
+    compiled, eager : str
+        The answer while Dynamo traces, and the answer without ``torch.compile``.
+    asked : StackEntry
+        The place of the call.
+    branch : StackEntry or None
+        The jump that depends on the answer; ``None`` for the question itself.
+    lines : list of int
+        The lines of the branch's file that were traced only because of the answer.
+    """
+
+    kind: ClassVar[str] = "graphbreak_answer"
+
+    question: str
+    compiled: str
+    eager: str
+    asked: StackEntry
+    branch: StackEntry | None = None
+    lines: list[int] = []
+
+
 class GraphStacks(Addition, frozen=True, kw_only=True):
     """The call stacks of a graph's operations: the distinct stacks, and the index of each operation's stack."""
 
@@ -444,8 +471,8 @@ _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
         ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, CompiledAgain,
-        ResumeCreated, ResumedAt, CudagraphSkipped, GraphStacks, UnrecordedSkips, WatchFailed, Note, DeviceUsed,
-        CompiledForReport, RunEnded,
+        ResumeCreated, ResumedAt, CudagraphSkipped, AnswerDiffers, GraphStacks, UnrecordedSkips, WatchFailed, Note,
+        DeviceUsed, CompiledForReport, RunEnded,
         SourceRecorded, SettingsInForce, RunSummary,
     )
 }  # fmt: skip

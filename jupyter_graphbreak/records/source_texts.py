@@ -136,6 +136,8 @@ def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
         case additions.ScopeOpened():
             yield from _entry_mentions((addition.site, addition.entered), "happened")
             yield from _code_mentions(addition.wrapped)
+        case additions.AnswerDiffers():
+            yield from _entry_mentions((addition.asked, addition.branch), "happened")
         case additions.GraphStacks():
             for trace in addition.stacks:
                 yield from _entry_mentions(read_stack(trace), "passed")

@@ -327,6 +327,33 @@ class Skipped(msgspec.Struct, frozen=True):
     setting: Setting | None = None
 
 
+class PathDifference(msgspec.Struct, frozen=True):
+    """A question of the program, such as ``torch.compiler.is_compiling()``, whose answer differs while compiling.
+
+    A question that decides several branches is listed once for each of them.
+
+    Parameters
+    ----------
+    function : str
+        The function that the program calls.
+    location : Location or None
+        The call.
+    compiled, eager : str
+        The answer while compiling, and the answer without ``torch.compile``.
+    branch : Location or None
+        The test that the answer decides; ``None`` if it decides none.
+    lines : list of Location
+        The lines of the test's function that run only because of the answer; empty if the answer changes no line.
+    """
+
+    function: str
+    location: Location | None
+    compiled: str
+    eager: str
+    branch: Location | None = None
+    lines: list[Location] = []
+
+
 class Scope(msgspec.Struct, frozen=True):
     """A region of the source in which a setting decides whether a break is an error.
 
@@ -509,6 +536,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     scopes: list[Scope] = []
     recompiles: list[Recompile] = []
     cudagraph_skips: list[CudagraphSkip] = []
+    paths: list[PathDifference] = []
     what_if: WhatIf = WhatIf()
     diagnostics: list[Diagnostic] = []
     changes: Changes | None = None

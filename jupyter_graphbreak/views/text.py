@@ -17,6 +17,7 @@ from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_grou
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
 from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, job_place, process_name, processes_with_break
 from jupyter_graphbreak.views.words.lines import break_numbers, listing
+from jupyter_graphbreak.views.words.paths import ordered_paths, path_sentence
 from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
@@ -200,6 +201,8 @@ _AROUND = 2
 _MOST_CALLS, _FEWEST_CALLS, _LONGEST_LINE = 40, 2, 2_000
 #: How many places of one cause are listed.
 _MOST_PLACES = 5
+#: How many differences between compiled and eager paths are listed.
+_MOST_PATHS = 5
 
 
 def render_text(report: Report) -> str:
@@ -221,6 +224,7 @@ def render_text(report: Report) -> str:
     if len(groups) > _MOST:
         lines.append(f"{INDENT}and {len(report.breaks) - shown} more breaks")
     lines += _eager_without_break(report)
+    lines += _paths(report)
     lines += combined_remedies(report)
     lines += _recompiles(report)
     lines += _error(report)
@@ -357,6 +361,18 @@ def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
     lines = [[(place.source, place.line) for place in stack] for stack in ordered]
     longest = set(lines[-1]) if lines else set()
     return all(longest.issuperset(short) for short in lines)
+
+
+def _paths(report: Report) -> list[str]:
+    """Return what runs only because the code is compiled, without the questions that change no line of a library."""
+    changing = [path for path in ordered_paths(report) if path.lines]
+    lines = [
+        line
+        for path in changing[:_MOST_PATHS]
+        for line in wrapped(" -  ", path_sentence(report, path).replace("`", ""), "")
+    ]
+    more = len(changing) - _MOST_PATHS
+    return [*lines, *([f"{INDENT}and {counted(more, 'more difference')} when compiled"] if more > 0 else [])]
 
 
 def _eager_without_break(report: Report) -> list[str]:

@@ -116,7 +116,7 @@ class Call:
         self.args = args
         self.kwargs = kwargs
         self.caller = caller
-        #: The result, after the call has returned.
+        #: The result, after the call has returned; the caller receives what the function after the call leaves here.
         self.result: Any = None
         #: The exception, after the call has raised.
         self.error: BaseException | None = None
@@ -186,6 +186,7 @@ def watched(
             try:
                 call.result = result
                 observer.observe(name, functools.partial(after, call))
+                result = call.result
             except Exception as error:  # noqa: BLE001 - as above
                 report_to_run(name, error)
         return result

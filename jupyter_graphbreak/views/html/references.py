@@ -17,12 +17,13 @@ from markupsafe import Markup
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.html.highlight import escaped
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours
+from jupyter_graphbreak.views.words.paths import decided_at
 from jupyter_graphbreak.views.words.where import function_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Scope, Skipped
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, PathDifference, Report, Resume, Scope, Skipped
     from jupyter_graphbreak.views.words.lines import Line
     from jupyter_graphbreak.views.words.recompilation import Recompilation
 
@@ -119,6 +120,10 @@ class References:
         """Return the references of the function, its frames and the lines of the failed guards."""
         guards = (self.line(place) for guard in recompilation.guards for place in guard.locations)
         return _join([self.line(recompilation.location)], map(self.frame, recompilation.frames), guards)
+
+    def around_path(self, path: PathDifference) -> str:
+        """Return the references of the test that an answer decides, and of the lines that run because of it."""
+        return _join([self.line(decided_at(path))], map(self.line, path.lines))
 
     def around_scope(self, scope: Scope) -> str:
         """Return the references of the first line of a scope and of its breaks."""

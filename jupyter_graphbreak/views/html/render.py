@@ -67,6 +67,7 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
     add("resumes", macros.resume_row, report.resumes, limits.rows)
     add("skipped", macros.skipped_row, report.skipped, limits.rows)
     add("recompiles", macros.recompile_row, view.recompilations, limits.rows)
+    add("paths", macros.path_row, view.paths, limits.rows)
     add("scopes", macros.scope_row, report.scopes, limits.rows)
     add("notes", lambda _, item: macros.note_item(item), report.diagnostics, limits.rows)
     for index, graph in enumerate(report.graphs):

@@ -13,6 +13,7 @@ from jupyter_graphbreak.views.html.references import References
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.lines import graph_colours, listing
+from jupyter_graphbreak.views.words.paths import path_beside
 from jupyter_graphbreak.views.words.permission import scope_label
 from jupyter_graphbreak.views.words.reason import title_of
 
@@ -187,6 +188,8 @@ class _Rows:
             label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope_before else []
             if line.eager and line.eager.location and line.eager.location.line == line.number:
                 label.append("runs eagerly")
+            if line.path is not None:
+                label.append(path_beside(line.path))
             return self._row(line, f"l{index}-{line.number}", runs.on(line.number), width, ", ".join(label))
 
         return _SourceRows(lines, row)

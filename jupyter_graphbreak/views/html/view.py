@@ -24,6 +24,7 @@ from jupyter_graphbreak.views.words.course import Segment, course
 from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
+from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_effect
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
 from jupyter_graphbreak.views.words.plain_text import counted
 from jupyter_graphbreak.views.words.reason import title_of
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         Frame,
         Graph,
         Op,
+        PathDifference,
         Report,
         Resume,
         Scope,
@@ -122,6 +124,8 @@ class View:
 
     limits = Limits()
     scope_label = staticmethod(scope_label)
+    decided_at = staticmethod(decided_at)
+    path_effect = staticmethod(path_effect)
     scope_name = staticmethod(scope_name)
     scope_class = staticmethod(scope_class)
     frame_absence = staticmethod(frame_absence)
@@ -186,6 +190,11 @@ class View:
     def about(self) -> list[Row]:
         """Rows about the run as a whole."""
         return about(self.report)[: self.limits.rows]
+
+    @property
+    def paths(self) -> list[PathDifference]:
+        """What runs only because the code is compiled, in reading order."""
+        return ordered_paths(self.report)
 
     @property
     def measurements(self) -> list[Section]:

@@ -14,6 +14,7 @@ from jupyter_graphbreak.views.words.cost import check_sentence, cost_verdicts, c
 from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
+from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_beside, path_effect, path_sentence
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
@@ -297,6 +298,25 @@ def _scopes(report: Report) -> Section | None:
     return _section("scope", "Scopes", rows, report.scopes)
 
 
+def _paths(report: Report) -> Section | None:
+    rows = []
+    for index, path in enumerate(_first(ordered_paths(report))):
+        at = decided_at(path)
+        rows.append(
+            Row(
+                str(index),
+                _cut(f"{path.function}()"),
+                is_code=True,
+                name="Only when compiled",
+                details=[*([_where(report, at)] if at is not None else []), _cut(path_effect(path))],
+                more=[_paragraph(path_sentence(report, path).replace("`", ""))],
+                beside=_cut(path_beside(path)),
+                spot=_spot(at),
+            )
+        )
+    return _section("path", "Different when compiled", rows, report.paths)
+
+
 def _remedies(report: Report) -> Section | None:
     remedies = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
     rows = []
@@ -352,7 +372,7 @@ def _notes(report: Report) -> Section | None:
 #: Sections of sentences, which every view shows unchanged.
 _MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (_cost, _check)
 _SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
-    _changes, _error, _breaks, _graphs, _skipped, _recompiles, _scopes, _remedies, *_MEASUREMENTS, _notes,
+    _changes, _error, _breaks, _graphs, _skipped, _recompiles, _paths, _scopes, _remedies, *_MEASUREMENTS, _notes,
 )  # fmt: skip
 
 

@@ -166,6 +166,7 @@ _NOUNS = {
     "skipped": "eager functions",
     "order": "places in the order of breaks",
     "cudagraph_skips": "graphs without a CUDA graph",
+    "paths": "differences when compiled",
     "compiled": "compiled calls",
     "diagnostics": "notes",
     "check": "checks",

@@ -10,13 +10,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths
 from jupyter_graphbreak.views.words.per_report import per_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from jupyter_graphbreak.report.location import Location, Segment, Source
-    from jupyter_graphbreak.report.schema import Break, Report, Scope, Skipped
+    from jupyter_graphbreak.report.schema import Break, PathDifference, Report, Scope, Skipped
 
 #: The number of graph colours; they repeat, and letters tell graphs of the same colour apart.
 COLOURS = 8
@@ -67,6 +68,8 @@ class Line:
         The innermost scope around the line.
     eager : Skipped or None
         The function, or the rest of a function, around the line that runs eagerly.
+    path : PathDifference or None
+        What is decided on the line because the code is compiled.
     """
 
     number: int
@@ -77,11 +80,12 @@ class Line:
     leads_to: tuple[int, ...] = ()
     scope: Scope | None = None
     eager: Skipped | None = None
+    path: PathDifference | None = None
 
     @property
     def marked(self) -> bool:
         """Whether the line has any annotation."""
-        return bool(self.graphs or self.breaks or self.leads_to or self.eager)
+        return bool(self.graphs or self.breaks or self.leads_to or self.eager or self.path)
 
 
 @per_report
@@ -116,6 +120,7 @@ def listing(report: Report, source: Source) -> list[Line]:
     breaks = _marks_by_line(annotations, lines)
     scopes = _scopes_by_line(annotations, numbers)
     eager = _eager_by_line(annotations, numbers)
+    paths = _paths_by_line(report)
     return [
         replace(
             lines[number],
@@ -125,6 +130,7 @@ def listing(report: Report, source: Source) -> list[Line]:
             leads_to=tuple(annotations.calls.get(number, ())),
             scope=scopes.get(number),
             eager=eager.get(number),
+            path=paths.get((source.id, number)),
         )
         for number in numbers
     ]
@@ -178,6 +184,13 @@ def _by_source(report: Report) -> dict[str, _Annotations]:
         if skipped.location is not None:
             by_source[skipped.location.source].eager.append((skipped.location, skipped))
     return dict(by_source)
+
+
+@per_report
+def _paths_by_line(report: Report) -> dict[tuple[str, int], PathDifference]:
+    """Return the first difference of each line, by source id and line."""
+    placed = ((decided_at(path), path) for path in reversed(ordered_paths(report)))
+    return {(at.source, at.line): path for at, path in placed if at is not None}
 
 
 def _plain_lines(segment: Segment) -> Iterator[Line]:

@@ -1,0 +1,281 @@
+"""Hook on questions such as ``torch.compiler.is_compiling()``, whose answer differs while Dynamo traces.
+
+Dynamo answers them with constants. A question's constant is followed through the traced code: if a jump depends on it,
+the lines that Dynamo traces from there until both branches meet again run only because the code is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak.records.additions import AnswerDiffers
+from jupyter_graphbreak.records.records import StackEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+
+#: Instructions that are not part of any statement.
+_WITHOUT_STATEMENT = frozenset(
+    {"CACHE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
+)
+#: Instructions that leave the function.
+_RETURNS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
+_RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+#: Jumps that are always taken.
+_UNCONDITIONAL = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
+#: A longer function is not searched for the place where two branches meet.
+_MAX_INSTRUCTIONS = 20_000
+#: How many values are followed at the same time, and how many lines of one branch are recorded.
+_MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
+
+
+@contextlib.contextmanager
+def watch_paths(observer: Observer) -> Iterator[None]:
+    """Record questions that are answered differently while compiling, and the lines that run because of the answer."""
+    module = importlib.import_module("torch._dynamo.variables.torch")
+    questions = module.tracing_state_functions()
+    owner = module.TorchInGraphFunctionVariable
+    follower = _Follower(observer)
+
+    def look(call: Call) -> AnswerDiffers | None:
+        variable, tracer = call.args[:2]
+        question = variable.value
+        try:
+            if question not in questions:
+                return None
+        except TypeError:  # a function that cannot be hashed
+            return None
+        answer = call.result.as_python_constant()
+        if not answer:  # the answer of the uncompiled program: False, or None for a state
+            return None
+        asked = AnswerDiffers(
+            question=f"{question.__module__}.{question.__name__}", compiled=str(answer), eager="False",
+            asked=_place(tracer),
+        )  # fmt: skip
+        call.result = follower.follow(tracer, call.result, answer, asked)
+        return asked
+
+    with patched(owner, "call_function", watched(owner.call_function, observer, after=look)):
+        yield
+
+
+@dataclass
+class _Branch:
+    """A jump that depends on an answer, and the instructions that Dynamo traces because of it.
+
+    Parameters
+    ----------
+    asked : AnswerDiffers
+    test : StackEntry
+        The place of the jump.
+    otherwise : int
+        The index of the instruction at which the uncompiled program continues.
+    joint : int or None
+        The index of the instruction at which both branches meet, ``None`` if they only meet outside of the function.
+    is_test : bool
+        Whether the instructions since the jump still belong to the test: ``is_compiling() and x.dim() > 1``.
+    """
+
+    asked: AnswerDiffers
+    test: StackEntry
+    otherwise: int
+    joint: int | None
+    is_test: bool = True
+    lines: dict[int, None] = field(default_factory=dict)
+
+
+class _Follower:
+    """Follows answers through the traced code."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        #: The constants to follow, with the questions that they answer. Dynamo compares and copies its variables, so
+        #: a constant cannot carry a mark of ours; a reference keeps its address from being used again.
+        self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
+        self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def follow(self, tracer: Any, variable: Any, answer: object, asked: AnswerDiffers) -> Any:
+        """Return a variable for the answer that can be told apart from all others, and follow it."""
+        # Since torch 2.12, Dynamo has one variable for every True.
+        own = type(variable)(answer) if variable is type(variable).create(answer) else variable
+        if len(self._followed) >= _MAX_FOLLOWED:
+            self._followed.pop(next(iter(self._followed)))
+        self._followed[id(own)] = own, asked
+        while tracer is not None:  # the function may return the answer
+            self._watch_steps(tracer)
+            tracer = getattr(tracer, "parent", None)
+        return own
+
+    def question_of(self, tracer: Any) -> AnswerDiffers | None:
+        """Return the question whose answer is on top of the stack."""
+        if not tracer.stack:
+            return None
+        variable, asked = self._followed.get(id(tracer.stack[-1]), (None, None))
+        return asked if variable is tracer.stack[-1] else None
+
+    def _watch_steps(self, tracer: Any) -> None:
+        """Look at each instruction that a tracer traces from now on."""
+        if tracer in self._tracers:
+            return
+        self._tracers.add(tracer)
+        steps = _Steps(self, tracer, self._emit)
+        tracer.step = watched(tracer.step, self._observer, before=steps.begin, after=steps.end, failed=steps.fail)
+
+    def _emit(self, branch: _Branch) -> None:
+        asked = branch.asked
+        self._observer.observe(
+            "a path",
+            lambda: AnswerDiffers(
+                question=asked.question, compiled=asked.compiled, eager=asked.eager, asked=asked.asked,
+                branch=branch.test, lines=list(branch.lines),
+            ),
+        )  # fmt: skip
+
+
+class _Steps:
+    """The steps of one tracer through the instructions of one function."""
+
+    def __init__(self, follower: _Follower, tracer: Any, emit: Callable[[_Branch], None]) -> None:
+        self._follower = follower
+        self._tracer = tracer
+        self._emit = emit
+        self._open: list[_Branch] = []
+        #: What the current instruction does with an answer: the question, and the instruction's index.
+        self._jump: tuple[AnswerDiffers, int] | None = None
+        self._negated: AnswerDiffers | None = None
+
+    def begin(self, _: Call) -> None:
+        """Look at the instruction that comes next."""
+        tracer = self._tracer
+        self._jump = self._negated = None
+        at = tracer.instruction_pointer
+        if at is None:
+            return
+        instruction = tracer.instructions[at]
+        self._close(lambda branch: at in {branch.otherwise, branch.joint})
+        targets = self._targets(at)
+        for branch in self._open:
+            if branch.is_test and len(targets) > 1 and branch.otherwise in targets:  # a later operand of the same test
+                branch.lines.clear()
+            else:
+                branch.is_test = branch.is_test and not instruction.opname.startswith(("STORE_", "DELETE_"))
+                self._add_line(branch, at)
+        asked = self._follower.question_of(tracer)
+        if asked is not None and len(targets) > 1:
+            self._jump = asked, at
+        elif asked is not None and instruction.opname == "UNARY_NOT":
+            self._negated = asked
+
+    def end(self, call: Call) -> None:
+        """Look at the result of an instruction."""
+        tracer = self._tracer
+        if self._jump is not None and tracer.instruction_pointer is not None:
+            asked, at = self._jump
+            taken = tracer.instruction_pointer
+            others = self._targets(at) - {taken}
+            if len(others) == 1:
+                otherwise = others.pop()
+                self._open.append(_Branch(asked, _place(tracer, at), otherwise, self._joint(at, otherwise)))
+        if self._negated is not None and tracer.stack:
+            variable = tracer.stack[-1]
+            tracer.stack[-1] = self._follower.follow(tracer, variable, variable.as_python_constant(), self._negated)
+        if not call.result:
+            self._end()
+
+    def fail(self, _: Call) -> None:
+        """End all branches at an exception, such as a graph break."""
+        self._end()
+
+    def _end(self) -> None:
+        for branch in self._open:
+            self._add_lines_after_break(branch)
+        self._close(lambda _: True)
+
+    def _add_lines_after_break(self, branch: _Branch) -> None:
+        """Add the lines that may run after the last traced instruction: after a break, resume functions run them."""
+        tracer = self._tracer
+        waiting, reached = [tracer.instructions.index(tracer.current_instruction)], set()
+        while waiting:
+            at = waiting.pop()
+            if at not in reached and at not in {branch.otherwise, branch.joint} and at < len(tracer.instructions):
+                reached.add(at)
+                waiting += self._targets(at)
+        for at in sorted(reached):
+            self._add_line(branch, at)
+
+    def _add_line(self, branch: _Branch, at: int) -> None:
+        instruction = self._tracer.instructions[at]
+        line = _line(instruction)
+        if line is None or instruction.opname in _WITHOUT_STATEMENT or len(branch.lines) >= _MAX_LINES:
+            return
+        if not self._is_implicit_return(at, branch.test):
+            branch.lines[line] = None
+
+    def _close(self, is_over: Callable[[_Branch], bool]) -> None:
+        over = [branch for branch in self._open if is_over(branch)]
+        self._open = [branch for branch in self._open if not is_over(branch)]
+        for branch in over:
+            self._emit(branch)
+
+    def _targets(self, at: int) -> set[int]:
+        """Return the indices of the instructions that may follow one."""
+        instruction = self._tracer.instructions[at]
+        if instruction.opname in _RETURNS | _RAISES:
+            return set()
+        following = set() if instruction.opname in _UNCONDITIONAL else {at + 1}
+        if instruction.target is not None:
+            following.add(self._tracer.indexof[instruction.target])
+        return following
+
+    def _joint(self, at: int, otherwise: int) -> int | None:
+        """Return the index of the first instruction that both branches of a jump reach, unless they raise an error."""
+        import networkx as nx
+
+        instructions = self._tracer.instructions
+        if len(instructions) > _MAX_INSTRUCTIONS:
+            return None
+        end = len(instructions)
+        backwards = nx.DiGraph()
+        backwards.add_node(end)
+        for index, instruction in enumerate(instructions):
+            for following in {end} if instruction.opname in _RETURNS else self._targets(index):
+                backwards.add_edge(following, index)
+        # It knows only instructions from which the function can return.
+        dominators = nx.immediate_dominators(backwards, end)
+        joint: int | None = dominators.get(at) if otherwise in dominators else None
+        return None if joint == end else joint
+
+    def _is_implicit_return(self, at: int, test: StackEntry) -> bool:
+        """Return whether an instruction belongs to the return at the end of a function, which has the test's line."""
+        instructions = self._tracer.instructions
+        if _line(instructions[at]) != test.line:
+            return False
+        pair = [instruction.opname for instruction in instructions[at : at + 2]]
+        is_none = instructions[at].opname in {"LOAD_CONST", "RETURN_CONST"} and instructions[at].argval is None
+        return pair[0] == "RETURN_VALUE" or (is_none and pair[-1] in _RETURNS)
+
+
+def _line(instruction: Any) -> int | None:
+    line: int | None = instruction.positions.lineno if instruction.positions is not None else None
+    return line
+
+
+def _place(tracer: Any, at: int | None = None) -> StackEntry:
+    """Return the place of an instruction that a tracer traces, by default of the current one."""
+    code = tracer.f_code
+    instruction = tracer.current_instruction if at is None else tracer.instructions[at]
+    positions = instruction.positions
+    if positions is None or positions.lineno is None:
+        return StackEntry(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno)
+    return StackEntry(
+        code.co_filename, positions.lineno, code.co_name, code.co_firstlineno,
+        positions.col_offset, positions.end_col_offset, positions.end_lineno,
+    )  # fmt: skip

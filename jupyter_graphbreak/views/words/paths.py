@@ -1,0 +1,61 @@
+"""Lines that run only because the code is compiled, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.plain_text import number_list, one_line
+from jupyter_graphbreak.views.words.where import place
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import PathDifference, Report
+
+
+@per_report
+def ordered_paths(report: Report) -> list[PathDifference]:
+    """Return the differences that change lines first, and within each kind the reader's own code first."""
+    sources = lookup.sources(report)
+
+    def rank(path: PathDifference) -> tuple[bool, bool]:
+        at = decided_at(path)
+        source = sources.get(at.source) if at is not None else None
+        return not path.lines, source is None or source.kind == "library"
+
+    return sorted(report.paths, key=rank)
+
+
+def decided_at(path: PathDifference) -> Location | None:
+    """Return the test that the answer decides, or else the question."""
+    return path.branch if path.branch is not None else path.location
+
+
+def path_effect(path: PathDifference) -> str:
+    """Return what the answer changes: "lines 8 and 9 run only because the code is compiled"."""
+    if not path.lines:
+        return "no line runs only because of the answer"
+    numbers = [line.line for line in path.lines]
+    run = "line {} runs" if len(numbers) == 1 else "lines {} run"
+    return f"{run.format(number_list(numbers))} only because the code is compiled"
+
+
+def path_beside(path: PathDifference) -> str:
+    """Return the note beside the test: "takes this branch only because it is compiled"."""
+    if path.lines:
+        return "takes this branch only because it is compiled"
+    return f"{path.compiled} when compiled, else {path.eager}"
+
+
+def path_sentence(report: Report, path: PathDifference) -> str:
+    """Return a difference in a sentence.
+
+    "line 7 in f asks `torch.compiler.is_compiling()`: True when compiled, else False; lines 8 and 9 run only because
+    the code is compiled".
+    """
+    at, asked = decided_at(path), path.location
+    helper = at is not None and asked is not None and (at.source, at.line) != (asked.source, asked.line)
+    through = f" through {place(report, asked)}" if helper else ""
+    answers = f"{path.compiled} when compiled, else {path.eager}"
+    return f"{place(report, at)} asks `{one_line(path.function)}()`{through}: {answers}; {path_effect(path)}"

@@ -1,0 +1,129 @@
+"""Functions that ask whether they are compiled.
+
+``# asks`` marks the line of the question, ``# compiled`` the lines that run only because of the answer.
+"""
+
+import contextlib
+
+import torch
+from torch.compiler import is_compiling
+
+
+def compiled_here() -> bool:
+    return torch.compiler.is_compiling()  # asks
+
+
+def two_arms(x):
+    if torch.compiler.is_compiling():  # asks
+        y = x + 1  # compiled
+        y = y * 2  # compiled
+    else:
+        y = x - 1
+    return y
+
+
+def only_eager_work(x):
+    if not torch.compiler.is_compiling():  # asks
+        print("eager")
+    return x + 1
+
+
+def conditional_expression(x):
+    return x.sin() if is_compiling() else x.cos()  # asks, compiled
+
+
+def long_conditional_expression(x):
+    return (
+        x.sin()  # compiled
+        if is_compiling()  # asks
+        else x.cos()
+    )
+
+
+def a_second_operand_is_true(x, *, fast=True):
+    if torch.compiler.is_compiling() and fast:  # asks
+        return x + 1  # compiled
+    return x + 2
+
+
+def a_second_operand_is_false(x, *, fast=False):
+    if torch.compiler.is_compiling() and fast:  # asks
+        return x + 1
+    return x + 2
+
+
+def the_first_operand_is_false(x, *, fast=False):
+    if fast and torch.compiler.is_compiling():
+        return x + 1
+    return x + 2
+
+
+def stored_and_negated(x):
+    slow = not torch.compiler.is_compiling() and x.dim() > 0  # asks
+    for _ in range(2):
+        if slow:
+            x = x + 1
+        else:
+            x = (x *  # compiled
+                 2)  # compiled  # fmt: skip
+    return x
+
+
+def an_early_return(x):
+    if not torch.compiler.is_compiling():  # asks
+        return x
+    x = x + 1  # compiled
+    return x * 2  # compiled
+
+
+def a_break_in_the_branch(x):
+    if not torch.compiler.is_compiling():  # asks
+        return x
+    x = x + 1  # compiled
+    torch._dynamo.graph_break()  # compiled
+    return x * 2  # compiled
+
+
+def in_a_loop(x):
+    for i in range(3):
+        if not torch.compiler.is_dynamo_compiling():  # asks
+            print("eager")
+        x = x + i
+    return x
+
+
+def a_loop_around_an_arm(x):
+    steps = 0
+    while steps < 2:
+        if torch.compiler.is_compiling():  # asks
+            x = x + 1  # compiled
+        steps += 1
+    return x
+
+
+def an_error_in_the_eager_arm(x):
+    if not torch.compiler.is_compiling() and x.dim() > 1:  # asks
+        raise ValueError("too many dimensions")
+    return x + 1
+
+
+def in_a_with_block(x):
+    with contextlib.nullcontext():
+        if torch.compiler.is_compiling():  # asks
+            x = x + 1  # compiled
+    return x
+
+
+def a_nested_test(x):
+    if torch.compiler.is_compiling():  # asks
+        y = x + 1  # compiled
+        if y.dim() > 3:  # compiled
+            y = y + 2
+        x = y  # compiled
+    return x
+
+
+def questions_with_the_same_answer(x):
+    if torch.jit.is_scripting() or torch.jit.is_tracing() or torch.compiler.is_exporting():
+        return x
+    return x + 1

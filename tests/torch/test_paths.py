@@ -1,0 +1,137 @@
+"""Questions such as ``torch.compiler.is_compiling()``, and the lines that run because of the answer."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from tests.programs.paths import questions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.results import Report
+
+ONES = torch.ones(3)
+FUNCTIONS = [
+    function
+    for name, function in inspect.getmembers(questions, inspect.isfunction)
+    if function.__module__ == questions.__name__ and name != "compiled_here"
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def watch(function: Callable[..., Any], **options: Any) -> Report:
+    compiled = torch.compile(function, backend="eager", **options)
+    with jupyter_graphbreak.capture() as run:
+        compiled(ONES)
+    return run.report
+
+
+def marked(function: Callable[..., Any], word: str) -> list[int]:
+    """Return the lines of a function with a word in their comment."""
+    lines, first = inspect.getsourcelines(function)
+    return [number for number, line in enumerate(lines, first) if re.search(rf"#.*\b{word}\b", line)]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_exactly_the_lines_that_run_because_of_the_answer(function: Callable[..., Any]) -> None:
+    report = watch(function)
+    assert [path.location.line for path in report.paths if path.location] == marked(function, "asks")
+    assert [line.line for path in report.paths for line in path.lines] == marked(function, "compiled")
+    assert {(path.compiled, path.eager) for path in report.paths} <= {("True", "False")}
+
+
+def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() if questions.compiled_here() else x.cos()
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        y = first(x)
+        if not questions.compiled_here():
+            y = y + 1
+        return y
+
+    report = watch(call)
+    line = first.__code__.co_firstlineno
+    asked = marked(questions.compiled_here, "asks")
+    assert [path.location.line for path in report.paths if path.location] == asked * 2
+    decided = [(path.branch.line, [at.line for at in path.lines]) for path in report.paths if path.branch]
+    assert decided == [(line + 1, [line + 1]), (line + 5, [])]
+    name = "test_paths.py"
+    assert f"{name}:{line + 1} in first asks torch.compiler.is_compiling() through questions.py" in " ".join(
+        report.to_text().split()
+    )
+
+
+def test_libraries_that_ask() -> None:
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.AdamW([parameter], capturable=False)
+
+    def step() -> None:
+        parameter.grad = torch.ones(2)
+        optimizer.step()
+
+    compiled = torch.compile(step, backend="eager")
+    with jupyter_graphbreak.capture() as run:
+        compiled()
+    names = {source.id: source.name for source in run.report.sources}
+    asking = {names[path.location.source] for path in run.report.paths if path.location is not None}
+    assert "optimizer.py" in asking
+    assert all(path.function.startswith("torch.compiler.") for path in run.report.paths)
+
+
+def test_the_program_gets_the_same_answers_and_the_same_error() -> None:
+    def ask(x: torch.Tensor) -> tuple[torch.Tensor, bool, bool]:
+        answer = questions.compiled_here()
+        if not answer:
+            return x, answer, answer
+        return x + 1, answer, not answer
+
+    def fail(x: torch.Tensor) -> torch.Tensor:
+        if questions.compiled_here():
+            torch._dynamo.graph_break()
+        return x
+
+    plain = torch.compile(ask, backend="eager")(ONES)
+    torch._dynamo.reset()
+    with jupyter_graphbreak.capture() as outer, jupyter_graphbreak.capture() as inner:
+        watched = torch.compile(ask, backend="eager")(ONES)
+    assert plain[1:] == watched[1:] == (True, False)
+    assert torch.equal(plain[0], watched[0])
+    assert len(outer.report.paths) == len(inner.report.paths) == 1
+    assert [line.line for path in inner.report.paths for line in path.lines] == [ask.__code__.co_firstlineno + 4]
+    assert inner.report.paths[0].lines == outer.report.paths[0].lines
+
+    compiled = torch.compile(fail, backend="eager", fullgraph=True)
+
+    def called() -> list[str]:
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="graph_break") as raised:
+            compiled(ONES)
+        return [entry.name for entry in raised.traceback]
+
+    plain_frames = called()
+    with jupyter_graphbreak.capture():
+        assert called() == plain_frames
+
+
+def test_a_path_survives_redaction_without_the_users_words() -> None:
+    report = watch(questions.two_arms)
+    path = report.redacted().paths[0]
+    assert (path.function, path.compiled, path.eager) == ("torch.compiler.is_compiling", "True", "False")
+    assert path.location is not None
+    assert path.location.code is None
+    hostile = report.from_dict(report.to_dict() | {"paths": [report.to_dict()["paths"][0] | {"function": "my.secret"}]})
+    assert "secret" not in hostile.redacted().to_json().decode()

@@ -18,7 +18,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.values import difference, show
-from jupyter_graphbreak.recording.targets import reached
+from jupyter_graphbreak.recording.targets import own_codes, reached
 from jupyter_graphbreak.report.frontends import Example
 
 if TYPE_CHECKING:
@@ -46,10 +46,15 @@ _NOT_CONTIGUOUS = "tensors that are not contiguous"
 _TRANSPOSED = "transposed tensors"
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_DEEPER = 3
-#: PyTorch functions that take indices.
+#: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
+#: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
 _LOOKUP_FUNCTIONS = frozenset(
-    {"embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss"}
-)
+    {
+        "embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss",
+        "repeat_interleave", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
+        "sparse_csc_tensor", "sparse_csr_tensor",
+    }
+)  # fmt: skip
 
 
 class Arguments:
@@ -457,16 +462,18 @@ def _never(_: torch.Tensor) -> bool:
 
 
 def _indices(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
-    """Return a test for tensors that a function, or a module it uses, may use as indices."""
-    modules = [item for item in reached(fn, *first.args, *first.kwargs.values()) if isinstance(item, torch.nn.Module)]
+    """Return a test for tensors that a function, or what it uses, may use as indices or counts."""
+    used = fn, *first.args, *first.kwargs.values()
+    modules = [item for item in reached(*used) if isinstance(item, torch.nn.Module)]
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    looks_up = any(isinstance(module, kinds) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(_names(fn))
+    names = _names(fn).union(*(code.co_names for code in own_codes(*used)))
+    looks_up = any(isinstance(module, kinds) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
     return _are_indices if looks_up or isinstance(fn, torch.nn.Module) else _never
 
 
 def _are_indices(value: torch.Tensor) -> bool:
-    """Return whether a tensor may hold indices: non-negative integers."""
+    """Return whether a tensor may hold indices or counts: non-negative integers."""
     integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
     return integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
 

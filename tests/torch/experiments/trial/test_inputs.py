@@ -50,6 +50,24 @@ def test_ids_stay_in_range_if_a_function_calls_a_model_or_looks_them_up() -> Non
         assert all(int(other.arguments.args[0].min()) >= 2 for other in other_inputs(Arguments(IDS), fn))
 
 
+def repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    return torch.repeat_interleave(x, counts)
+
+
+def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
+    """With counts such as [-4, 0, 6], `repeat_interleave` overwrites memory, and later the process ends."""
+
+    def through_a_function(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        return repeated(x, counts)
+
+    given = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
+    for fn in (repeated, through_a_function):
+        inputs = [*other_inputs(given, fn), *edge_inputs(given, fn, {})]
+        counts = [other.arguments.args[1] for other in inputs]
+        assert len(counts) > 20
+        assert all(not each.numel() or each.min() >= 0 for each in counts)
+
+
 def test_integers_that_are_no_indices_are_negated_and_reordered() -> None:
     found = by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
     assert torch.equal(found["x negated"].arguments.args[0], torch.tensor([-1, -2, -3]))

@@ -50,21 +50,30 @@ def _first_byte(path: Path) -> bytes:
         return file.read(1)
 
 
-def _report(path: Path) -> Report:
-    from jupyter_graphbreak.api.saved import read_notebook, read_trace
-    from jupyter_graphbreak.notebook_files import UnreadableNotebook
-    from jupyter_graphbreak.trace.processes import UnreadableTrace
+def _report_in_notebook(path: Path) -> Report:
+    from jupyter_graphbreak.api.saved import read_notebook
+    from jupyter_graphbreak.notebook_files import UnreadableNotebook  # it imports nbformat, which takes a second
 
     try:
-        if path.suffix == ".ipynb":
-            reports = read_notebook(path)
-            if len(reports) != 1:
-                raise click.UsageError(f"{path}: it has {len(reports)} reports; save the one to compare as JSON")
-            return reports[0]
+        reports = read_notebook(path)
+    except (UnreadableNotebook, OSError) as error:
+        raise FileProblem(str(error)) from None
+    if len(reports) != 1:
+        raise click.UsageError(f"{path}: it has {len(reports)} reports; save the one to compare as JSON")
+    return reports[0]
+
+
+def _report(path: Path) -> Report:
+    from jupyter_graphbreak.api.saved import read_trace
+    from jupyter_graphbreak.trace.processes import UnreadableTrace
+
+    if path.suffix == ".ipynb":
+        return _report_in_notebook(path)
+    try:
         if path.is_file() and _first_byte(path) in {b"{", b"["}:
             return Report.from_json(read_regular(path, _MAX_BYTES))
         read = read_trace(path)
-    except (UnreadableNotebook, UnreadableTrace, OSError) as error:
+    except (UnreadableTrace, OSError) as error:
         raise FileProblem(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise FileProblem(f"{path}: not a report: {' '.join(str(error).split())}") from None

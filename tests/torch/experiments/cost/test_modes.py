@@ -38,7 +38,14 @@ def default_dtype() -> Any:
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("mode", [*MODES, "dtype"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "no_grad",
+        "device",
+        *(pytest.param(mode, marks=pytest.mark.exhaustive) for mode in ("none", "inference", "autocast", "dtype")),
+    ],
+)
 def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from jupyter_graphbreak.experiments.trial import subject
 

@@ -128,8 +128,22 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
     ("text", "name", "argument", "what", "line"),
     [
         (SAMPLER, "sample", torch.ones(2, 8), "Compile net instead of sample", '+net.compile(backend="eager")'),
-        (GAN, "step", torch.ones(2, 4), "Compile G and D instead of step", "+G.forward = torch.compile(G.forward, "),
-        (LAYERS, "compiled", torch.ones(2, 4), "Compile each Block of model.layers", "+for block in model.layers:"),
+        pytest.param(
+            GAN,
+            "step",
+            torch.ones(2, 4),
+            "Compile G and D instead of step",
+            "+G.forward = torch.compile(G.forward, ",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            LAYERS,
+            "compiled",
+            torch.ones(2, 4),
+            "Compile each Block of model.layers",
+            "+for block in model.layers:",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
     ids=["sampler", "gan", "layers"],
 )

@@ -96,14 +96,15 @@ def untouched(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Iterator[N
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.exhaustive)])
 def test_side_effects_of_the_function_do_not_happen(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    backend: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     arguments = torch.ones(3), [0.5]
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with untouched(capsys, *arguments):
-            report = jupyter_graphbreak.try_remedies(noisy, *arguments)
+            report = jupyter_graphbreak.try_remedies(torch.compile(noisy, backend=backend), *arguments)
     assert report.remedies
     # pytest's handler represents the user's; records of PyTorch's trace reach no handler of the user's.
     assert [record for record in caplog.records if record.name != "torch.__trace"] == []

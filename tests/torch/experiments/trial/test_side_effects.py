@@ -71,9 +71,9 @@ WITH_EFFECTS = [
     for function in vars(programs).values()
     if inspect.isfunction(function) and function.__module__ == programs.__name__ and expected(function) is not None
 ]
-#: `make test` runs one in four.
+#: `make test` runs one in eight.
 EFFECTS = [
-    pytest.param(function, id=function.__name__, marks=[pytest.mark.exhaustive] if number % 4 else [])
+    pytest.param(function, id=function.__name__, marks=[pytest.mark.exhaustive] if number % 8 else [])
     for number, function in enumerate(WITH_EFFECTS)
 ]
 

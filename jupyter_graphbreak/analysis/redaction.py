@@ -34,7 +34,7 @@ Content = Literal[
     "kept", "parts", "removed", "id", "function", "source name", "source path", "place path", "place cell", "op",
     "op name", "answer", "input name", "device", "dtype", "shape", "version", "schema version", "cause", "gb id", "url",
     "registry text", "registry texts", "step", "guard", "guards", "backend", "config", "settings", "exception",
-    "family", "title", "reason of kind", "effect of kind", "aspects", "note", "held source",
+    "family", "title", "numerics change", "reason of kind", "effect of kind", "aspects", "note", "held source",
 ]  # fmt: skip
 
 _FIGURES: dict[str, str] = {
@@ -157,8 +157,9 @@ _OTHERS: dict[str, dict[Content, str]] = {
         "backend": "backend",
         "kept": "equal step",
         "removed": "differences",
-        "parts": "first",
+        "parts": "first restored_by",
     },
+    "NumericsTrial": {"numerics change": "change", "kept": "equal time_ratio"},
     "Divergence": {"id": "graph", "parts": "location", "op": "op"},
     "Job": {"schema version": "schema_version", "parts": "processes breaks diagnostics"},
     "Process": {"id": "id", "kept": "rank pid", "removed": "command", "parts": "report"},
@@ -487,7 +488,14 @@ def _size(size: int | str) -> int | str:
     return size if isinstance(size, int) or _is_symbolic(size) else "?"
 
 
+_NUMERICS_CHANGE = re.compile(
+    r'torch\._inductor\.config\.[a-z_.]+ = True|backend="(aot_)?eager"|torch\.set_float32_matmul_precision\("highest"\)'
+    r"|torch\._inductor\.decomposition\.decompositions\.pop\(torch\.ops\.aten\.\w+\.\w+\)"
+)
+
+
 _REDACTORS: dict[str, Callable[[Any], Any]] = {
+    "numerics change": lambda text: text if all(map(_NUMERICS_CHANGE.fullmatch, text.split("; "))) else "a change",
     "answer": lambda text: text if text in {"True", "False", "None"} else "an answer",
     "op": lambda name: name if is_operation(name) else "operation",
     "op name": lambda _: "op",

@@ -136,6 +136,24 @@ class Divergence(msgspec.Struct, frozen=True):
     op: str | None = None
 
 
+class NumericsTrial(msgspec.Struct, frozen=True):
+    """A change of a setting or of the backend that was tried because a compiled result was wrong.
+
+    Parameters
+    ----------
+    change : str
+        The code of the change.
+    equal : bool
+        Whether the compiled result agrees with the eager one after the change.
+    time_ratio : float or None
+        The time of a compiled call with the change, divided by the time without it.
+    """
+
+    change: str
+    equal: bool
+    time_ratio: float | None = None
+
+
 class Check(msgspec.Struct, frozen=True):
     """The comparison of the compiled run of a function with the eager run.
 
@@ -145,6 +163,8 @@ class Check(msgspec.Struct, frozen=True):
         Whether they agree, within the rounding that a run in float64 shows.
     step : {"eager", "aot_eager", "backend"} or None
         The step of compiling that introduces the difference.
+    restored_by : list of NumericsTrial
+        The changes that were tried one at a time to make the result right.
     """
 
     function: str
@@ -153,3 +173,4 @@ class Check(msgspec.Struct, frozen=True):
     differences: list[str] = []
     first: Divergence | None = None
     step: Literal["eager", "aot_eager", "backend"] | None = None
+    restored_by: list[NumericsTrial] = []

@@ -10,7 +10,13 @@ from jupyter_graphbreak.views.rows.schema import ROWS_VERSION, Look, Row, Rows, 
 from jupyter_graphbreak.views.words import changes as change_words
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.cost import check_sentence, cost_verdicts, coverage_sentences, startup
+from jupyter_graphbreak.views.words.cost import (
+    check_sentence,
+    cost_verdicts,
+    coverage_sentences,
+    restoring_sentences,
+    startup,
+)
 from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
@@ -346,9 +352,11 @@ def _cost(report: Report) -> Section | None:
 
 def _check(report: Report) -> Section | None:
     checks = report.check or []
-    return _of_sentences(
-        "check", "Correctness", [(check_sentence(report, check), "good" if check.equal else "bad") for check in checks]
-    )
+    sentences: list[tuple[str, Look]] = []
+    for check in checks:
+        sentences.append((check_sentence(report, check), "good" if check.equal else "bad"))
+        sentences += [(sentence, "note") for sentence in restoring_sentences(check)]
+    return _of_sentences("check", "Correctness", sentences)
 
 
 def _notes(report: Report) -> Section | None:

@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.cost import overlap
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.plain_text import counted, joined
+from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, one_line
 from jupyter_graphbreak.views.words.where import function_of, place, without_function
 
 if TYPE_CHECKING:
@@ -399,6 +399,24 @@ def pieces(report: Report, entry: EntryCost) -> list[Piece]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f}%"
+
+
+def restoring_sentences(check: Check) -> list[str]:
+    """Return what makes a wrong result right, of the changes that were tried.
+
+    "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2 times as long".
+    """
+    sentences = []
+    for trial in check.restored_by:
+        if trial.equal:
+            sentence = f"With `{one_line(trial.change)}` the result is right"
+            if trial.time_ratio is not None:
+                is_same = 1 / _WORTH_A_RATIO < trial.time_ratio < _WORTH_A_RATIO
+                sentence += f"; a call takes {'as long' if is_same else f'{trial.time_ratio:.2g} times as long'}"
+            sentences.append(sentence)
+    if sentences or not check.restored_by:
+        return sentences
+    return [f"The result stays wrong with {and_list([f'`{one_line(trial.change)}`' for trial in check.restored_by])}"]
 
 
 def check_sentence(report: Report, check: Check) -> str:

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.analysis.priority import with_priorities
+from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Source
 from jupyter_graphbreak.report.schema import (
@@ -428,3 +429,25 @@ def test_a_run_is_titled_by_what_was_compiled() -> None:
     assert build_rows(replace(report, frames=[])).title == ""
     called = [CompiledCall(name, kind) for name, kind in (("model", "Net"), ("loss", None), ("f", None))]
     assert build_rows(replace(report, compiled=called)).title == "Net, loss and 1 more"
+
+
+def test_what_makes_a_wrong_result_right() -> None:
+    def sentences(*tried: NumericsTrial) -> list[str]:
+        check = Check("f", "inductor", equal=False, step="backend", restored_by=list(tried))
+        report = Report("ok", Device("auto", "cpu"), check=[check])
+        (section,) = [section for section in build_rows(report).sections if section.id == "check"]
+        text = " ".join(render_text(report).split())
+        assert all(" ".join(row.label.replace("`", "").split()) in text.replace("`", "") for row in section.rows)
+        return [row.label for row in section.rows[1:]]
+
+    assert sentences(NumericsTrial("a = True", equal=True, time_ratio=1.25), NumericsTrial("b = 1", equal=False)) == [
+        "With `a = True` the result is right; a call takes 1.2 times as long"
+    ]
+    assert sentences(NumericsTrial("a = True", equal=True, time_ratio=1.02)) == [
+        "With `a = True` the result is right; a call takes as long"
+    ]
+    assert sentences(NumericsTrial("a = True", equal=True)) == ["With `a = True` the result is right"]
+    assert sentences(NumericsTrial("a = True", equal=False), NumericsTrial("b = 1", equal=False)) == [
+        "The result stays wrong with `a = True` and `b = 1`"
+    ]
+    assert sentences() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -245,3 +246,53 @@ def test_wrong_graph_is_named_even_if_a_later_one_hides_it() -> None:
     assert check.first.location.line == 2 + hides.__code__.co_firstlineno
     assert check.differences == ["graph A computes a different value, which does not affect the result"]
     assert checked(hides, "aot_eager", torch.rand(8)).equal
+
+
+def rounds(x: torch.Tensor) -> torch.Tensor:
+    """Return a value that eager rounds to bfloat16 before it is compared; fused code compares it unrounded."""
+    y = x + 0.001
+    return torch.where((y - x) == 0, x * 0 - 5.0, x * 0 + 5.0)
+
+
+def silu_of(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.silu(x) + 1
+
+
+def changes_of(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool]]:
+    """Return the changes that were tried, with whether the result is right and whether the call was timed."""
+    check = checked(fn, "inductor", *args)
+    assert (check.equal, check.step) == (False, "backend")
+    return {trial.change: (trial.equal, trial.time_ratio is not None) for trial in check.restored_by}
+
+
+def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
+    config = torch._inductor.config.save_config()
+    tried = changes_of(rounds, torch.linspace(1, 2, 64).bfloat16())
+    assert tried == {
+        "torch._inductor.config.emulate_precision_casts = True": (True, True),
+        'backend="aot_eager"': (True, True),
+    }
+    assert torch._inductor.config.save_config() == config
+
+
+def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = importlib.import_module("torch._inductor.decomposition").decompositions
+    overload = torch.ops.aten.silu.default
+    monkeypatch.setitem(table, overload, lambda x: x.sigmoid() * x * 1.5)
+    # The key of a cache does not contain the table.
+    monkeypatch.setattr(torch._inductor.config, "force_disable_caches", True)
+    before = dict(table)
+    tried = changes_of(silu_of, torch.linspace(-2, 2, 64))
+    assert tried == {
+        "torch._inductor.config.emulate_precision_casts = True": (False, False),
+        "torch._inductor.decomposition.decompositions.pop(torch.ops.aten.silu.default)": (True, True),
+        'backend="aot_eager"': (True, True),
+    }
+    assert table == before
+
+
+def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:
+    check = checked(f, another_function, *arguments())
+    assert not check.equal
+    assert [trial.change for trial in check.restored_by] == ['backend="aot_eager"']
+    assert checked(silu_of, "eager", torch.ones(3)).restored_by == []

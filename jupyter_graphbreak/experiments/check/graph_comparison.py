@@ -1,0 +1,288 @@
+"""Compare compiled graphs with their operations, run one by one, and find the first wrong operation."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.experiments.check.closeness import Exact, difference_beyond_rounding, flatten, to_double
+from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
+from jupyter_graphbreak.experiments.trial.copies import SavedState, clone
+from jupyter_graphbreak.experiments.trial.effects import preserve_generators, seed_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jupyter_graphbreak.experiments.trial.subject import Subject
+
+    Inputs = list[Any]
+
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class WrongGraph:
+    """A compiled graph whose result differs from that of its operations.
+
+    Parameters
+    ----------
+    frame : str
+        The id of the frame that was compiled.
+    module : GraphModule
+        The graph as Dynamo captured it.
+    left : GraphModule
+        The graph after the backend has changed it.
+    compiled : callable
+        The compiled graph.
+    inputs : list
+        Copies of the inputs of the call.
+    gradients : bool
+        Whether only its backward pass is wrong.
+    """
+
+    frame: str
+    module: torch.fx.GraphModule
+    left: torch.fx.GraphModule
+    compiled: Callable[..., Any]
+    inputs: Inputs
+    gradients: bool
+
+
+class GraphComparison:
+    """A backend that wraps another one; while it compares, each graph also runs operation by operation.
+
+    Parameters
+    ----------
+    backend : str or callable
+        The backend that compiles.
+    subject : Subject
+        The copied function that is compiled; its graphs may change shared memory.
+
+    Attributes
+    ----------
+    compares : {"nothing", "values", "gradients"}
+        What to compare in the next call.
+    wrong : WrongGraph or None
+        The first graph to run whose result differed.
+    """
+
+    def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
+        self._subject = subject
+        self._backend = own_backend(backend) if isinstance(backend, str) else backend
+        self.compares: Literal["nothing", "values", "gradients"] = "nothing"
+        self.wrong: WrongGraph | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute that Dynamo reads, such as the backend's settings, from the wrapped backend."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._backend, name)
+
+    def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
+        """Compile a graph."""
+        frame = compile_id()
+        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
+        compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
+
+        def run(*args: Any) -> Any:
+            gradients = self.compares == "gradients"
+            # A graph that was compiled for a call without gradients has no backward pass.
+            has_these = torch.is_grad_enabled() if gradients else self.compares == "values"
+            if has_these and self.wrong is None:
+                # The inputs are not copied, since they include all parameters.
+                given = _leaves_of(args)
+                if computes_differently(captured, compiled, given, self._subject, gradients=gradients):
+                    self.wrong = WrongGraph(frame, captured, module, compiled, clone(given), gradients)
+            return compiled(*args)
+
+        return run
+
+    def first_wrong_operation(self) -> str | None:
+        """Return the name of the first operation of the wrong graph that the backend computes wrongly."""
+        wrong = self.wrong
+        return first_wrong_operation(wrong, self._backend, self._subject) if wrong is not None else None
+
+
+def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
+    """Find the operation at which a graph becomes wrong, by compiling prefixes of it.
+
+    If the backend does not reproduce the error, return the first operation that the backend has changed in the graph,
+    or else the operation of the first wrong output.
+    """
+    names: list[str] = [node.name for node in wrong.module.graph.nodes if node.op.startswith("call")]
+
+    def is_wrong(length: int) -> bool:
+        part = _graph_prefix(wrong, set(names[:length]))
+        if part is None:
+            return False
+        try:
+            compiled = backend(_copy(part), clone(wrong.inputs))
+            return computes_differently(part, compiled, wrong.inputs, subject, gradients=wrong.gradients)
+        except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
+            return False
+
+    right, first_wrong = 0, len(names)
+    if not is_wrong(first_wrong):
+        return _changed_operation(wrong) or _wrong_output(wrong)
+    while first_wrong - right > 1:
+        middle = (right + first_wrong) // 2
+        if is_wrong(middle):
+            first_wrong = middle
+        else:
+            right = middle
+    return names[first_wrong - 1]
+
+
+def _changed_operation(wrong: WrongGraph) -> str | None:
+    """Return the first operation with a different value in the graph that the backend has changed."""
+    expected = _values_by_operation(wrong.module, wrong.inputs)
+    try:
+        actual = _values_by_operation(wrong.left, wrong.inputs)
+    except Exception:  # noqa: BLE001 - the backend may leave a graph that cannot run
+        return None
+    return next(
+        (name for name in expected if difference_beyond_rounding(expected[name], actual.get(name)) is not None), None
+    )
+
+
+def _wrong_output(wrong: WrongGraph) -> str | None:
+    """Return the operation of the first wrong output."""
+    nodes = next(node for node in wrong.module.graph.nodes if node.op == "output").all_input_nodes
+    expected = _values_by_operation(wrong.module, wrong.inputs)
+    with torch.no_grad():
+        outputs = wrong.compiled(*clone(wrong.inputs))
+    tensors = [output for output in outputs if isinstance(output, torch.Tensor)]
+    if len(tensors) != len(nodes):
+        return None
+    names: list[str] = [node.name for node in nodes]
+    pairs = zip(names, tensors, strict=True)
+    return next(
+        (name for name, output in pairs if difference_beyond_rounding(expected[name], output) is not None), None
+    )
+
+
+def computes_differently(
+    module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
+) -> bool:
+    """Return whether the result of a compiled graph differs from that of its operations run one by one."""
+    expected = _compute(_interpreter(module), inputs, subject, gradients=gradients)
+    actual = _compute(compiled, inputs, subject, gradients=gradients)
+    if difference_beyond_rounding(expected, actual) is None:
+        return False
+    try:
+        exact = Exact(
+            *(
+                _compute_in_double(module, inputs, subject, gradients=gradients, varied=varied)
+                for varied in (False, True)
+            )
+        )
+    except Exception:  # noqa: BLE001 - operations that mix precisions
+        exact = None
+    return difference_beyond_rounding(expected, actual, exact) is not None
+
+
+def _leaves_of(inputs: Iterable[Any]) -> Inputs:
+    """Return leaf tensors that share the memory of the inputs."""
+    return [
+        item.detach().requires_grad_(item.requires_grad) if type(item) in {torch.Tensor, torch.nn.Parameter} else item
+        for item in inputs
+    ]
+
+
+def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
+    """Return a graph's result and its inputs after the call, or the gradients of the inputs, with a fixed random seed.
+
+    The inputs are restored.
+    """
+    saved = SavedState(inputs, subject.memory.is_intact)
+    intact = subject.unchanged_memo()
+    try:
+        with preserve_generators(), torch.set_grad_enabled(gradients):
+            seed_torch(_SEED)
+            value = function(*inputs)
+            if gradients:
+                value = gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
+                return subject.snapshot(value, {})
+        return subject.snapshot((value, inputs), subject.unchanged_memo())
+    finally:
+        subject.memory.restore(intact)
+        saved.restore()
+
+
+def _compute_in_double(
+    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, varied: bool
+) -> Any:
+    change = functools.partial(to_double, varied=varied)
+    return _compute(_interpreter(_copy(module, change)), change(inputs), subject, gradients=gradients)
+
+
+def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
+    """Return the gradients of an unevenly weighted result with respect to the inputs that require gradients."""
+    wanted = [given for given in inputs if given.requires_grad and given.is_leaf]
+    results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
+    if not wanted or not results:
+        return []
+    weights = [
+        (torch.arange(part.numel(), device=part.device) % 7 + 1).reshape(part.shape).to(part) for part in results
+    ]
+    return list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
+
+
+def _interpreter(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    return torch.fx.Interpreter(module).run
+
+
+def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) -> torch.fx.GraphModule:
+    """Return a copy of a graph and of its tensors."""
+    result = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    for name, value in list(vars(result).items()):
+        if isinstance(value, torch.Tensor):
+            setattr(result, name, change(value))
+    for name, buffer in list(result.named_buffers(recurse=False)):
+        setattr(result, name, change(buffer))
+    return result
+
+
+def _graph_prefix(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
+    """Return the graph up to an operation; its outputs are the tensors that the rest of the graph uses."""
+    values = _values_by_operation(wrong.module, wrong.inputs)
+    graph = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in wrong.module.graph.nodes:
+        if node.op in {"placeholder", "get_attr"} or node.name in kept:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            # Other metadata, such as example values, belongs to the original trace.
+            copies[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
+    alive = [
+        node
+        for node in copies
+        if node.name in kept
+        and isinstance(values.get(node.name), torch.Tensor)
+        and any(user not in copies for user in node.users)
+    ]
+    if not alive:
+        return None
+    graph.output(tuple(copies[node] for node in alive))
+    return torch.fx.GraphModule(wrong.module, graph)
+
+
+def _values_by_operation(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
+    """Return the value of each operation of a graph."""
+    values: dict[str, Any] = {}
+
+    class Keeping(torch.fx.Interpreter):
+        def run_node(self, n: torch.fx.Node) -> Any:
+            value = super().run_node(n)
+            if n.op != "output":
+                values[n.name] = clone(value)  # a later operation may change it in place
+            return value
+
+    with torch.no_grad(), preserve_generators():
+        seed_torch(_SEED)
+        Keeping(_copy(module)).run(*clone(inputs))
+    return values

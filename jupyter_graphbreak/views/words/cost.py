@@ -411,8 +411,8 @@ def restoring_sentences(check: Check) -> list[str]:
         if trial.equal:
             sentence = f"With `{one_line(trial.change)}` the result is right"
             if trial.time_ratio is not None:
-                is_same = 1 / _WORTH_A_RATIO < trial.time_ratio < _WORTH_A_RATIO
-                sentence += f"; a call takes {'as long' if is_same else f'{trial.time_ratio:.2g} times as long'}"
+                is_longer = trial.time_ratio >= _WORTH_A_RATIO
+                sentence += f"; a call takes {f'{trial.time_ratio:.2g} times as long' if is_longer else 'no longer'}"
             sentences.append(sentence)
     if sentences or not check.restored_by:
         return sentences

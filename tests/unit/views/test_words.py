@@ -444,7 +444,7 @@ def test_what_makes_a_wrong_result_right() -> None:
         "With `a = True` the result is right; a call takes 1.2 times as long"
     ]
     assert sentences(NumericsTrial("a = True", equal=True, time_ratio=1.02)) == [
-        "With `a = True` the result is right; a call takes as long"
+        "With `a = True` the result is right; a call takes no longer"
     ]
     assert sentences(NumericsTrial("a = True", equal=True)) == ["With `a = True` the result is right"]
     assert sentences(NumericsTrial("a = True", equal=False), NumericsTrial("b = 1", equal=False)) == [

@@ -16,12 +16,13 @@ from jupyter_graphbreak.analysis.ledger import Event
 from jupyter_graphbreak.analysis.locations import shown_stack
 from jupyter_graphbreak.knowledge import hints, owners
 from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.records import StackEntry, plain_function, resumed_at
 from jupyter_graphbreak.report.schema import Advice, Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from jupyter_graphbreak.analysis.ledger import FrameLedger
     from jupyter_graphbreak.analysis.locations import Sources
@@ -118,7 +119,9 @@ def _kind(event: Event) -> str:
     return event.message.cause.gb_id or event.message.cause.gb_type
 
 
-def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path: str | None = None) -> list[Advice]:
+def advise(
+    cause: Cause, consequence: Reason | None, owner: Owner = "own", stack: Sequence[CodePlace] = ()
+) -> list[Advice]:
     """Return what to do, the most useful first.
 
     Parameters
@@ -129,11 +132,11 @@ def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path:
         Why the frame could not resume.
     owner : {"own", "library", "torch"}
         Whose line it is.
-    path : str or None
-        The file of the line as Python finds it, ``None`` if it is the reader's own.
+    stack : sequence of CodePlace
+        The stack of the break, outermost place first.
     """
     if owner != "own":
-        return [Advice(text, "graphbreak") for text in _for_user_of(owner, cause, path)]
+        return [Advice(text, "graphbreak") for text in _for_user_of(owner, cause, stack)]
     known = known_cause(cause.gb_id, cause.gb_type, cause.context)
     advice = [Advice(known.advice, "graphbreak")] if known.advice is not None else []
     advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.STANDING)]
@@ -143,14 +146,18 @@ def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path:
     return advice
 
 
-def _for_user_of(owner: Owner, cause: Cause, path: str | None) -> list[str]:
-    """Return what a user can do about a line of a library or of PyTorch: a setting first, if one is known."""
+def _for_user_of(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list[str]:
+    """Return what a user can do about a line of a library or of PyTorch: a switch or a setting first, if one is known.
+
+    Only if neither is known, the user has to work around the line.
+    """
     known = known_cause(cause.gb_id, cause.gb_type, cause.context)
     if known.is_deliberate:
-        in_optimizer = owner == "torch" and path is not None and path.startswith("torch/optim/")
+        in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
         return [owners.OPTIMIZER if in_optimizer else owners.OWNERS[owner].on_purpose]
-    setting = [known.setting_advice] if known.setting_advice is not None else []
-    return [*setting, owners.OWNERS[owner].otherwise]
+    changes = [switch.advice for switch in switches_for(stack[-1], stack[:-1])] if stack else []
+    changes += [known.setting_advice] if known.setting_advice is not None else []
+    return [*changes, owners.OWNERS[owner].otherwise]
 
 
 Outcome = Literal["resumed", "skipped", "error"]
@@ -405,7 +412,7 @@ class BreakTable:
         setting = folded.occurrences[-1].setting
         stack = _code_of(folded.first)
         owner = self._sources.owner(stack)
-        path = self._sources.module_path(stack[-1].filename) if stack else None
+        places = self._code_places(folded) if owner != "own" else []
         outcome = max((occurrence.outcome for occurrence in folded.occurrences), key=_SEVERITY.__getitem__)
         return Break(
             id=folded.ident,
@@ -425,9 +432,18 @@ class BreakTable:
             scope=setting.scope if setting is not None else None,
             setting=setting,
             also_reported_as=messages.other_names(cause, folded.reasons),
-            advice=advise(cause, folded.consequence, owner, path),
+            advice=advise(cause, folded.consequence, owner, places),
             owner=owner,
         )
+
+    def _code_places(self, folded: FoldedBreak) -> list[CodePlace]:
+        """Return the stack of a break as places of code; it ends with the place of the break."""
+        files = self._sources.files()
+        stack = list(folded.occurrences[0].stack)
+        if folded.location is not None and stack[-1:] != [folded.location]:
+            stack.append(folded.location)
+        paths = [self._sources.module_path(files[at.source]) for at in stack]
+        return [CodePlace(path, at.function, at.code) for path, at in zip(paths, stack, strict=True)]
 
 
 def _under_fullgraph(ordered: list[tuple[Event, str]]) -> tuple[list[str], str | None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
 from jupyter_graphbreak.knowledge.entries import KnownCause
 from jupyter_graphbreak.knowledge.owners import owner_advice
+from jupyter_graphbreak.knowledge.switches import SWITCHES
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.knowledge.entries import KnownCall
@@ -53,7 +54,8 @@ def all_advice() -> frozenset[str]:
     """Return all our advice, which contains no text of any user's program."""
     entries = (*CAUSES, *CALLS)
     texts = {entry.advice for entry in entries} | {cause.advice_if_consequence for cause in CAUSES}
-    return frozenset(text for text in texts if text is not None) | owner_advice()
+    switches = {switch.advice for switch in SWITCHES}
+    return frozenset(text for text in texts if text is not None) | owner_advice() | switches
 
 
 @functools.cache

@@ -39,14 +39,10 @@ OPTIMIZER = (
 OWNERS: Mapping[Owner, KnownOwner] = {
     "library": KnownOwner(
         on_purpose="the library breaks here on purpose: leave it, or compile a part of the model that does not call it",
-        otherwise=(
-            "use the library's own switch if it has one for this; or compile a part without this call; or put "
-            "torch.compiler.disable around it, and report it to the library"
-        ),
+        otherwise="compile a part of the model that does not make this call, and report the break to the library",
         manual_step=(
-            "Decide whether the library has a switch for this; whether to compile a part of the model that does not "
-            "come here; or whether to keep the call out of the graph with torch.compiler.disable. Report it to the "
-            "library."
+            "Decide whether to compile a part of the model that does not make this call, or to accept the break. "
+            "Report it to the library."
         ),
     ),
     "torch": KnownOwner(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.change import code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.rehearsal import outermost_module
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.knowledge.owners import OWNERS
@@ -145,13 +148,25 @@ class _RemedyBuilder:
             verdict=result.verdict,
             edits=edits,
             settings=dict(result.change.settings),
-            code=code_of(result.change),
+            code=self._code_for_reader(code_of(result.change)),
             patch=patch_of(texts, result.change, self._paths),
             reason=result.reason,
             differences=result.differences,
             evidence=result.evidence,
             seconds=result.seconds,
         )
+
+    def _code_for_reader(self, code: str | None) -> str | None:
+        """Return code with the reader's own name for the module that switches call ``model``, if that is certain."""
+        entry = self._search.runner.entry
+        module = outermost_module(entry.call, entry.arguments)
+        if code is None or module is None:
+            return code
+        names = getattr(entry.call, "__globals__", None) or vars(sys.modules["__main__"])
+        own = [name for name, value in names.items() if type(value) is type(module) and not name.startswith("_")]
+        compiled = [name for name, value in names.items() if type(compiled_callable(value)) is type(module)]
+        known = own or compiled
+        return re.sub(r"\bmodel\b", known[0], code) if len(known) == 1 else code
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.knowledge.entries import CONFIG
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Advice
 from jupyter_graphbreak.views.words import lookup
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 #: Techniques that remove a break, as named in titles of remedies and in advice.
 _TECHNIQUES = ("torch.where", "torch.cond", "after the call", "detach()")
-#: What advice calls the settings of a library's model.
-_SWITCH = "the library's own switch"
 #: Maximum depth of callers that are searched for the cause of a break.
 _MOST_CALLS = 100
 #: The separators between alternatives in one piece of advice.
@@ -65,7 +64,7 @@ def _failed_techniques(report: Report, break_: Break) -> list[str]:
     working = _techniques_of(remedy for remedy in trials if remedy.verdict in WORKING)
     without_success = [remedy for remedy in trials if remedy.verdict not in {*WORKING, "not tried"}]
     failed = _techniques_of(without_success)
-    failed += [_SWITCH for remedy in without_success if remedy.kind == "switch"]
+    failed += [remedy.title[:1].lower() + remedy.title[1:] for remedy in without_success if remedy.kind == "switch"]
     return [technique for technique in failed if technique not in working]
 
 
@@ -98,7 +97,10 @@ def _without_failed(advice: list[Advice], failed: list[str]) -> list[Advice]:
             kept.append(Advice("; ".join([left[0].removeprefix("or "), *left[1:]]), item.origin))
     if not dropped:
         return advice
-    words = " and ".join(name.removeprefix("torch._dynamo.config.") for name in dropped)
+    dropped = [name for name in dropped if name in _TECHNIQUES or name.startswith(CONFIG)]
+    if not dropped:  # only switches, which the card lists with their verdicts
+        return kept
+    words = " and ".join(name.removeprefix(CONFIG) for name in dropped)
     note = f"{words} {'was' if len(dropped) == 1 else 'were'} tried and did not work"
     if not kept:
         return [Advice(f"{note}: decide what has to change", "graphbreak")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.knowledge.switches import switch_called
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import Advice, Break, Device, Report
@@ -51,6 +52,18 @@ def test_techniques_that_work_or_were_not_tried_remain() -> None:
     assert texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [BRANCH.text]  # a combination says nothing about its parts
 
 
+def test_a_switch_that_failed_is_not_advised() -> None:
+    switch = switch_called("Turn off SpecAugment")
+    assert switch is not None
+    place = Location("s1", 3, 3)
+    advice = [Advice(switch.advice, "graphbreak"), Advice("compile a part", "graphbreak")]
+    broken = Break("b1", "GB0033", "", place, "resumed", advice=advice, owner="library")
+    for verdict, left in (("another result", advice[1:]), ("works but differs", advice)):
+        remedy = Remedy("r1", ["b1"], "switch", switch.title, "switch", verdict)  # type: ignore[arg-type]
+        report = Report("ok", Device("cpu", "cpu"), breaks=[broken], remedies=[remedy])
+        assert guidance(report, broken) == left
+
+
 def test_hints_follow_what_remains() -> None:
     assert texts(SHAPE, [(WHERE, "fails")], ["Use `torch.cond`"]) == [
         "set torch._dynamo.config.capture_dynamic_output_shape_ops = True (torch.where was tried and did not work)",
@@ -59,6 +72,4 @@ def test_hints_follow_what_remains() -> None:
 
 
 def test_hints_are_for_the_owner_of_the_line() -> None:
-    assert texts(Advice("use the library's own switch"), [], ["Remove the call"], "library") == [
-        "use the library's own switch"
-    ]
+    assert texts(Advice("compile a part"), [], ["Remove the call"], "library") == ["compile a part"]

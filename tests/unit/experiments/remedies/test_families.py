@@ -155,21 +155,27 @@ def test_code_that_depends_on_the_function_stays_in_it(lines: str, code: str) ->
 
 
 @pytest.mark.parametrize(
-    ("code", "part"),
+    ("path", "code", "part"),
     [
-        ("torch._check_tensor_all(cond)", "TRANSFORMERS_DISABLE_TORCH_CHECK"),
-        ("for expert_idx in expert_hit:", 'set_experts_implementation("batched_mm")'),
-        ("dropout_probability < self.layerdrop", "layerdrop"),
+        ("transformers/models/x.py", "torch._check_tensor_all(cond)", "TRANSFORMERS_DISABLE_TORCH_CHECK"),
+        ("transformers/models/x.py", "for expert_idx in expert_hit:", 'set_experts_implementation("batched_mm")'),
+        ("transformers/models/x.py", "dropout_probability < self.layerdrop", "layerdrop"),
+        ("torch_geometric/utils/loop.py", "edge_index[:, mask]", "module.add_self_loops = False"),
+        ("gpytorch/models/exact_gp.py", "torch.equal(train_input, input)", "gpytorch.settings.debug(False)"),
     ],
 )
-def test_switches_of_a_library(code: str, part: str) -> None:
+def test_switches_of_a_library(path: str, code: str, part: str) -> None:
     given = problem(f"x = 0\n{code}\n", code, "GB0170")
-    source = Source("s1", "modeling_x.py", "library", "transformers/models/x/modeling_x.py")
-    library = replace(given, report=changed(given.report, sources=[source]))
+    library = replace(given, report=changed(given.report, sources=[Source("s1", "x.py", "library", path)]))
     (only,) = proposed("switch", library)
     assert part in (only.code or "")
-    compile(only.code or "", "switch", "exec")
     assert proposed("switch", given) == []
+
+
+def test_a_switch_that_only_the_reader_can_set_is_no_proposal() -> None:
+    given = problem("x = 0\nint(index.max())\n", "int(index.max())", "GB0124")
+    source = Source("s1", "_scatter.py", "library", "torch_geometric/utils/_scatter.py")
+    assert proposed("switch", replace(given, report=changed(given.report, sources=[source]))) == []
 
 
 def test_a_break_inside_python_is_fixed_at_the_call() -> None:

@@ -65,7 +65,7 @@ def test_the_step_proposes_no_failed_candidate_again() -> None:
 
 def test_the_step_for_a_library_proposes_no_rewrite() -> None:
     library = manual_step_of_break(Break("b1", "GB0170", "type", None, "resumed", owner="library"))
-    assert "switch" in library
+    assert "Report it to the library" in library
     assert "torch.where" not in library
     assert "outside of the compiled function" in manual_step_of_break(
         Break("b1", "GB0025", "", None, "resumed", owner="torch")

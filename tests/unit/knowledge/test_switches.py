@@ -1,0 +1,40 @@
+"""The table of switches of libraries, and how a break finds its switch."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.knowledge.lookup import all_advice
+from jupyter_graphbreak.knowledge.switches import (
+    SWITCHES,
+    CodePlace,
+    KnownSwitch,
+    switch_called,
+    switch_with,
+    switches_for,
+)
+
+EINSUM = CodePlace("opt_einsum/sharing.py", "currently_sharing", "threading.get_ident()")
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.title)
+def test_every_switch_was_measured_and_can_be_undone(switch: KnownSwitch) -> None:
+    assert all(measured.after < measured.before for measured in switch.measured)
+    assert switch.measured
+    if switch.code is not None:
+        compile(switch.code, "switch", "exec")
+        assert switch.undo
+        assert switch_with(switch.code) is switch
+    assert switch_called(switch.title) is switch
+    assert switch.advice in all_advice()
+
+
+def test_a_library_that_another_one_calls_has_the_callers_switch() -> None:
+    caller = CodePlace("tensorly/plugins.py", "cached_einsum", "expression(*args)")
+    (found,) = switches_for(EINSUM, [CodePlace(None, "forward", "self.net(x)"), caller])
+    assert found.library == "tensorly"
+    assert list(switches_for(EINSUM, [CodePlace(None, "forward", "contract(x)")])) == []
+
+
+def test_the_readers_own_file_has_no_switch() -> None:
+    assert list(switches_for(CodePlace(None, "experts", "for expert in experts"), [])) == []

@@ -193,16 +193,22 @@ def test_a_change_in_two_cells_names_both(open_page: Open, lab: Lab) -> None:
     trust(page)
     shown = page.locator(".graphbreak.gb-live")
     open_card(shown, 1).get_by_role("button", name="Insert as cell: Take both sides").click()
+    comment = [
+        "# Take both sides with `torch.where`: removes break 1.",
+        "# To undo: delete this cell, undo the edits of the other cells, then restart the kernel",
+    ]
     assert changed_lines(page) == [
-        "New cell above Cell In[2]", "+setting = True",
+        "New cell above Cell In[2]", *(f"+{line}" for line in (*comment, "setting = True")),
         "Cell 1 of this notebook (Cell In[2] in the report): line 2", "-    return x.item()", "+    return x",
         "Cell In[2] (Cell In[7] in the report): line 18", "-def log_stats(x):", "+def log(x):",
     ]  # fmt: skip
     confirm(page)
     expect(shown.get_by_role("status")).to_contain_text("Applied")
     assert sources(page) == [
-        helper.replace(".item()", ""), "setting = True", TEXT.replace("def log_stats(x):", "def log(x):"),
-    ]  # fmt: skip
+        helper.replace(".item()", ""),
+        "\n".join([*comment, "setting = True"]),
+        TEXT.replace("def log_stats(x):", "def log(x):"),
+    ]
 
 
 def test_hidden_characters_are_named(open_page: Open, lab: Lab) -> None:
@@ -221,14 +227,21 @@ def test_hidden_characters_are_named(open_page: Open, lab: Lab) -> None:
     assert sources(page) == [TEXT]
 
 
+#: The cell that switches statistics off, which says what it does and how to undo it.
+SWITCHED = (
+    "# Switch statistics off: removes breaks 1 and 2.\n# To undo: delete this cell, then restart the kernel\n"
+    "model.config.log_stats = False"
+)
+
+
 def test_code_is_inserted_in_a_cell_above(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "code", remedies())
     page = opened.page
     open_card(report, 1).get_by_role("button", name="Insert as cell: Switch statistics off").click()
-    assert shown_changes(page) == ["New cell above Cell In[1]", "+model.config.log_stats = False"]
+    assert shown_changes(page) == ["New cell above Cell In[1]", *(f"+{line}" for line in SWITCHED.split("\n"))]
     confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
-    assert sources(page) == ["model.config.log_stats = False", TEXT]
+    assert sources(page) == [SWITCHED, TEXT]
     assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 0
 
 
@@ -238,13 +251,13 @@ def test_compatible_remedies_are_applied_together(open_page: Open, lab: Lab) -> 
     page = opened.page
     report.get_by_role("button", name="Apply: Compatible remedies").click()
     assert changed_lines(page) == [
-        "New cell above Cell In[1]", "+model.config.log_stats = False",
+        "New cell above Cell In[1]", *(f"+{line}" for line in SWITCHED.split("\n")),
         "Cell In[1] (Cell In[7] in the report): line 18", "-def log_stats(x):", "+def log_stats(x: Tensor):",
     ]  # fmt: skip
     confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
     assert sources(page) == [
-        "model.config.log_stats = False", TEXT.replace("def log_stats(x):", "def log_stats(x: Tensor):"),
+        SWITCHED, TEXT.replace("def log_stats(x):", "def log_stats(x: Tensor):"),
     ]  # fmt: skip
 
 

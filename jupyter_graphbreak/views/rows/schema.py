@@ -57,6 +57,8 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
         Seconds, by which rows can be sorted.
     colour : int or None
         The colour index of a graph.
+    comment : list of str
+        The comment for a cell that applies a remedy: what the cell does, and how to undo it.
     """
 
     id: str
@@ -72,6 +74,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     spot: Spot | None = None
     cost: float | None = None
     colour: int | None = None
+    comment: list[str] = []
 
 
 class Section(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -31,7 +31,14 @@ from jupyter_graphbreak.views.words.recompilation import (
     recompilations,
     recompile_remedies,
 )
-from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, own_edit, sign_of, verdict_label
+from jupyter_graphbreak.views.words.remedies import (
+    breaks_of,
+    comment_for_cell,
+    outcome,
+    own_edit,
+    sign_of,
+    verdict_label,
+)
 from jupyter_graphbreak.views.words.verdict import compiled_name, verdict
 from jupyter_graphbreak.views.words.where import brief_code, place, without_function
 
@@ -338,6 +345,7 @@ def _remedies(report: Report) -> Section | None:
                 details=[_cut(breaks_of(report, remedy)), verdict_label(remedy)],
                 more=[_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
                 spot=at,
+                comment=[_paragraph(one_line(text)) for text in comment_for_cell(report, remedy)],
             )
         )
     return _section("remedy", "Remedies", rows, remedies)

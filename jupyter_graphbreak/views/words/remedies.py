@@ -7,6 +7,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from jupyter_graphbreak.knowledge.entries import CONFIG
+from jupyter_graphbreak.knowledge.switches import switch_called
 from jupyter_graphbreak.report.remedies import INNER, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
@@ -284,6 +286,47 @@ def code_of(remedy: Remedy) -> str:
     if remedy.code:
         return remedy.code
     return "\n".join(f"{name} = {value!r}" for name, value in remedy.settings.items())
+
+
+def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
+    """Return the comment for a cell that applies a remedy: what the cell does, and how to undo it.
+
+    "Set capture_scalar_outputs = True: removes break 1.", "To undo: delete this cell, and restart the kernel or run
+    torch._dynamo.config.capture_scalar_outputs = False".
+    """
+    if how_to_apply(report, remedy) != "cell":
+        return []
+    target = breaks_of(report, remedy)
+    aim = "ends the " if remedy.recompiles and not remedy.breaks else "removes "
+    does = f"{remedy.title}: {aim}{target}." if target else f"{remedy.title}."
+    differs = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
+    sources = lookup.sources(report)
+    kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
+    edited = ", undo the edits of the other cells" if "cell" in kinds else ""
+    undo = f"To undo: delete this cell{edited}, then restart the kernel"
+    if kinds - {"cell"}:
+        undo += "; no file was changed"
+    elif steps := [*_undone_settings(report, remedy), *_undone_switches(remedy)]:
+        undo += f", or: {'; '.join(steps)}"
+    return [does, *differs, undo]
+
+
+def _undone_settings(report: Report, remedy: Remedy) -> list[str]:
+    """Return the statements that undo the settings of a remedy, unless the earlier value is not known."""
+    statements = []
+    for name, value in remedy.settings.items():
+        known = report.config.get(name.removeprefix(CONFIG))
+        if isinstance(value, list):
+            statements += [f"{name}.discard({function.removeprefix('builtins.')})" for function in value]
+        elif known is not None or isinstance(value, bool):
+            statements.append(f"{name} = {known if known is not None else not value!r}")
+    return statements
+
+
+def _undone_switches(remedy: Remedy) -> list[str]:
+    """Return how to undo the switches of a remedy."""
+    switches = [switch_called(title) for title in remedy.title.split("; ")]
+    return [switch.undo for switch in switches if switch is not None]
 
 
 def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None:

@@ -282,7 +282,13 @@ export class RemedyApplier {
     return {
       edits: this._editsOf(report, run, remedies),
       code: remedies
-        .flatMap(remedy => codeOutside(report, remedy) ?? [])
+        .flatMap((remedy, index) => {
+          const code = codeOutside(report, remedy);
+          const { list, at } = places[index]!;
+          const id =
+            list === 'remedies' ? report.remedies?.[at]?.id : undefined;
+          return code === null ? [] : [...commentOf(run, id), code];
+        })
         .join('\n')
     };
   }
@@ -424,6 +430,13 @@ export class RemedyApplier {
   private readonly _options: IRemedyApplierOptions;
   /** The change that undo reverts. */
   private _last: IAppliedChange | null = null;
+}
+
+/** The lines of a comment about what the cell of a remedy does and how to undo it. */
+function commentOf(run: IRun, remedy: string | undefined): string[] {
+  const rows = run.rows?.sections.find(({ id }) => id === 'remedy')?.rows ?? [];
+  const comment = rows.find(({ id }) => id === remedy)?.comment ?? [];
+  return comment.map(line => `# ${line.replace(/\s+/g, ' ')}`);
 }
 
 /** Insert a cell above another one, and focus it. */

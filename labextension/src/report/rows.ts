@@ -173,7 +173,8 @@ const PLAIN: Omit<Row, 'id' | 'label'> = {
   beside: '',
   spot: null,
   cost: null,
-  colour: null
+  colour: null,
+  comment: []
 };
 
 function spotOf(

@@ -325,6 +325,7 @@ export interface Row {
   spot: Spot | null;
   cost: number | null;
   colour: number | null;
+  comment: string[];
 }
 /**
  * The lines that a row is about, as :class:`~jupyter_graphbreak.report.location.Location` counts them.

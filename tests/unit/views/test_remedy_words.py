@@ -7,6 +7,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
+from jupyter_graphbreak.report.location import Source
 from jupyter_graphbreak.report.remedies import INNER, Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
@@ -16,6 +17,7 @@ from jupyter_graphbreak.views.words.remedies import (
     breaks_of,
     change_lines,
     code_of,
+    comment_for_cell,
     compatible_remedies,
     how_to_apply,
     outcome,
@@ -271,3 +273,52 @@ def test_the_result_of_the_users_edit_is_the_first_sentence(remedy: Remedy, sent
     assert (first.id, first.label) == ("edit", sentence)
     assert first.look == ("good" if "removes" in sentence else "bad")
     assert "edit" not in {row.id for row in about(with_remedies(remedy))}
+
+
+FLAG = "torch._dynamo.config.capture_scalar_outputs"
+SWITCH = "Turn off SpecAugment"
+
+
+@pytest.mark.parametrize(
+    ("remedy", "undo"),
+    [
+        (a_remedy(kind="setting", code="...", settings={FLAG: True}), f", or: {FLAG} = False"),
+        (
+            a_remedy(kind="setting", code="...", settings={"torch._dynamo.config.recompile_limit": 64}),
+            ", or: torch._dynamo.config.recompile_limit = 8",
+        ),
+        (
+            a_remedy(kind="setting", code="...", settings={"torch._dynamo.config.reorderable": ["builtins.print"]}),
+            ", or: torch._dynamo.config.reorderable.discard(print)",
+        ),
+        (
+            a_remedy(kind="switch", code="...", title=SWITCH),
+            ", or: set apply_spec_augment = True in the model's configuration",
+        ),
+        (a_remedy(kind="switch", code="..."), ""),
+        (
+            a_remedy(edits=[Edit("s9", 1, 1, "a", "b")], patch="--- a/x.py\n+++ b/x.py\n"),
+            "; no file was changed",
+        ),
+    ],
+)
+def test_a_cell_says_what_it_does_and_how_to_undo_it(remedy: Remedy, undo: str) -> None:
+    report = two_breaks()
+    sources = [*report.sources, Source("s9", "x.py", "library", "x.py")]
+    report = replace(report, config={"recompile_limit": 8}, remedies=[remedy], sources=sources)
+    assert comment_for_cell(report, remedy) == [
+        f"{remedy.title}: removes break 1.",
+        f"To undo: delete this cell, then restart the kernel{undo}",
+    ]
+
+
+def test_a_cell_says_what_differs_with_it() -> None:
+    remedy = a_remedy("works but differs", kind="switch", code="...", differences=["prints nothing"])
+    assert comment_for_cell(two_breaks(), remedy)[1] == "What differs: prints nothing."
+
+
+def test_a_changed_cell_has_no_comment() -> None:
+    report = remedies()
+    edits = [remedy for remedy in report.remedies or [] if how_to_apply(report, remedy) == "edit"]
+    assert edits
+    assert [comment_for_cell(report, remedy) for remedy in edits] == [[]] * len(edits)

@@ -89,9 +89,8 @@ class CellRuns:
             error = result.error_in_exec or result.error_before_exec
         try:
             with faults.suppress_faults("making the report", observation.report_failure):
-                observation.close(
-                    error, lambda report: self._with_changes(self._with_advice(report), observation.cell_id)
-                )
+                observation.close(error, lambda report: self._with_changes(self._with_advice(report), observation))
+                self._keep_remedies(observation)
         except KeyboardInterrupt as interrupt:  # it was deferred until the report, and still ends the cell
             self._interrupted(interrupt, result)
         finally:
@@ -219,15 +218,22 @@ class CellRuns:
         note = Diagnostic("info", f"{_MOVE} Put {where} into a function and call it.")
         return replace(report, diagnostics=[*report.diagnostics, note])
 
-    def _with_changes(self, report: Report, cell_id: str | None) -> Report:
+    def _with_changes(self, report: Report, observation: Observation) -> Report:
         """Add the changes since the previous run of the same cell to a report, and keep it for the next run."""
+        cell_id = observation.cell_id
         if cell_id is None:
             return report
-        before = self._last_reports.pop(cell_id, None)
+        before = observation.previous = self._last_reports.pop(cell_id, None)
         self._last_reports[cell_id] = report
         if len(self._last_reports) > _MAX_LAST_REPORTS:
             del self._last_reports[next(iter(self._last_reports))]
         return replace(report, changes=before.diff(report)) if before is not None else report
+
+    def _keep_remedies(self, observation: Observation) -> None:
+        """Keep what was tried: if it was interrupted, the next run of the cell continues."""
+        report = self._last_reports.get(observation.cell_id or "")
+        if report is not None and observation.remedies is not None:
+            self._last_reports[observation.cell_id or ""] = replace(report, remedies=observation.remedies)
 
 
 def _describe(observation: Observation, plan: Plan, reason: str) -> None:

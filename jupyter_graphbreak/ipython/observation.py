@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.device import Choice
     from jupyter_graphbreak.recording.recorder import Recording
     from jupyter_graphbreak.report.job import Process
+    from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.results import Frontends, Job
 
 
@@ -98,6 +99,9 @@ class Observation:
         self.edited: Sequence[tuple[str, str]] = ()
         #: Compares the front ends after the run, given its effects.
         self.compare: Callable[[RunEffects | None], Frontends] | None = None
+        #: The report on the previous run of the cell, and the remedies of this run.
+        self.previous: Report | None = None
+        self.remedies: list[Remedy] | None = None
         self._effects: RunEffects | None = None
         self.recording: Recording | None = None
         self._started_at = time.perf_counter()
@@ -240,6 +244,7 @@ class Observation:
         if self._kept is not None:
             report = self._run_again(report, files, self._kept)
         with deferred_interrupts():
+            self.remedies = report.remedies
             report, job = self._with_job(report)
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report if job is None else job
@@ -308,7 +313,9 @@ class Observation:
         compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
         own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
         again = Rerun(report, files, kept, find, self._show_status)
-        try_remedies = functools.partial(again.try_remedies, compile_text=compile_text, also=own_edits)
+        try_remedies = functools.partial(
+            again.try_remedies, compile_text=compile_text, also=own_edits, first=self._left_before(report)
+        )
         steps: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries, "trying remedies", try_remedies),
             (self.options.cost, "measuring", again.measure),
@@ -330,6 +337,17 @@ class Observation:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
                 again.report = replace(again.report, diagnostics=[*again.report.diagnostics, *self._faults[known:]])
         return again.report
+
+    def _left_before(self, report: Report) -> list[str]:
+        """Return the breaks that the previous run of the cell did not reach, because its trials were interrupted."""
+        from jupyter_graphbreak.analysis.matching import same_breaks
+        from jupyter_graphbreak.report.remedies import INTERRUPTED
+
+        if self.previous is None:
+            return []
+        remedies = self.previous.remedies or []
+        left = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
+        return [now for then, now in same_breaks(self.previous, report).items() if then in left]
 
     def _show_status(self, what: str) -> None:
         """Show the current activity in place of the report."""

@@ -174,3 +174,45 @@ def test_the_patch_of_a_module_is_applied_by_a_cell(kernel: Kernel, tmp_path: Pa
     assert kernel.run(inserted)["status"] == "ok"
     kernel.run(f"%%compile_explain\n{cell}")
     assert kernel.report().breaks == []
+
+
+INTERRUPT = """
+from jupyter_graphbreak.experiments.remedies import search
+_search, _order = search.Search._search_break, []
+def _interrupted(self, break_):
+    if _order:
+        raise KeyboardInterrupt
+    return _noted(self, break_)
+def _noted(self, break_):
+    _order.append(break_.location.line)
+    return _search(self, break_)
+search.Search._search_break = _interrupted
+"""
+BRANCHES = """import torch
+@torch.compile(backend="eager")
+def f(x):
+    if x.sum() > 3:
+        x = x + 1
+    else:
+        x = x - 1
+    if x.max() > 5:
+        x = x * 2
+    return x
+f(torch.ones(4)).tolist()"""
+
+
+def test_interrupted_trials_say_so_and_continue_with_what_is_left(kernel: Kernel) -> None:
+    kernel.run(INTERRUPT)
+    kernel.run(f"{TRY}{BRANCHES}", {"cellId": "interrupted"})
+    report = kernel.report()
+    assert [remedy.breaks for remedy in working(report)] == [["b1"]]
+    assert report.status == "ok"
+    text = " ".join(report.to_text().split())
+    assert "that removes break 1. Trying was interrupted: break 2 is left to try." in text
+    assert "do: " in text.partition("x.max() > 5")[2]
+    assert "Decide whether" not in text  # as long as changes are left to try
+    kernel.run("search.Search._search_break = _noted\n_order.clear()")
+    kernel.run(f"{TRY}{BRANCHES}", {"cellId": "interrupted"})
+    assert all_breaks_fixed(kernel.report())
+    kernel.run("print(_order)")
+    assert kernel.stdout() == "[9, 5]\n"  # the break that was left comes first

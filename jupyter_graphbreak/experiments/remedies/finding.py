@@ -24,7 +24,7 @@ from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.report.schema import Device, Diagnostic, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.search import Candidate, OnStatus
     from jupyter_graphbreak.experiments.trial.entry import KeptEntries
     from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.report.schema import Break
 
     #: Opens a context in which a remedy is applied; yields the entry with the remedy.
     EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
@@ -142,7 +143,7 @@ def _uncompiled(fn: Any) -> Any:
     return fn if inner is None else inner
 
 
-def find_remedies(
+def find_remedies(  # noqa: PLR0913 - independent options of one search
     report: Report,
     files: Mapping[str, str],
     kept: KeptEntries,
@@ -152,6 +153,7 @@ def find_remedies(
     find_cell: FindCell = lambda _: None,
     on_status: OnStatus = lambda _: None,
     also: Sequence[EditedCells | Patch] = (),
+    first: Collection[str] = (),
 ) -> FoundRemedies:
     """Return a report with remedies for its breaks; an interrupt ends the search early and keeps its results.
 
@@ -171,19 +173,21 @@ def find_remedies(
         Receives status messages.
     also : sequence of EditedCells or Patch
         The user's own edits, which are tried first.
+    first : collection of str
+        The ids of the breaks to begin with, because an earlier search was interrupted before it reached them.
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     searches: list[Search] = []
     reasons = [*kept.left_out, *(f"the function was not run again: it {effect.what}" for effect in kept.effects)]
     fixed: set[str] = set()
     applicable: list[EditedCells | Patch] = []
-    entries = _by_breaks(report, kept.entries) if report.breaks else []
+    entries = _by_breaks(report, kept.entries, first) if report.breaks else []
     try:
         for place, entry in enumerate(entries):
             # An entry may use most of the remaining time, and leaves what it does not use; the first has most breaks.
-            left = end - time.monotonic()
-            own_end = end if place == len(entries) - 1 else time.monotonic() + left * _SHARE_OF_ENTRY
-            if left <= 0 and not also:
+            left_s = end - time.monotonic()
+            own_end = end if place == len(entries) - 1 else time.monotonic() + left_s * _SHARE_OF_ENTRY
+            if left_s <= 0 and not also:
                 reasons.append(_out_of_time_message(entry))
                 continue
             on_status(f"to repeat {entry.function} on copies")
@@ -204,7 +208,8 @@ def find_remedies(
                 known = same_breaks(report, runner.original.report)
                 wanted = frozenset(theirs for ours, theirs in known.items() if ours not in fixed)
                 if wanted:
-                    searches.append(Search(runner, own_end, wanted, on_status))
+                    left = frozenset(known[ident] for ident in first if ident in known)
+                    searches.append(Search(runner, own_end, wanted, on_status, left))
                     applicable += [own for own in also if searches[-1].try_edit(own)]
                     candidates = searches[-1].run()
                     gone = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
@@ -218,18 +223,23 @@ def find_remedies(
     return _collected(report, files, searches, reasons)
 
 
-def _by_breaks(report: Report, entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries by their number of break events, highest first; an entry that reuses code adds no breaks."""
+def _by_breaks(report: Report, entries: Sequence[Entry], first: Collection[str]) -> list[Entry]:
+    """Return the entries by their numbers of events of the breaks to begin with, and of all breaks, highest first.
+
+    An entry that reuses code adds no breaks.
+    """
     frames = [frame.id for frame in report.frames]
     starts = {entry.frame: frames.index(entry.frame) for entry in entries if entry.frame in frames}
 
-    def events(entry: Entry) -> int:
+    def events(entry: Entry, breaks: Sequence[Break]) -> int:
         start = starts.get(entry.frame or "", 0)
         end = min((other for other in starts.values() if other > start), default=len(frames))
         own = set(frames[start:end])
-        return sum(occurrence.frame in own for break_ in report.breaks for occurrence in break_.occurrences)
+        return sum(occurrence.frame in own for break_ in breaks for occurrence in break_.occurrences)
 
-    return sorted((entry for entry in entries if not entry.reuses), key=lambda entry: -events(entry))
+    left = [break_ for break_ in report.breaks if break_.id in first]
+    own = [entry for entry in entries if not entry.reuses]
+    return sorted(own, key=lambda entry: (-events(entry, left), -events(entry, report.breaks)))
 
 
 def _why_not_tried(own: EditedCells | Patch, kept: KeptEntries) -> str:

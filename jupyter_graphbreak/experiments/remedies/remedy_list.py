@@ -16,7 +16,7 @@ from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.knowledge.owners import OWNERS
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER, WORKING, Edit, Remedy
+from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING, Edit, Remedy
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -213,7 +213,9 @@ def _manual_steps(
         if break_.id not in fixed:
             failed = [remedy.title for remedy in remedies if break_.id in remedy.breaks]
             reason = None if failed else "there was no time left" if late else next(iter(reasons), None)
-            sentence = manual_step_of_break(break_, failed)
+            reason = INTERRUPTED if INTERRUPTED in reasons else reason
+            # As long as changes are left to try, no decision is due.
+            sentence = manual_step_of_break(break_, failed) if reason != INTERRUPTED else None
             manual_steps.append(
                 _manual_step(len(remedies) + len(manual_steps) + 1, sentence, reason, breaks=[break_.id])
             )
@@ -227,7 +229,7 @@ def _manual_steps(
 
 
 def _manual_step(
-    number: int, sentence: str, reason: str | None, breaks: Sequence[str] = (), frames: Sequence[str] = ()
+    number: int, sentence: str | None, reason: str | None, breaks: Sequence[str] = (), frames: Sequence[str] = ()
 ) -> Remedy:
     return Remedy(
         id=f"r{number}",

@@ -139,12 +139,15 @@ class Search:
     wanted : frozenset of str or None
         The breaks of the runner's report to remove; ``None`` for all of them.
     on_status : callable
+    first : frozenset of str
+        The breaks to begin with, because an earlier search was interrupted before it reached them.
     """
 
     runner: TrialRunner
     deadline: float
     wanted: frozenset[str] | None = None
     on_status: OnStatus = lambda _: None
+    first: frozenset[str] = frozenset()
     candidates: list[Candidate] = field(default_factory=list)
     #: The breaks that the search did not reach in time.
     left: list[str] = field(default_factory=list)
@@ -199,6 +202,7 @@ class Search:
         report = self.runner.original.report
         breaks = {break_.id: break_ for break_ in report.breaks}
         waiting = [ident for ident in report.order or breaks if self.wanted is None or ident in self.wanted]
+        waiting.sort(key=lambda ident: ident not in self.first)
         for late in (self.left, list[str]()):  # no break of the second round counts as unreached
             pending, waiting = waiting, []
             for place, ident in enumerate(pending):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.knowledge.entries import CONFIG
 from jupyter_graphbreak.knowledge.switches import switch_called
-from jupyter_graphbreak.report.remedies import INNER, WORKING
+from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, number_list
@@ -378,6 +378,16 @@ def _clash(one: Remedy, other: Remedy) -> bool:
         for mine in one.edits
         for theirs in other.edits
     )
+
+
+def left_by_interrupt(report: Report) -> str:
+    """Return what an interrupted search for remedies left: "breaks 2 and 3"; empty if it left nothing."""
+    numbers = break_numbers(report)
+    left = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
+    known = sorted({numbers[ident] for remedy in left for ident in remedy.breaks if ident in numbers})
+    if known:
+        return f"break{'s' if len(known) > 1 else ''} {number_list(known)}"
+    return next((target for remedy in left if (target := breaks_of(report, remedy))), "")
 
 
 def breaks_of(report: Report, remedy: Remedy) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
 from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all
@@ -15,7 +16,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     limited_functions,
     recompilations,
 )
-from jupyter_graphbreak.views.words.remedies import breaks_of, compatible_remedies
+from jupyter_graphbreak.views.words.remedies import breaks_of, compatible_remedies, left_by_interrupt
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def verdict(report: Report) -> Verdict:
     now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
+    if left := left_by_interrupt(report):
+        text += f" Trying was interrupted: {left} {'are' if left.startswith('breaks ') else 'is'} left to try."
     wrong = [one_line(check.function) for check in report.check or [] if not check.equal]
     if wrong:
         named = _names(wrong)
@@ -99,7 +102,7 @@ def _first_step(report: Report) -> str:
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
     if chosen:
         return f". {_what_works(report, chosen)}{nothing}"
-    reasons = {remedy.reason for remedy in report.remedies or []}
+    reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
         nothing = f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}.{nothing}"
     elif len(reasons) == 1 and (reason := reasons.pop()):

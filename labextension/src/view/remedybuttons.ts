@@ -44,8 +44,10 @@ export class RemedyButtons {
   /** Add buttons for the whole report to a toolbar. */
   offerIn(toolbar: Toolbar): void {
     const actions = this._actions!;
-    if (this._root.dataset.untried !== undefined) {
-      toolbar.offer('Try remedies', () =>
+    const { untried } = this._root.dataset;
+    if (untried !== undefined) {
+      const label = untried === 'rest' ? 'Continue trying' : 'Try remedies';
+      toolbar.offer(label, () =>
         this._do(async () => {
           await actions.tryRemedies();
           return '';

@@ -15,6 +15,7 @@ from jupyter_graphbreak.experiments.remedies.rehearsal import outermost_module
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.knowledge.owners import OWNERS
+from jupyter_graphbreak.knowledge.switches import switch_called
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING, Edit, Remedy
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -215,7 +216,9 @@ def _manual_steps(
             reason = None if failed else "there was no time left" if late else next(iter(reasons), None)
             reason = INTERRUPTED if INTERRUPTED in reasons else reason
             # As long as changes are left to try, no decision is due.
-            sentence = manual_step_of_break(break_, failed) if reason != INTERRUPTED else None
+            sentence = None
+            if reason != INTERRUPTED:
+                sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(break_, failed)
             manual_steps.append(
                 _manual_step(len(remedies) + len(manual_steps) + 1, sentence, reason, breaks=[break_.id])
             )
@@ -226,6 +229,14 @@ def _manual_steps(
                 _manual_step(len(remedies) + len(manual_steps) + 1, sentence, None, frames=[skipped.frame])
             )
     return manual_steps
+
+
+def _decision_on_switch(break_: Break, remedies: Sequence[Remedy]) -> str | None:
+    """Return the decision on a library's switch that removes a break, but changes the results on purpose."""
+    changing = [remedy for remedy in remedies if break_.id in remedy.breaks and remedy.verdict == "another result"]
+    switches = [switch for remedy in changing if (switch := switch_called(remedy.title)) is not None]
+    switch = next((switch for switch in switches if switch.differs is not None), None)
+    return f"Decide whether to {switch.step}: that removes the break, but {switch.differs}." if switch else None
 
 
 def _manual_step(

@@ -344,6 +344,11 @@ class View:
         return self._remedy_indexes[remedy.id]
 
     @property
+    def begins_with_recompiles(self) -> bool:
+        """Whether the recompiles are shown first, because there are no breaks."""
+        return bool(self.report.recompiles) and not self.report.breaks
+
+    @property
     def offers_trials(self) -> bool:
         """Whether the report has breaks or recompiles, and trials of remedies were not made or were interrupted."""
         tried = self.report.remedies

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from jupyter_graphbreak.knowledge.switches import switch_called
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
@@ -104,7 +105,7 @@ def _first_step(report: Report) -> str:
         return f". {_what_works(report, chosen)}{nothing}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
-        nothing = f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}.{nothing}"
+        nothing = f"{_what_failed(report)}{nothing}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
         nothing = f" {one_line(reason)}{nothing}"
     largest = max(break_groups(report), key=lambda group: len(group.breaks))
@@ -122,6 +123,16 @@ def _first_step(report: Report) -> str:
     if total == 1:
         return f"{_at(report, first.location)}{f': it {effect}' if effect else ''}.{nothing}"
     return f".{nothing} Fix break 1 first{f': it {effect}' if effect else ''}."
+
+
+def _what_failed(report: Report) -> str:
+    """Return that no change works, and the library's switch that works at the price of different results."""
+    for remedy in report.remedies or []:
+        switch = switch_called(remedy.title)
+        if remedy.verdict == "another result" and switch is not None and switch.differs is not None:
+            target = "it" if len(report.breaks) == 1 else breaks_of(report, remedy)
+            return f' Only "{remedy.title}" removes {target}, but {switch.differs}.'
+    return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}."
 
 
 def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:

@@ -17,12 +17,13 @@ export class Panes {
       root.querySelectorAll<HTMLDetailsElement>('.gb-pane')
     );
     this._addLists(root);
+    const first = this._panes.findIndex(pane => pane.open);
     const prefix = root.dataset.prefix ?? '';
     this._tabs = this._panes.map((pane, index) =>
       this._makeTab(pane, `${prefix}tab${index}`, () => this._show(index))
     );
     root.querySelector('.gb-side')!.prepend(this._makeBar());
-    this._show(0);
+    this._show(Math.max(first, 0));
   }
 
   /** The list with a name. */

@@ -16,6 +16,7 @@ from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.remedies import INTERRUPTED
+from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE
 from jupyter_graphbreak.views.html.environment import style_sheet
@@ -324,3 +325,13 @@ def test_trials_are_offered_until_they_were_made_in_full() -> None:
     assert "data-untried" not in render_html(tried)
     assert 'data-untried="rest"' in render_html(interrupted)
     assert "data-untried" not in render_html(no_breaks())
+
+
+def test_recompiles_are_shown_first_without_breaks() -> None:
+    def opened(report: Report) -> list[str]:
+        return re.findall(r'data-pane="(\w+)" open', render_html(report))
+
+    recompiled = [Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")])]
+    assert opened(replace(no_breaks(), recompiles=recompiled)) == ["recompiles"]
+    assert opened(replace(two_breaks(), recompiles=recompiled)) == ["breaks"]
+    assert opened(no_breaks()) == ["breaks"]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.report.cost import Check, Cost, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
-from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.report.remedies import INTERRUPTED, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
     BreakCost,
@@ -48,6 +48,8 @@ def remedy(*breaks: str, title: str = "Take both sides with torch.where", verdic
                   settings={}, verdict=verdict)  # type: ignore[arg-type]  # fmt: skip
 
 
+LEFT = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
+LAYERDROP = "Turn off the random dropping of layers"
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
 STOPPED = replace(run(broken(1), broken(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
 SKIPPED = Skipped("k1", None, "norm", None, "a generator function")
@@ -76,6 +78,12 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
          "2 breaks. 2 changes, each tried alone, remove both."),
         (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", verdict="fails")]), "bad",
          "2 breaks. No change that was tried removes one. Fix break 1 first: it makes 1 function run eagerly."),
+        (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", title=LAYERDROP, verdict="another result")]), "bad",
+         f'2 breaks. Only "{LAYERDROP}" removes break 1, but layers are no longer dropped in training. Fix break 1 '
+         "first: it makes 1 function run eagerly."),
+        (run(broken(1), broken(2), remedies=[remedy("b1"), LEFT]), "bad",
+         "2 breaks. Take both sides with torch.where: that removes break 1. Trying was interrupted: break 2 is left to "
+         "try."),
         (replace(run(), status="error", error=ERROR), "error", "The run ended in ValueError, line 4 in step."),
         (STOPPED, "error",
          "Break 2 ended the run: Branch on a tensor's value, line 2 in step. There is 1 other break."),

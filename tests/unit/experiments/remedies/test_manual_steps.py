@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from jupyter_graphbreak.experiments.remedies.remedy_list import manual_step_of_break
+from jupyter_graphbreak.experiments.remedies.remedy_list import _manual_steps, manual_step_of_break
 from jupyter_graphbreak.report.location import Location
-from jupyter_graphbreak.report.schema import Break
+from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.report.schema import Break, Device, Report
 
 
 def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()) -> str:
@@ -61,6 +63,19 @@ def test_the_step_proposes_no_failed_candidate_again() -> None:
     rest = manual_step_of_break(branch, ["Take both sides with torch.where"])
     assert rest.endswith("torch.where was tried and did not work.")
     assert manual_step_of_break(branch, ["Give both sides to torch.cond"]) == manual_step_of_break(branch)
+
+
+def test_a_switch_that_changes_results_on_purpose_is_a_decision() -> None:
+    report = Report(
+        "ok", Device("cpu", "cpu"), breaks=[Break("b1", "GB0170", "type", None, "resumed", owner="library")]
+    )
+    switch = Remedy("r1", ["b1"], "switch", "Turn off SpecAugment", "switch", "another result")
+    (decision,) = _manual_steps(report, [switch], [], [])
+    assert decision.person == (
+        "Decide whether to turn off SpecAugment: that removes the break, but features are no longer masked in training."
+    )
+    failed = replace(switch, verdict="fails")
+    assert [step.person for step in _manual_steps(report, [failed], [], [])] == [manual_step_of_break(report.breaks[0])]
 
 
 def test_the_step_for_a_library_proposes_no_rewrite() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from jupyter_graphbreak.experiments.remedies.break_places import BreakComparison, RunBreaks, compare_breaks
+from jupyter_graphbreak.experiments.remedies.rehearsal import _break_summary
+from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Break, Device, Report
 from tests.support.break_problems import location_of
 
@@ -65,3 +67,15 @@ def test_breaks_follow_a_moved_block() -> None:
     found = compared(new, run(new, ("y.sum() > 0", "branch")))
     assert found.gone == {"b1"}
     assert found.new == []
+
+
+def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
+    cell, file = Source("s1", "Cell In[1]", "cell"), Source("s2", "modeling_bart.py", "library", "a/modeling_bart.py")
+    here, there = (
+        Break(f"b{line}", "GB0170", "Branch", Location(source, line, line, code="x > 0"), "resumed")
+        for source, line in (("s1", 4), ("s2", 1388))
+    )
+    report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[here, there])
+    run = RunBreaks(report, {})
+    assert _break_summary(there, [run]) == "at line 1388 of modeling_bart.py, x > 0: Branch"
+    assert _break_summary(here, [run]) == "at line 4, x > 0: Branch"

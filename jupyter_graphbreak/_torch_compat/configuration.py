@@ -190,7 +190,7 @@ def _hidden_compiler_warnings() -> Iterator[None]:
     """
     registries = {
         name: dict(getattr(module, "__warningregistry__", {}))
-        for name, module in list(sys.modules.items())
+        for name, module in sys.modules.copy().items()
         if name.startswith(_COMPILING)
     }
 

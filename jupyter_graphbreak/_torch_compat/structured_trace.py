@@ -95,7 +95,8 @@ def narrowed_trace(
 
 def _replace_in_torch(function: Any, replacement: Any) -> None:
     """Replace a function in all modules of torch, because some imported it by name."""
-    for key, module in list(sys.modules.items()):
+    # A copy, because a garbage collection may import a module even while the items are listed.
+    for key, module in sys.modules.copy().items():
         if key.startswith("torch.") and vars(module).get("trace_structured") is function:
             vars(module)["trace_structured"] = replacement
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import sys
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
+from jupyter_graphbreak.recording.recorder import record
 from jupyter_graphbreak.results import Report
 
 PROGRAM = """\
@@ -132,3 +134,24 @@ def test_a_library_function_that_is_given_up_shows_the_responsible_block(
     assert {source.kind for source in report.sources if source.name == "library_under_test.py"} == {"library"}
     skipped = [(skipped.function, skipped.kind, skipped.location) for skipped in report.skipped]
     assert [(function, kind, at.line, at.end_line) for function, kind, at in skipped if at is not None] == expected
+
+
+def test_module_that_garbage_collection_imports_does_not_end_the_run() -> None:
+    def import_one(*_: object) -> None:
+        name = f"imported_by_collection_{len(imported)}"
+        imported.append(name)
+        sys.modules[name] = ModuleType(name)
+
+    imported: list[str] = []
+    threshold = gc.get_threshold()
+    gc.callbacks.append(import_one)
+    gc.set_threshold(1)
+    try:
+        with record():
+            pass
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(import_one)
+        for name in imported:
+            del sys.modules[name]
+    assert imported

@@ -92,7 +92,7 @@ def _patched(path: str, text: str, hunks: list[Hunk]) -> str:
 
 def _filename(path: str) -> str:
     """Return the file of a loaded module, or of the working directory, to which a path of a patch refers."""
-    for module in list(sys.modules.values()):
+    for module in sys.modules.copy().values():
         filename = getattr(module, "__file__", None)
         if isinstance(filename, str) and filename.replace("\\", "/").endswith(f"/{path.lstrip('/')}"):
             return filename

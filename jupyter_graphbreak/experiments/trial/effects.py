@@ -381,7 +381,7 @@ def preserve_warnings() -> Iterator[None]:
 
 def _warning_registries() -> Iterator[tuple[str, dict[Any, Any]]]:
     """Yield each module's registry of the warnings that Python has shown."""
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         # `getattr` would make a lazy module try to import it.
         registry = getattr(module, "__dict__", {}).get("__warningregistry__")
         if isinstance(registry, dict):

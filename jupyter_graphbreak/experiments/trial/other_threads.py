@@ -79,7 +79,7 @@ def _isolate_warnings() -> Iterator[None]:
     filters, default = list(warnings.filters), warnings.defaultaction  # type: ignore[attr-defined]
     once: dict[Any, Any] = warnings.onceregistry  # type: ignore[attr-defined]
     shown_once = set(once)
-    shown = {id(names): set(_registry(names)) for names in map(_names, list(sys.modules.values()))}
+    shown = {id(names): set(_registry(names)) for names in map(_names, sys.modules.copy().values())}
     thread, is_open = get_ident(), [True]
     show, show_elsewhere = warnings._showwarnmsg, _shown_by_process()  # type: ignore[attr-defined]  # noqa: SLF001
     added: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
@@ -134,7 +134,7 @@ def _shown_by_process() -> Callable[[WarningMessage], None]:
 def _filter_action(message: WarningMessage, filters: list[Any], default: str) -> str:
     """Return the filter action for a warning."""
     text = str(message.message)
-    module = next((name for name, home in list(sys.modules.items()) if _file(home) == message.filename), "__main__")
+    module = next((name for name, home in sys.modules.copy().items() if _file(home) == message.filename), "__main__")
     for action, pattern, category, of_module, line in filters:
         if (
             (pattern is None or _matches(pattern, text))

@@ -183,21 +183,50 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
         yield lambda: len(counted)
 
 
+#: The steps of a compilation, each a function that runs once per frame, instruction, operation, graph or file: the
+#: module, the class if it is a method, and the name. A single one takes seconds at most, while a compilation may take
+#: minutes. Only Python calls them: an exception of ours in a callback from C++ could end the process.
+_STEPS = (
+    ("torch._dynamo.convert_frame", None, "_compile"),
+    ("torch._dynamo.symbolic_convert", "InstructionTranslatorBase", "step"),
+    ("torch.fx.interpreter", "Interpreter", "run_node"),
+    ("torch._inductor.graph", "GraphLowering", "codegen"),
+    ("torch._inductor.cpp_builder", None, "run_compile_cmd"),
+)
+
+
 @contextlib.contextmanager
-def before_each_compilation(check: Callable[[], None]) -> Iterator[None]:
-    """Call a function before Dynamo compiles anything on this thread, while the context is open.
+def before_each_step(check: Callable[[], None]) -> Iterator[None]:
+    """Call a function before each step of a compilation on this thread, while the context is open.
 
-    An exception in it ends the call that is being compiled.
+    An exception in it ends the call that is being compiled; PyTorch passes on one that is not an :exc:`Exception`.
     """
-    module = importlib.import_module("torch._dynamo.convert_frame")
-    original: Any = module._compile
+    pending = [*_STEPS]
 
-    @functools.wraps(original)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        check()
-        return original(*args, **kwargs)
+    def follow(owner: Any, name: str) -> None:
+        original: Any = inspect.getattr_static(owner, name)
 
-    with patched_here(module, "_compile", checked):
+        @functools.wraps(original)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            check()
+            follow_imported()
+            return original(*args, **kwargs)
+
+        opened.enter_context(patched_here(owner, name, checked))
+
+    def follow_imported() -> None:
+        """Follow the steps in modules that have been imported meanwhile; Inductor is imported by its first use."""
+        for step in pending[:]:
+            module, kind, name = step
+            owner = sys.modules.get(module)
+            owner = owner if kind is None else getattr(owner, kind, None)
+            if hasattr(owner, name):
+                pending.remove(step)
+                follow(owner, name)
+
+    importlib.import_module("torch._dynamo.convert_frame")
+    with contextlib.ExitStack() as opened:
+        follow_imported()
         yield
 
 

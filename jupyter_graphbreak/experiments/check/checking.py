@@ -88,12 +88,20 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
                 actual = compiled_call.observe()
             own = build_report(recording.records)
             differences = _differences(entry, _observe_eager(entry), actual)
-            first = _first_divergence(compiled_call, Correspondence(own, run if run is not None else own, entry.frame))
+            first, step = None, None
+            with contextlib.suppress(TimeUpError):  # whether the results are equal is known
+                correspondence = Correspondence(own, run if run is not None else own, entry.frame)
+                first = _first_divergence(compiled_call, correspondence)
             if first is not None and not differences:
                 differences = [f"graph {first.graph} computes a different value, which does not affect the result"]
-            own_us = compiled_call.fastest_us() if differences else None
-        step = _first_wrong_step(entry) if differences else None
-        restored_by = list(_try_changes(entry, step, first, own_us)) if step is not None else []
+            own_us = None
+            with contextlib.suppress(TimeUpError):
+                own_us = compiled_call.fastest_us() if differences else None
+        restored_by: list[NumericsTrial] = []
+        with contextlib.suppress(TimeUpError):
+            step = _first_wrong_step(entry) if differences else None
+            if step is not None:
+                restored_by += _try_changes(entry, step, first, own_us)
     check = Check(
         function=entry.function,
         backend=backend_name(entry.backend),

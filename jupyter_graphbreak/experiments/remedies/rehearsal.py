@@ -39,7 +39,7 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_li
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.knowledge.switches import switch_with
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
@@ -154,6 +154,9 @@ _MOST_EDGES = 5
 _LONGEST_FOR_EDGES = 6.0
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
+#: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
+_SHARE_OF_BACKEND = 0.5
+_CHEAPEST_BACKEND = "eager"
 
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
 IsPromising = Callable[[CompiledRun], bool]
@@ -205,10 +208,10 @@ class TrialRunner:
         self._uncompiled_original = Original(entry)
         self.program = Program(find_cell=find_cell)
         usual_inputs = _accepted_first(self._uncompiled_original.usual_inputs())
-        start = time.monotonic()
+        #: The backend of all trials: the entry's own, if there is time for it.
+        self.backend = entry.backend
         #: The compiled run of the unchanged program.
-        self.original = self._run_compiled(Change(), usual_inputs, lambda _: True)
-        self._original_seconds = time.monotonic() - start
+        self.original, self._original_seconds = self._run_original(usual_inputs)
         self._original_at_edges: tuple[CompiledRun, list[ReferenceCase]] | None = None
         texts = {source: source_text(filename, find_cell) for source, filename in self.original.files.items()}
         #: Other cells that may compile the entry, by ids of their own.
@@ -238,6 +241,29 @@ class TrialRunner:
             self._compile_differences[id(case)] = {difference.text for difference in diffs}
             if not all(difference.declared for difference in diffs):
                 self._uncompiled_original.exclude(case)
+
+    def _run_original(self, cases: list[ReferenceCase]) -> tuple[CompiledRun, float]:
+        """Run the compiled unchanged program, with the cheapest backend if its own takes most of the time.
+
+        Returns
+        -------
+        tuple
+            The run, and the seconds that it took.
+        """
+        start, most = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
+        if self.backend != _CHEAPEST_BACKEND:
+            with contextlib.suppress(TimeUpError), limit_time(start + most):
+                run = self._run_compiled(Change(), cases, lambda _: True)
+                if (seconds := time.monotonic() - start) <= most:  # otherwise there is no time for a change
+                    return run, seconds
+            self.backend, start = _CHEAPEST_BACKEND, time.monotonic()
+        return self._run_compiled(Change(), cases, lambda _: True), time.monotonic() - start
+
+    def why_other_backend(self) -> str | None:
+        """Return why trials do not use the entry's backend, worded as the end of a sentence; ``None`` if they do."""
+        if self.backend is self.entry.backend:
+            return None
+        return f"there was no time to compile it with {_backend_name(self.entry.backend)}, only with {self.backend}"
 
     def find_inner_calls(self) -> InnerCalls | None:
         """Return the largest parts of the entry in which nothing breaks."""
@@ -334,6 +360,8 @@ class TrialRunner:
             verdict, reason = "works on what ran", "one side of a condition never ran"
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
+        elif verdict in WORKING and (other_backend := self.why_other_backend()) is not None:
+            verdict, reason = ("works on what ran" if verdict == "works" else verdict), other_backend
         return TrialResult(
             candidate.change,
             verdict,
@@ -475,7 +503,7 @@ class TrialRunner:
     ) -> Evidence:
         before, after = self.original.report.summary, run.report.summary
         return Evidence(
-            backend=_backend_name(self.entry.backend),
+            backend=_backend_name(self.backend),
             inputs=inputs,
             both_sides=both_sides,
             compared=compared_aspects([case.expected for case in cases]),
@@ -581,7 +609,7 @@ class TrialRunner:
         find_cell: FindCell,
         is_promising: IsPromising,
     ) -> CompiledRun:
-        backend = own_backend(self.entry.backend)
+        backend = own_backend(self.backend)
 
         def compile_here(function: Any) -> Any:
             return torch.compile(function, backend=backend, dynamic=self.entry.dynamic)

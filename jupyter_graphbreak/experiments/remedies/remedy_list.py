@@ -98,7 +98,12 @@ def with_remedies(
     remedies = _with_exclusions(remedies)
     remedies += _manual_steps(report, remedies, searches, reasons)
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
-    diagnostics = [*report.diagnostics, *faults]
+    notes = [
+        Diagnostic("warning", f"Changes of {runner.entry.function} may act differently with its own backend: {reason}.")
+        for runner in (search.runner for search in searches)
+        if (reason := runner.why_other_backend()) is not None
+    ]
+    diagnostics = [*report.diagnostics, *faults, *notes]
     return replace(report, remedies=remedies, sources=[*report.sources, *sources], diagnostics=diagnostics), by_search
 
 
@@ -212,7 +217,8 @@ def _manual_steps(
     manual_steps: list[Remedy] = []
     for break_ in report.breaks:
         if break_.id not in fixed:
-            failed = [remedy.title for remedy in remedies if break_.id in remedy.breaks]
+            tried = [remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks]
+            failed = [remedy.title for remedy in tried]
             reason = None if failed else "there was no time left" if late else next(iter(reasons), None)
             reason = INTERRUPTED if INTERRUPTED in reasons else reason
             # As long as changes are left to try, no decision is due.

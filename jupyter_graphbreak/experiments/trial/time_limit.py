@@ -1,4 +1,4 @@
-"""A time limit for runs, checked before each compilation and each call, when a run can be stopped cleanly."""
+"""A time limit for runs, checked before each call and each step of compiling, when a run can be stopped cleanly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak._torch_compat.compiled import before_each_compilation
+from jupyter_graphbreak._torch_compat.compiled import before_each_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def limit_time(end: float) -> Iterator[None]:
     Raises
     ------
     TimeUpError
-        Before a compilation or a call that would start later.
+        Before a call, or a step of a compilation, that would start later.
     """
     token = _END.set(min(end, _END.get()))
     try:
@@ -42,8 +42,8 @@ def seconds_left() -> float:
 
 
 def limit_compilations() -> AbstractContextManager[None]:
-    """Return a context in which no compilation starts after the time limit."""
-    return before_each_compilation(require_time)
+    """Return a context in which compilations end at the time limit."""
+    return before_each_step(require_time)
 
 
 def require_time() -> None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 import torch
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.compiled import before_each_step
 from jupyter_graphbreak.experiments import frontends
+from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
-from jupyter_graphbreak.experiments.remedies import search
+from jupyter_graphbreak.experiments.remedies import finding, rehearsal, search
+from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.rehearsal import TrialResult, TrialRunner
-from jupyter_graphbreak.experiments.remedies.search import Search
+from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
+from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
+from jupyter_graphbreak.experiments.trial import time_limit
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-
-if TYPE_CHECKING:
-    from jupyter_graphbreak.experiments.remedies.change import Change
+from jupyter_graphbreak.report.remedies import WORKING
 
 PROPOSALS = 6
 
@@ -77,7 +80,7 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
     runner = SlowTrialRunner(report, clock)
     monkeypatch.setattr(search, "proposals_for", proposals)
     monkeypatch.setattr(search, "time", clock)
-    search_ = Search(cast("TrialRunner", runner), seconds)
+    search_ = Search(cast(TrialRunner, runner), seconds)
     search_.run()
     assert set(runner.goals_of_trials) == idents
     assert not search_.left
@@ -127,3 +130,89 @@ def test_questions_to_a_run_respect_their_time_limit() -> None:
         compiled(torch.ones(3))
     assert "time was up" in run.check(seconds=0.0).diagnostics[-1].message
     assert "time was up" in run.measure(seconds=0.0).diagnostics[-1].message
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("steps", [1, 3, 60])
+def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: int) -> None:
+    def step() -> None:
+        taken.append(1)
+        if len(taken) == steps:
+            raise TimeUpError
+
+    def waves(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(8):
+            x = x.sin() + x.cos()
+        return x
+
+    taken: list[int] = []
+    compiled: Any = torch.compile(waves, backend=backend)
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(TimeUpError), before_each_step(step):
+        compiled(x)
+    assert len(taken) == steps
+    result = compiled(x)
+    assert torch.allclose(result, waves(x))
+    assert len(taken) == steps
+    assert "1 graph" in jupyter_graphbreak.explain(waves, x).to_text()
+
+
+def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_the_own_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slow(graph: torch.fx.GraphModule, _: object) -> Any:
+        clock.now += 30
+        return graph.forward
+
+    def prints(x: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        print("halfway")  # noqa: T201 - what breaks
+        return x * 2
+
+    clock = Clock()
+    for module in (finding, rehearsal, search, time_limit):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic))
+    report = jupyter_graphbreak.try_remedies(torch.compile(prints, backend=slow), torch.ones(3), seconds=100)
+    best = next(remedy for remedy in report.remedies or [] if remedy.verdict in WORKING)
+    assert best.verdict != "works"
+    assert best.reason == "there was no time to compile it with slow, only with eager"
+    assert best.evidence is not None
+    assert best.evidence.backend == "eager"
+    assert any("its own backend: there was no time to compile" in note.message for note in report.diagnostics)
+    assert clock.now <= 100
+
+
+def test_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(graph: torch.fx.GraphModule, _: object) -> Any:
+        return lambda *args: tuple(value + 1 for value in graph.forward(*args))
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    def late(*_: object) -> None:
+        raise TimeUpError
+
+    for name in ("_first_divergence", "_first_wrong_step"):
+        monkeypatch.setattr(checking, name, late)
+    report = jupyter_graphbreak.check(torch.compile(double, backend=wrong), torch.ones(3))
+    assert [found.equal for found in report.check or []] == [False]
+    assert [(found.first, found.step) for found in report.check or []] == [(None, None)]
+
+
+def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
+    def branches(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x - 1
+
+    report = jupyter_graphbreak.explain(branches, torch.ones(3))
+    runner = SimpleNamespace(
+        original=SimpleNamespace(report=report, files={source.id: source.id for source in report.sources}),
+        program=SimpleNamespace(texts={}), other_cells={}, entry=SimpleNamespace(function="branches"),
+        why_other_backend=lambda: None,
+    )  # fmt: skip
+    late = TrialResult(Change(), "not tried", "there was no time left for it")
+    goal = report.breaks[0].id
+    candidate = Candidate(("where",), ("Take both sides with torch.where",), "edit", (goal,), (), late)
+    found: Any = SimpleNamespace(runner=runner, candidates=[candidate], left=[goal], faults=[])
+    remedies = with_remedies(report, {}, [found])[0].remedies or []
+    assert remedies[-1].reason == "there was no time left"
+    assert "did not work" not in (remedies[-1].person or "")

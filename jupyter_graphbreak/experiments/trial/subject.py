@@ -9,6 +9,7 @@ import functools
 import inspect
 import logging
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from jupyter_graphbreak.experiments.trial.copies import Blocks
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -56,6 +57,10 @@ _MISSING = object()
 _OWN_PACKAGE = __name__.partition(".")[0]
 #: The type of a function decorated with ``functools.lru_cache``.
 _LRU_CACHE = type(functools.lru_cache(len))
+
+
+#: The lists of loggers and handlers that Python itself keeps; trials restore them.
+_OF_LOGGING = frozenset({"handlers", "filters", "buffer"})
 
 
 class OtherThreadError(Exception):
@@ -436,9 +441,13 @@ class Subject:
         functions = []
         assigns_attributes = False
         containers: dict[int, LibraryContainer] = {}
+        loggers: dict[int, logging.Filterer] = {}
         for item in list(reached(*roots)):
             kinds.update(dict.fromkeys(type(item).__mro__))
+            if isinstance(item, logging.Filterer):
+                loggers[id(item)] = item
             if isinstance(item, types.FunctionType) and not self._is_library(item) and is_own(item):
+                loggers.update((id(named), named) for named in _named_loggers(item.__code__))
                 names = _global_names(item.__code__)
                 kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
                 assigned.update(assigned_attributes(item))
@@ -465,6 +474,7 @@ class Subject:
         known.update((id(module), name) for module, names in modules for name in names)
         self._swap_assigned(assigned, known)
         self.assigned += containers.values()
+        self._swap_attached_data(loggers.values())
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class, perhaps with those of an enumeration's members; return what was swapped."""
@@ -486,6 +496,19 @@ class Subject:
                 value = place.read()
                 self._places.append(_SwappedPlace(place, self._copy(value, place.name) if is_data(value) else value))
 
+    def _swap_attached_data(self, loggers: Iterable[logging.Filterer]) -> None:
+        """Swap the data in attributes of loggers, their handlers and the thread, which trials do not copy."""
+        copies = {*map(id, self.handlers.values()), *map(id, self.filters.values())}
+        handlers = [handler for log in loggers for handler in getattr(log, "handlers", ())]
+        threads = (threading.current_thread(), threading.main_thread())
+        owners: dict[int, Any] = {id(owner): owner for owner in (*loggers, *handlers, *threads)}
+        for owner in [owner for key, owner in owners.items() if key not in {*copies, *self.handlers, *self.filters}]:
+            attributes = vars(owner)
+            title = getattr(owner, "name", None) or type(owner).__name__
+            for name, value in list(attributes.items()):
+                if name[:1] != "_" and name not in _OF_LOGGING and is_data(value):
+                    self._swap_if_copied(_Place(f"{title}.{name}", *_item_access(attributes, name)), value)
+
     def _swap_modules(self, modules: list[tuple[types.ModuleType, list[str]]]) -> None:
         for module, names in modules:
             for name in names:
@@ -501,10 +524,13 @@ class Subject:
         elif is_data(value) or isinstance(value, _LRU_CACHE):
             self._places.append(_SwappedPlace(place, self._copy(value, place.name)))
         elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
-            failed: list[Uncopied] = []
-            result = clone(value, self._memo, failed, self._copy_function, self._blocks)
-            if result is not value and not failed:
-                self._places.append(_SwappedPlace(place, result))
+            self._swap_if_copied(place, value)
+
+    def _swap_if_copied(self, place: _Place, value: Any) -> None:
+        failed: list[Uncopied] = []
+        result = clone(value, self._memo, failed, self._copy_function, self._blocks)
+        if result is not value and not failed:
+            self._places.append(_SwappedPlace(place, result))
 
     def _is_library(self, function: types.FunctionType) -> bool:
         return is_library(function.__code__.co_filename)
@@ -552,6 +578,14 @@ def _names(code: types.CodeType, *, constants: bool = False) -> Iterator[str]:
             yield from _names(constant, constants=constants)
         elif constants and isinstance(constant, str):
             yield constant
+
+
+def _named_loggers(code: types.CodeType) -> Iterator[logging.Logger]:
+    """Yield the loggers that code names, as in ``logging.getLogger("training")``."""
+    known = logging.root.manager.loggerDict
+    for name in _names(code, constants=True):
+        if isinstance(log := known.get(name), logging.Logger):
+            yield log
 
 
 def _name(fn: Any) -> str:

@@ -52,6 +52,7 @@ CLOSED_PORT = 1
 PRIVATE: list[float] = []
 LOGGER = logging.getLogger("side_effect_programs")
 HANDLER = logging.StreamHandler()
+LOGGER.counts, HANDLER.counts = {"calls": [0]}, {"calls": [0]}
 
 
 class OwnLogger(logging.Logger):
@@ -90,6 +91,7 @@ def open_all() -> None:
     SHARED_MEMORY = multiprocessing.shared_memory.SharedMemory(create=True, size=8)
     STORE = torch.distributed.HashStore()
     STORE.add("n", 0)
+    threading.current_thread().counts = []
     DRAWS.manual_seed(0)
     pathlib.Path("input.txt").write_text("first\nsecond\n")
     pathlib.Path("old.txt").write_text("old")
@@ -420,6 +422,26 @@ def marks_thread(x):
 
 def marks_logger(x):
     setattr(LOGGER, "calls", getattr(LOGGER, "calls", 0) + 1)
+    return finish(x)
+
+
+def counts_in_logger(x):
+    LOGGER.counts["calls"][0] += 1
+    return finish(x)
+
+
+def counts_in_named_logger(x):
+    logging.getLogger("side_effect_programs").counts["calls"].append(1)
+    return finish(x)
+
+
+def counts_in_handler(x):
+    HANDLER.counts["calls"][0] += 1
+    return finish(x)
+
+
+def counts_in_thread(x):
+    threading.current_thread().counts.append(1)
     return finish(x)
 
 

@@ -44,7 +44,8 @@ PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
     programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,
     programs.marks_enumeration, programs.counts_in_thread_local, programs.writes_to_view,
-    programs.marks_logger,
+    programs.marks_logger, programs.counts_in_logger, programs.counts_in_named_logger, programs.counts_in_handler,
+    programs.counts_in_thread,
 ]  # fmt: skip
 SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
@@ -104,6 +105,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     programs.close_all()
     for marked in (threading.current_thread(), programs.LOGGER):
         vars(marked).pop("calls", None)
+    vars(threading.current_thread()).pop("counts")
     restore_settings(settings)
     copyreg.dispatch_table.pop(programs.Level, None)
     gc.enable()
@@ -156,6 +158,7 @@ def seen() -> dict[str, Any]:
         "in memory": (dict(vars(programs.LOCAL)), bytes(programs.VIEW)),
         "enumeration": dict(vars(programs.Level.LOW)),
         "marks": [getattr(marked, "calls", 0) for marked in (threading.current_thread(), programs.LOGGER)],
+        "counts": [repr(vars(marked)["counts"]) for marked in (threading.current_thread(), programs.LOGGER, programs.HANDLER)],
         "table": len(copyreg.dispatch_table),
         "frozen": gc.get_freeze_count() > FROZEN,
         "random": torch.get_rng_state().tolist(),

@@ -221,13 +221,23 @@ class Original:
 
 
 def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Leave out tensors of a kind that the function refuses for some values: it is not meant for them."""
+    """Leave out tensors of a kind that the function refuses for some values: it is not meant for them.
+
+    A function that refuses them because it tests whether several elements are true protects itself: a change that
+    accepts them, as ``torch.where`` does, would return something for them.
+    """
     refused = {
         trial.input.other_kind
         for trial in trials
-        if trial.expected.raised is not None and not trial.input.is_always_accepted
+        if trial.expected.raised is not None
+        and not trial.input.is_always_accepted
+        and not _tests_several_elements(trial.expected.raised)
     }
     return [trial for trial in trials if not trial.input.other_kind or trial.input.other_kind not in refused]
+
+
+def _tests_several_elements(error: Exception) -> bool:
+    return isinstance(error, RuntimeError) and str(error).startswith("Boolean value of Tensor with more than one value")
 
 
 def _size(result: Result) -> int:

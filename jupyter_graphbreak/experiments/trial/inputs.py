@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import dis
 import functools
 import inspect
 import itertools
@@ -42,8 +43,11 @@ _OTHER_DTYPES = {
 }
 #: Kinds of tensors in edge inputs.
 _BOOL = "bool tensors"
+_FLAG = "as a flag"
 _NOT_CONTIGUOUS = "tensors that are not contiguous"
 _TRANSPOSED = "transposed tensors"
+#: The beginnings of the names of bytecode instructions that test a value.
+_TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_DEEPER = 3
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
@@ -120,12 +124,17 @@ class Input:
     @property
     def only_errors_count(self) -> bool:
         """Whether results may differ: truth values are promoted differently than numbers wherever sides are merged."""
-        return self.other_kind == _BOOL
+        return self.other_kind == _BOOL or self.has_flag
 
     @property
     def is_always_accepted(self) -> bool:
         """Whether a function is meant for tensors of this kind, even if it refuses some: their values are ordinary."""
-        return self.other_kind in {_NOT_CONTIGUOUS, _TRANSPOSED}
+        return self.other_kind in {_NOT_CONTIGUOUS, _TRANSPOSED} or self.has_flag
+
+    @property
+    def has_flag(self) -> bool:
+        """Whether an argument that the function tests for truth is a truth value instead of a number."""
+        return self.other_kind.endswith(_FLAG)
 
 
 def describe(what: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
@@ -227,10 +236,31 @@ def _kind_changes(
             yield f"{kind}{which}", kind, _map_arguments(first, changed)
     yield "all tensors empty", "empty tensors", _map_arguments(first, _empty)
     named = [(name, _tensors(value)) for name, value in first.named(fn).items() if _tensors(value)]
-    for name, tensors in named[:_MAX_DEEPER] if len(named) > 1 else ():
-        changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
-        kind = f"{name} with one more dimension"
-        yield kind, kind, _map_arguments(first, changed)
+    for name, tensors in named[:_MAX_DEEPER]:
+        if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python tests only one element
+            changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
+            kind = f"{name} with one more dimension"
+            yield kind, kind, _map_arguments(first, changed)
+    for name in _tested_parameters(fn):
+        value = first.named(fn).get(name)
+        if isinstance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool:
+            for flag in (True, False):
+                changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
+                yield f"{name} = {flag}", f"{name} {_FLAG}", _map_arguments(first, changed)
+
+
+def _as_flag(value: torch.Tensor, *, flag: bool) -> torch.Tensor:
+    return torch.full_like(value, flag, dtype=torch.bool)
+
+
+def _tested_parameters(fn: Callable[..., Any]) -> list[str]:
+    """Return the names that code tests as in ``if flag`` or ``not flag``: they are probably truth values."""
+    names: dict[str, None] = {}
+    for code in _codes(fn):
+        for before, after in itertools.pairwise(dis.get_instructions(code)):
+            if before.opname.startswith("LOAD_FAST") and after.opname.startswith(_TESTS):
+                names[str(before.argval)] = None
+    return list(names)
 
 
 def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -378,6 +408,13 @@ def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, t
             if present != {dtype}:
                 converted = functools.partial(_convert, dtype=dtype, floating=floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
+        if floating and present:  # a number in a tensor, such as `torch.where` makes, promotes them
+            yield "float16 tensors without dimensions", _as_half_scalar
+
+
+def _as_half_scalar(change: _Change, value: torch.Tensor) -> torch.Tensor:
+    is_scalar = _is_number(value, floating=True) and value.numel() > 0
+    return change(value).reshape(-1)[0].to(torch.float16) if is_scalar else value
 
 
 def _is_number(value: torch.Tensor, *, floating: bool) -> bool:

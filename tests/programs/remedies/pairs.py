@@ -1285,3 +1285,55 @@ def f(x):
     return y + 1.0
 def given():
     return (torch.arange(6.0).reshape(2, 3),)
+# === a flag in a tensor, right
+def f(x, flag):
+    if not flag:
+        y = x + flag
+    else:
+        y = x * 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(1.0))
+# === a flag in a tensor, wrong
+def f(x, flag):
+    if not flag:
+        y = x - flag
+    else:
+        y = x * 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(1.0))
+# === a test of one element, right
+def f(x):
+    if x.sum() > 0:
+        y = x * 2
+    else:
+        y = x * 3
+    return y
+def given():
+    return (torch.tensor(0.5, dtype=torch.float16),)
+# === a test of one element, wrong
+def f(x):
+    if x > 0:
+        y = x * 2
+    else:
+        y = x * 3
+    return y
+def given():
+    return (torch.tensor(0.5, dtype=torch.float16),)
+# === a factor of a tensor without dimensions, right
+def f(x):
+    y = x * 0.5
+    if x.sum() > 0:
+        y = x * 1.5
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a factor of a tensor without dimensions, wrong
+def f(x):
+    factor = 0.5
+    if x.sum() > 0:
+        factor = 1.5
+    return x * factor
+def given():
+    return (torch.linspace(-1, 2, 6),)

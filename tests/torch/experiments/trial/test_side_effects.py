@@ -158,7 +158,9 @@ def seen() -> dict[str, Any]:
         "in memory": (dict(vars(programs.LOCAL)), bytes(programs.VIEW)),
         "enumeration": dict(vars(programs.Level.LOW)),
         "marks": [getattr(marked, "calls", 0) for marked in (threading.current_thread(), programs.LOGGER)],
-        "counts": [repr(vars(marked)["counts"]) for marked in (threading.current_thread(), programs.LOGGER, programs.HANDLER)],
+        "counts": [
+            repr(vars(marked)["counts"]) for marked in (threading.current_thread(), programs.LOGGER, programs.HANDLER)
+        ],
         "table": len(copyreg.dispatch_table),
         "frozen": gc.get_freeze_count() > FROZEN,
         "random": torch.get_rng_state().tolist(),

@@ -59,6 +59,7 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 _LRU_CACHE = type(functools.lru_cache(len))
 
 
+_LOGGING = frozenset({"logging", "logging.handlers"})
 #: The lists of loggers and handlers that Python itself keeps; trials restore them.
 _OF_LOGGING = frozenset({"handlers", "filters", "buffer"})
 
@@ -497,12 +498,12 @@ class Subject:
                 self._places.append(_SwappedPlace(place, self._copy(value, place.name) if is_data(value) else value))
 
     def _swap_attached_data(self, loggers: Iterable[logging.Filterer]) -> None:
-        """Swap the data in attributes of loggers, their handlers and the thread, which trials do not copy."""
-        copies = {*map(id, self.handlers.values()), *map(id, self.filters.values())}
-        handlers = [handler for log in loggers for handler in getattr(log, "handlers", ())]
-        threads = (threading.current_thread(), threading.main_thread())
-        owners: dict[int, Any] = {id(owner): owner for owner in (*loggers, *handlers, *threads)}
-        for owner in [owner for key, owner in owners.items() if key not in {*copies, *self.handlers, *self.filters}]:
+        """Swap the data in attributes of loggers, of Python's own handlers and of the thread, which are not copied.
+
+        Handlers of other classes keep theirs: they may collect the records of other threads there.
+        """
+        own = [item for item in loggers if isinstance(item, logging.Logger) or type(item).__module__ in _LOGGING]
+        for owner in {id(item): item for item in (*own, threading.current_thread(), threading.main_thread())}.values():
             attributes = vars(owner)
             title = getattr(owner, "name", None) or type(owner).__name__
             for name, value in list(attributes.items()):

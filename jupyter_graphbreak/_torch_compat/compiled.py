@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import sys
+import types
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,9 +46,9 @@ def compiled_callable(value: Any) -> Any:
             return inner
         return value if value.__dict__.get("_compiled_call_impl") is not None else None
     try:
-        return inspect.getattr_static(value, "_torchdynamo_orig_callable", None) or (
-            getattr(value, "__func__", None) and compiled_callable(value.__func__)
-        )
+        inner = inspect.getattr_static(value, "_torchdynamo_orig_callable", None)
+        is_bound = isinstance(value, types.MethodType | classmethod | staticmethod)
+        return inner or (compiled_callable(value.__func__) if is_bound else None)
     except TypeError:
         return None
 

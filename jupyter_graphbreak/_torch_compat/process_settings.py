@@ -83,9 +83,18 @@ _FUNCTIONS = (
     ("anomaly detection", "is_anomaly_enabled", "autograd.set_detect_anomaly"),
     ("the default dtype", "get_default_dtype", "set_default_dtype"),
     ("the debug mode of deterministic algorithms", "get_deterministic_debug_mode", "set_deterministic_debug_mode"),
+    *(
+        (name, f"{module}.get_{setting}", f"{module}.set_{setting}")
+        for name, module, setting in (
+            ("how processes share tensors", "multiprocessing", "sharing_strategy"),
+            ("the byte order of files", "serialization", "default_load_endianness"),
+            ("the mapping of files", "serialization", "default_mmap_options"),
+        )
+    ),
 )
 #: Other names by which code changes such a setting.
 _OTHER_NAMES = {
+    "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),
     "anomaly detection": ("detect_anomaly",),
     "the debug mode of deterministic algorithms": ("use_deterministic_algorithms", "_set_deterministic_algorithms"),
@@ -105,6 +114,7 @@ _FLAGS = (
     ("torch.backends.mkl", ("verbose",)),
     ("torch.backends.opt_einsum", ("enabled", "strategy")),
     ("torch.utils.deterministic", ("fill_uninitialized_memory",)),
+    ("torch.hub", ("_hub_dir",)),
 )
 #: Modules with registries of hooks that run for all objects of a kind.
 _GLOBAL_HOOKS = (
@@ -131,14 +141,15 @@ def process_settings() -> Iterator[ProcessSetting]:
     for kind in CASTING:
         yield ProcessSetting(f"autocast on {kind}", *_autocast_access(kind), _AUTOCAST_NAMES)
     for name, getter, setter in _FUNCTIONS:
-        read, write = getattr(torch, getter, None), _dotted(torch, setter)
+        read, write = _dotted(torch, getter), _dotted(torch, setter)
         if read is not None and write is not None:
             yield ProcessSetting(name, read, write, frozenset({setter.rpartition(".")[2], *_OTHER_NAMES.get(name, ())}))
     for dotted, flags in _FLAGS:
         owner = _dotted(torch, dotted.removeprefix("torch."))
         for flag in flags:
             if owner is not None and _is_readable(owner, flag):
-                yield ProcessSetting(f"{dotted}.{flag}", *_access(owner, flag), frozenset({flag, "flags", "set_flags"}))
+                names = frozenset({flag, "flags", "set_flags", *_OTHER_NAMES.get(flag, ())})
+                yield ProcessSetting(f"{dotted}.{flag}", *_access(owner, flag), names)
     for kind in _ATTENTION:
         read = getattr(torch.backends.cuda, f"{kind}_enabled", None)
         write = getattr(torch.backends.cuda, f"enable_{kind}", None)
@@ -156,6 +167,24 @@ def process_settings() -> Iterator[ProcessSetting]:
         if config is not None and hasattr(config, "get_config_copy"):
             yield ProcessSetting(f"settings of {module}", _reader_of(config), _writer_of(config),
                                  frozenset({module.split(".")[1]}))  # fmt: skip
+
+
+def context_variables() -> frozenset[ContextVar[Any]]:
+    """Return PyTorch's own context variables, such as the values of its compilers' settings."""
+    return _context_variables_in(len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
+    found: set[ContextVar[Any]] = set()
+    for name, module in sys.modules.copy().items():
+        if name.partition(".")[0] == "torch":
+            values = list(getattr(module, "__dict__", {}).values())
+            settings = getattr(module, "__dict__", {}).get("_config")
+            if isinstance(settings, dict):
+                values += [getattr(entry, "user_override", None) for entry in settings.values()]
+            found.update(value for value in values if isinstance(value, ContextVar))
+    return frozenset(found)
 
 
 def _autocast_access(kind: str) -> tuple[Callable[[], Any], Callable[[tuple[bool, Any]], None]]:

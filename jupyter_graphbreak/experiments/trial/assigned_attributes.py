@@ -149,7 +149,27 @@ def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             result += _assignments(constant)
+    if _SETTERS & {*code.co_names}:
+        result += _named_assignments(code)
     return tuple(dict.fromkeys(result))
+
+
+def _named_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the same for calls such as ``setattr(owner, "name", 1)``."""
+    begun = False
+    root: str | None = None
+    path: tuple[str, ...] = ()
+    for instruction in dis.get_instructions(code):
+        name = instruction.argval
+        match instruction.opname:
+            case "LOAD_GLOBAL" | "LOAD_NAME":
+                begun, root, path = (True, None, ()) if name in _SETTERS else (begun, name, ())
+            case "LOAD_ATTR":
+                path = (*path, name)
+            case "LOAD_CONST" if begun:
+                begun = False
+                if root is not None and isinstance(name, str):
+                    yield root, (*path, name)
 
 
 def _assignments_in(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:

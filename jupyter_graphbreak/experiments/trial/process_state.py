@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak._torch_compat.process_settings import process_settings
+from jupyter_graphbreak._torch_compat.process_settings import context_variables, process_settings
 from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute, LibraryContainer
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
 from jupyter_graphbreak.recording.steady import DEFERRED
@@ -482,9 +482,13 @@ def _set_decimal_settings(decimal: Any, settings: tuple[dict[str, Any], dict[Any
 
 
 def _context_variables() -> dict[Any, Any]:
-    ignored = {"decimal_context"}  # created when it is read
-    return {variable: _Identities([value]) for variable, value in contextvars.copy_context().items()
-            if variable.name not in ignored and not variable.name.startswith("numpy")}  # fmt: skip
+    ignored = context_variables()
+    return {
+        variable: _Identities([value])
+        for variable, value in contextvars.copy_context().items()
+        # Python creates the context of decimal numbers when it is read.
+        if variable not in ignored and not variable.name.startswith(("decimal_context", "numpy", "torch."))
+    }
 
 
 def _set_context_variables(values: dict[Any, Any]) -> None:
@@ -578,7 +582,7 @@ def find_changing_line(change: StateChange, codes: Iterable[types.CodeType]) -> 
         for instruction in dis.get_instructions(code):
             is_name = isinstance(instruction.argval, str) and instruction.opname.startswith(("LOAD_", "STORE_"))
             is_builtin = instruction.opname == "LOAD_GLOBAL" and hasattr(builtins, str(instruction.argval))
-            if change.is_assigned and not instruction.opname.startswith(("STORE_", "DELETE_")):
+            if change.is_assigned and not instruction.opname.startswith(("STORE_", "DELETE_", "LOAD_CONST")):
                 continue
             if is_name and not is_builtin and instruction.argval in change.names:
                 place = instruction.positions

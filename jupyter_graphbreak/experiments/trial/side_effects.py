@@ -328,6 +328,10 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
     return None
 
 
+def _describe_truncation(args: tuple[Any, ...]) -> str:
+    return "truncates an open file" if isinstance(args[0], int) else f"truncates the file {_text(args[0])}"
+
+
 def _describe_database(args: tuple[Any, ...]) -> str | None:
     name = _text(args[0])
     return None if name == ":memory:" else f"opens the database {name}"
@@ -377,7 +381,7 @@ SCHEDULES = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),
     "mmap.__new__": ("file", _describe_mapping),
-    "os.truncate": ("file", _with_first_argument("truncates the file")),
+    "os.truncate": ("file", _describe_truncation),
     "os.remove": ("file", _with_first_argument("deletes the file")),
     "os.rename": ("file", _with_first_argument("renames")),
     "os.mkdir": ("file", _with_first_argument("makes the folder")),
@@ -464,6 +468,11 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
     },
+    "faulthandler": {
+        **dict.fromkeys(("dump_traceback_later", "cancel_dump_traceback_later"), ("state", "sets a timer of faults")),
+        **dict.fromkeys(("register", "unregister"), ("state", "sets the handler of faults")),
+    },
+    "importlib": {"reload": ("state", "loads a module again")},
     "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},

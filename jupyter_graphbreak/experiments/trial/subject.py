@@ -469,6 +469,7 @@ class Subject:
                 if (id(holder), name) not in known:
                     known.add((id(holder), name))
                     self._swap(_Place(name, *access))
+        kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
         for kind in kinds:
             if is_own(kind) and not self._is_library_type(kind):
                 known |= self._swap_attributes(kind, with_members=assigns_attributes)

@@ -36,6 +36,7 @@ import sys
 import tempfile
 import threading
 import time
+import unittest.mock
 import urllib.request
 import warnings
 import webbrowser
@@ -78,6 +79,8 @@ SHARED_LOCK: typing.Any = None
 STORE: typing.Any = None
 LOOP = asyncio.new_event_loop()
 DRAWS = torch.Generator()
+EVENT = threading.Event()
+MOCK = unittest.mock.MagicMock()
 LOCAL = threading.local()
 VIEW = memoryview(bytearray(4))
 LIBRARY: typing.Any = None
@@ -617,6 +620,16 @@ def imports_late(x):
 
 def keeps_list(x):
     PRIVATE.append(1.0)
+    return finish(x)
+
+
+def sets_event(x):
+    EVENT.set()
+    return finish(x)
+
+
+def calls_mock(x):
+    MOCK(len(PRIVATE))
     return finish(x)
 
 

@@ -23,6 +23,13 @@ COUNT = 0
 ITEMS = []
 class Thing:
     total = 0
+class Meta(type):
+    made = []
+    def __call__(cls):
+        Meta.made.append(cls)
+        return super().__call__()
+class Part(metaclass=Meta):
+    pass
 """
 #: Statements that change a user module, and an expression for what they change.
 OF_USER = {
@@ -32,6 +39,7 @@ OF_USER = {
     "a name imported in the function": ("from own import ITEMS\n    ITEMS.append(1)", "len(own.ITEMS)"),
     "a module by its name": ("sys.modules['own'].ITEMS.append(1)", "len(own.ITEMS)"),
     "a class": ("own.Thing.total += 1", "own.Thing.total"),
+    "a metaclass": ("own.Part()", "len(own.Meta.made)"),
     "a module in a module": ("own.own_part.VALUE += 1", "own.own_part.VALUE"),
 }
 #: Statements that change a module of a library or of Python.
@@ -43,6 +51,14 @@ OF_LIBRARY = {
         "hasattr(torch.nn.Linear, 'calls')",
     ),
     "a builtin": ("builtins.calls = 1", "hasattr(builtins, 'calls')"),
+    "a builtin by its name": ("setattr(builtins, 'calls', 1)", "hasattr(builtins, 'calls')"),
+    "a module that is loaded again": ("importlib.reload(colorsys)", "colorsys.rgb_to_hsv is RGB_TO_HSV"),
+    "the folder of models": ("torch.hub.set_dir('models')", "torch.hub.get_dir()"),
+    "how processes share tensors": (
+        "torch.multiprocessing.set_sharing_strategy('file_system')",
+        "torch.multiprocessing.get_sharing_strategy()",
+    ),
+    "a timer of faults": ("faulthandler.dump_traceback_later(1000, file=sys.__stderr__)", "None"),
     "standard output": ("sys.stdout = io.StringIO()", "type(sys.stdout)"),
     "the trace function": ("sys.settrace(traced)", "sys.gettrace() is traced"),
     "log records": ("logging.disable(7)", "logging.root.manager.disable"),
@@ -50,10 +66,10 @@ OF_LIBRARY = {
     "the timeout of sockets": ("socket.setdefaulttimeout(7)", "socket.getdefaulttimeout()"),
 }
 PROGRAM = """
-import builtins, io, json, logging, socket, sys
-import torch
+import builtins, colorsys, faulthandler, importlib, io, json, logging, socket, sys
+import torch, torch.multiprocessing
 import own
-HANDLER = logging.NullHandler()
+HANDLER, RGB_TO_HSV = logging.NullHandler(), colorsys.rgb_to_hsv
 logging.getLogger("own").addHandler(HANDLER)
 def traced(*_):
     return None

@@ -45,7 +45,7 @@ PURE = [
     programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,
     programs.marks_enumeration, programs.counts_in_thread_local, programs.writes_to_view,
     programs.marks_logger, programs.counts_in_logger, programs.counts_in_named_logger, programs.counts_in_handler,
-    programs.counts_in_thread,
+    programs.counts_in_thread, programs.sets_event, programs.calls_mock,
 ]  # fmt: skip
 SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
@@ -161,6 +161,7 @@ def seen() -> dict[str, Any]:
         "counts": [
             repr(vars(marked)["counts"]) for marked in (threading.current_thread(), programs.LOGGER, programs.HANDLER)
         ],
+        "event": (programs.EVENT.is_set(), programs.MOCK.call_count),
         "table": len(copyreg.dispatch_table),
         "frozen": gc.get_freeze_count() > FROZEN,
         "random": torch.get_rng_state().tolist(),

@@ -155,7 +155,7 @@ _LONGEST_FOR_EDGES = 6.0
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
-_SHARE_OF_BACKEND = 0.5
+_SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
 
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
+import contextvars
 import copyreg
 import decimal
 import gc
@@ -32,6 +33,7 @@ from tqdm import tqdm
 from tqdm.std import TqdmDefaultWriteLock
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.process_settings import context_variables
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, ObservedEffect, TrialStoppedError
 
@@ -340,3 +342,19 @@ def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> 
     assert cost.entries
     assert jupyter_graphbreak.compare_frontends(function, torch.ones(3)).verdicts
     assert seen() == before
+
+
+def test_search_for_context_variables_of_torch_makes_no_object_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deprecated:
+        @property
+        def __class__(self) -> Any:  # type: ignore[misc]
+            warnings.warn("deprecated", FutureWarning, stacklevel=1)
+            return Deprecated
+
+    variable = contextvars.ContextVar("of torch", default=0)
+    monkeypatch.setattr(torch.utils, "old_name", Deprecated(), raising=False)
+    monkeypatch.setattr(torch.utils, "new_name", variable, raising=False)
+    monkeypatch.setitem(sys.modules, "of_this_test", sys.modules[__name__])  # more modules than at the last search
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert variable in context_variables()

@@ -346,8 +346,8 @@ def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> 
 
 def test_search_for_context_variables_of_torch_makes_no_object_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     class Deprecated:
-        @property
-        def __class__(self) -> Any:  # type: ignore[misc]
+        @property  # type: ignore[misc]
+        def __class__(self) -> Any:
             warnings.warn("deprecated", FutureWarning, stacklevel=1)
             return Deprecated
 

@@ -206,7 +206,8 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
     report = jupyter_graphbreak.explain(branches, torch.ones(3))
     runner = SimpleNamespace(
         original=SimpleNamespace(report=report, files={source.id: source.id for source in report.sources}),
-        program=SimpleNamespace(texts={}), other_cells={}, entry=SimpleNamespace(function="branches"),
+        program=SimpleNamespace(texts={}), other_cells={},
+        entry=Entry("branches", None, branches, Arguments(torch.ones(3))),
         why_other_backend=lambda: None,
     )  # fmt: skip
     late = TrialResult(Change(), "not tried", "there was no time left for it")

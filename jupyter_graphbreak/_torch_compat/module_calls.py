@@ -352,7 +352,7 @@ def is_traced() -> bool:
 
 @contextlib.contextmanager
 def while_converting(
-    make: Callable[[types.CodeType], AbstractContextManager[Any]], *, everywhere: bool = False
+    make: Callable[[types.CodeType], AbstractContextManager[Any] | None], *, everywhere: bool = False
 ) -> Iterator[None]:
     """Enter a context around each conversion of a frame by Dynamo on this thread.
 
@@ -361,7 +361,7 @@ def while_converting(
     Parameters
     ----------
     make : callable
-        Returns the context for the code of a frame.
+        Returns the context for the code of a frame; ``None`` if the frame is to run uncompiled.
     everywhere : bool
         Whether to include other threads.
     """
@@ -381,6 +381,8 @@ def while_converting(
             try:
                 try:
                     context = make(args[0].f_code)
+                    if context is None:
+                        return skipped()
                     context.__enter__()
                 except Exception as fault:  # noqa: BLE001 - the frame must still run
                     report_to_run("preparing a compilation", fault)

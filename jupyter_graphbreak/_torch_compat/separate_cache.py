@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import weakref
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
 from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from types import CodeType
     from weakref import ref
 
@@ -72,21 +74,39 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         Code that may run. Dynamo forgets that it gave up on code for which it has nothing compiled.
     """
     compiled = ThreadCompilations()
-    cached = 0
+    codes = list(codes)
     for code in codes:
-        cached = max(cached, *map(_allow_compiling, (code, *resume_codes(code))))
+        for known in (code, *resume_codes(code)):
+            _allow_compiling(known)
     for seen in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen):
-        if (known := seen()) is not None:  # the run may reach it indirectly
-            cached = max(cached, _allow_compiling(known))
+        if (reached := seen()) is not None:  # the run may reach it indirectly
+            _allow_compiling(reached)
     with (
-        while_converting(compiled.converting), restored_counters(), removed_globals(), _higher_limits(cached),
-        _disabled_reset(), _restored_module_hooks(), _separate_wrapper_code(), restored_eval_frame_override(),
-        unprofiled_guards(),
+        while_converting(_unless_ours(codes, compiled.converting)), restored_counters(), removed_globals(),
+        _own_cache_sizes(compiled.earlier), _restored_frame_counts(), _disabled_reset(), _restored_module_hooks(),
+        _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(),
     ):  # fmt: skip
         try:
             yield
         finally:
             compiled.forget()
+
+
+def _unless_ours(
+    codes: Iterable[CodeType], converting: Callable[[CodeType], contextlib.AbstractContextManager[None]]
+) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
+    """Return a function like ``converting`` that leaves out the code of this package which a program calls at a break.
+
+    It is what captures output, for example. Dynamo would compile it, and count it as compiled.
+    """
+    wanted = {code.co_name for code in codes}
+
+    def make(code: CodeType) -> contextlib.AbstractContextManager[None] | None:
+        name = code.co_name
+        is_wanted = name in wanted or name.startswith("torch_dynamo_resume_in")
+        return converting(code) if is_wanted or not code.co_filename.startswith(OWN_FOLDER) else None
+
+    return make
 
 
 @contextlib.contextmanager
@@ -141,6 +161,11 @@ class ThreadCompilations:
         with _swapped_size_profile(self._profile):
             yield
 
+    def earlier(self, code: CodeType) -> Collection[int]:
+        """Return the ids of the guard managers of the versions of a code object that Dynamo had before."""
+        known = self._before.get(id(code))
+        return known[1] if known is not None and known[0]() is code else ()
+
     def forget(self) -> None:
         """Make Dynamo forget the compiled code."""
         for reference, managers in self._before.values():
@@ -175,14 +200,12 @@ def _entries(code: CodeType) -> list[Any]:
     return list(read(code)) if read is not None else []
 
 
-def _allow_compiling(code: CodeType) -> int:
-    """Make Dynamo compile code on which it may have given up; return the number of compiled versions."""
-    count = len(_entries(code))
-    if count:
+def _allow_compiling(code: CodeType) -> None:
+    """Make Dynamo compile code on which it may have given up."""
+    if _entries(code):
         _resume_compiling(code)
     else:
         forget_code(code)
-    return count
 
 
 def _resume_compiling(code: CodeType) -> None:
@@ -193,38 +216,29 @@ def _resume_compiling(code: CodeType) -> None:
 
 
 @contextlib.contextmanager
-def _higher_limits(cached: int) -> Iterator[None]:
-    """Raise the recompile limits by the number of versions that Dynamo already has."""
-    config = importlib.import_module("torch._dynamo.config")
-    names = ("recompile_limit", "accumulated_recompile_limit") if cached else ()
-    with config.patch({name: getattr(config, name) + cached for name in names}):
-        yield
-
-
-@contextlib.contextmanager
-def limits_for(copied: Iterable[CodeType], limits: Mapping[str, int]) -> Iterator[None]:
-    """Apply recompile limits as if Dynamo had compiled nothing before, although it knows code that is not copied.
+def _own_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Iterator[None]:
+    """Apply Dynamo's recompile limits as if it had compiled nothing before.
 
     Parameters
     ----------
-    copied : iterable of CodeType
-        The code that will run, if it is a copy. Nothing is compiled for it yet, however often its original was.
-    limits : mapping
-        The limits by name, see :func:`recompile_limits`.
+    earlier : callable
+        Returns the ids of the guard managers of the versions of a code object that do not count.
     """
-    copies = set(copied)
-    seen = (known() for known in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen))
-    # A copy of a code object is equal to its original.
-    cached = max((len(_entries(code)) for code in seen if code is not None and code not in copies), default=0)
-    config = importlib.import_module("torch._dynamo.config")
-    with config.patch({name: limit + cached for name, limit in limits.items()}):
+    module, sizes = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "cache_size"))
+    compute = module.compute_cache_size
+
+    def own_size(frame: Any, *args: Any, **kwargs: Any) -> Any:
+        size = compute(frame, *args, **kwargs)
+        managers = earlier(frame.f_code)
+        entries = [entry for entry in _entries(frame.f_code) if id(entry.guard_manager) in managers]
+        less = dict.fromkeys(vars(size), len(entries))
+        less["num_cache_entries_with_same_id_matched_objs"] = sum(
+            sizes._has_same_id_matched_objs(frame, entry) for entry in entries
+        )
+        return dataclasses.replace(size, **{name: max(0, getattr(size, name) - count) for name, count in less.items()})
+
+    with patched_here(module, "compute_cache_size", own_size):
         yield
-
-
-def recompile_limits() -> dict[str, int]:
-    """Return Dynamo's recompile limits by name."""
-    config = importlib.import_module("torch._dynamo.config")
-    return {name: getattr(config, name) for name in ("recompile_limit", "accumulated_recompile_limit")}
 
 
 @contextlib.contextmanager
@@ -254,6 +268,26 @@ def restored_counters() -> Iterator[None]:
     finally:
         counters.clear()
         counters.update(before)
+
+
+@contextlib.contextmanager
+def _restored_frame_counts() -> Iterator[None]:
+    """Restore the numbers of compilations of each frame, which Dynamo limits as well; those of other threads count."""
+    module = importlib.import_module("torch._dynamo.convert_frame")
+    counter: Any = getattr(module, "FRAME_COMPILE_COUNTER", None)
+    if counter is None or not hasattr(module, "get_compile_id"):  # a different torch
+        yield
+        return
+    added: Counter[Any] = Counter()
+
+    def count(_: None, compile_id: Any, *__: Any, **___: Any) -> None:
+        added[compile_id.frame_id] += 1
+
+    try:
+        with followed_here(module, "get_compile_id", count):
+            yield
+    finally:
+        counter.subtract(added)
 
 
 def _invalidate(entry: Any) -> None:

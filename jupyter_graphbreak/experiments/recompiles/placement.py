@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak.experiments.recompiles.candidates import expression
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite
@@ -106,12 +106,21 @@ class _CallWriter:
     """Collects the lines to insert before a call, and the replacements in the call itself."""
 
     def __init__(self, text: str, path: Sequence[ast.AST], given: Mapping[str, ast.expr]) -> None:
-        self.lines: list[str] = []
         self.splices: list[_Splice] = []
         self._text = text
         self._path = path
         self._given = given
-        self._hoisted: dict[str, str] = {}
+        self._evaluations: list[str] = []
+        self._marks: list[str] = []
+        #: The names of arguments that are evaluated before the call, by their places.
+        self._hoisted: dict[tuple[int, int], str] = {}
+        #: The places of arguments that are replaced in the call itself.
+        self._replaced: set[tuple[int, int]] = set()
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines to insert: arguments are evaluated first, in the order of the call."""
+        return [*self._evaluations, *self._marks]
 
     def on_state(self, before: BeforeCall, site: CallSite) -> bool:
         """Write what to do with the called module or a variable; return whether that is possible."""
@@ -120,7 +129,7 @@ class _CallWriter:
         is_rebound = before.assigns and not before.path.steps
         if not is_visible or (is_rebound and (root.kind != "global" or site.function != "<module>")):
             return False
-        self.lines += before.lines(expression(before.path, site.owner or ""))
+        self._marks += before.lines(expression(before.path, site.owner or ""))
         return True
 
     def on_argument(self, before: BeforeCall) -> bool:
@@ -129,20 +138,44 @@ class _CallWriter:
         argument = self._given.get(name)
         if argument is None:
             return False
-        source = ast.get_source_segment(self._text, argument) or ""
-        if before.assigns and not before.path.steps:
+        hoisted = self._hoisted.get(_start(argument))
+        if before.assigns and not before.path.steps and hoisted is None:
+            source = self._source(argument)
+            self._replaced.add(_start(argument))
             self.splices.append(_Splice(_start(argument), _end(argument), before.value(source)))
             return True
-        if name in self._hoisted:
-            source = self._hoisted[name]
-        elif not _is_lookup(argument):
-            if not _can_be_hoisted(self._path[-1], argument):
+        if not self._hoist(argument, name):
+            return False
+        source = self._hoisted.get(_start(argument)) or self._source(argument)
+        self._marks += before.lines(f"{source}{''.join(map(str, before.path.steps))}")
+        return True
+
+    def _source(self, node: ast.expr) -> str:
+        return ast.get_source_segment(self._text, node) or ""
+
+    def _hoist(self, argument: ast.expr, name: str) -> bool:
+        """Evaluate an argument before the statement, after those that the call evaluates before it.
+
+        Return whether that is possible: what calls must be a mere lookup.
+        """
+        node: Any = self._path[-1]
+        if _is_lookup(argument) or _start(argument) in self._hoisted:
+            return True
+        names = {id(value): parameter for parameter, value in self._given.items()}
+        parts = [*node.args, *(keyword.value for keyword in node.keywords)]
+        earlier = sorted((part for part in parts if _start(part) <= _start(argument)), key=_start)
+        if not _is_lookup(node.func):
+            return False
+        for part in earlier:
+            if _start(part) in self._replaced:
                 return False
-            new = self._hoisted[name] = _new_name(name, self._path)
-            self.lines.append(f"{new} = {source}")
-            self.splices.append(_Splice(_start(argument), _end(argument), new))
-            source = new
-        self.lines += before.lines(f"{source}{''.join(map(str, before.path.steps))}")
+            if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted:
+                continue
+            used = set(self._hoisted.values())
+            new = _new_name(names.get(id(part), name), self._path, used)
+            self._hoisted[_start(part)] = new
+            self._evaluations.append(f"{new} = {self._source(part)}")
+            self.splices.append(_Splice(_start(part), _end(part), new))
         return True
 
 
@@ -207,17 +240,10 @@ def _is_lookup(node: ast.expr) -> bool:
     return False
 
 
-def _can_be_hoisted(node: Any, argument: ast.expr) -> bool:
-    """Return whether an argument can be evaluated before the statement: nothing with an effect comes before it."""
-    before = [node.func, *(part for part in node.args if _start(part) < _start(argument))]
-    before += [keyword.value for keyword in node.keywords if _start(keyword.value) < _start(argument)]
-    return all(_is_lookup(part) or isinstance(part, ast.Constant) for part in before)
-
-
-def _new_name(name: str, path: Sequence[ast.AST]) -> str:
+def _new_name(name: str, path: Sequence[ast.AST], taken: Collection[str]) -> str:
     """Return a name that the function around a call does not use, or the cell or file, if it is in no function."""
     scope = next(part for part in reversed(path) if isinstance(part, ast.FunctionDef | ast.Lambda | ast.Module))
-    used: set[str] = set()
+    used = set(taken)
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:
         node = pending.pop()

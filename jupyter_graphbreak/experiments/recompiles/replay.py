@@ -10,7 +10,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compilation_counts
 from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
-from jupyter_graphbreak._torch_compat.separate_cache import limits_for, own_backend, recompile_limits
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
@@ -112,8 +112,7 @@ def replay(
     with sandboxed(), eager_random_numbers(), applied_settings(adjustment.settings):
         subject = Subject(entry.call, entry.arguments)
         given = subject.arguments or entry.arguments
-        limits = recompile_limits()
-        with recompiling(subject.call), limits_for([function.__code__ for function in subject.functions()], limits):
+        with recompiling(subject.call):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 torch.compile(subject.call, backend=own_backend(entry.backend), dynamic=dynamic)

@@ -68,6 +68,8 @@ class Entry:
         The copies of its large memory, with their originals.
     reuses : bool
         Whether it used code compiled for a different entry.
+    weakly_held : tuple
+        The copies to which ``call`` has only weak references, to keep them alive.
     """
 
     function: str
@@ -82,6 +84,7 @@ class Entry:
     modes: CallModes = field(default_factory=CallModes.now)
     twins: tuple[Twin, ...] = ()
     reuses: bool = False
+    weakly_held: tuple[Any, ...] = ()
 
     def set_up(self) -> AbstractContextManager[None]:
         """Return a context in which runs use the modes of the entry and share memory."""
@@ -174,6 +177,7 @@ class KeptEntries:
                 modes=entered.modes,
                 twins=tuple(memory.twins),
                 reuses=entered.reuses,
+                weakly_held=subject.weakly_held(),
             )
         )
         self._states.append((self.entries[-1], ProcessState(subject.assigned)))

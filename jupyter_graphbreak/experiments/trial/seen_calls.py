@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import dis
 import sys
 import types
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +36,8 @@ _DEEPEST = 6
 _MOST_VALUES = 2_000
 _MOST_FUNCTIONS = 100
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
+#: The instructions that look up a variable globally, in a function and in a cell.
+_LOOKUPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _OPAQUE = (*_PLAIN, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
 
 
@@ -192,11 +196,12 @@ class SeenCalls:
         if current is None:
             return
         started, seen = current
+        key = key_of(started.call, started.modes)
         if seen.state is None:
-            key = key_of(started.call, started.modes)
             seen.state = sketch_state(started.call, Arguments(*started.args, **started.kwargs))
-            if not any(seen is kept for kept in self._by_key[key]):
-                self._keep(key, started, seen)
+        if not any(seen is kept for kept in self._by_key[key]):
+            # Also if it looks like an earlier one: it may have changed something that a sketch lacks.
+            self._keep(key, started, seen)
 
     def note_end(self) -> None:
         """Forget the objects of the call that this thread has made."""
@@ -236,11 +241,24 @@ class SeenCalls:
 
 def key_of(call: Callable[..., Any], modes: Any) -> Any:
     """Return what identifies the entry of a call: the module or the code that is called, and the modes."""
-    owner = getattr(call, "__self__", call)
+    owner = owner_of(call)
     if isinstance(owner, torch.nn.Module):
         return id(owner), modes
     function = getattr(call, "__func__", call)
     return id(getattr(function, "__code__", function)), modes
+
+
+def owner_of(call: Callable[..., Any]) -> Any:
+    """Return the object whose method is called; the callable itself if it is no method.
+
+    A scheduler of learning rates replaces ``optimizer.step`` by a function that refers to the optimizer weakly.
+    """
+    if isinstance(call, types.FunctionType) and is_library(call.__code__.co_filename):
+        for cell in call.__closure__ or ():
+            held = cell.cell_contents() if _has_content(cell) and isinstance(cell.cell_contents, weakref.ref) else None
+            if isinstance(held, torch.optim.Optimizer):
+                return held
+    return getattr(call, "__self__", call)
 
 
 def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
@@ -363,7 +381,7 @@ class Place:
 def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Place]:
     """Return the variables that a callable reads: its module, closure variables, globals of its functions."""
     roots: dict[Root, Place] = {}
-    owner = getattr(call, "__self__", call)
+    owner = owner_of(call)
     if not isinstance(owner, types.FunctionType | types.BuiltinFunctionType | type):
         roots[Root("module", "self")] = Place(lambda: owner, _ignore)
     for name, value in arguments.named(call).items():
@@ -412,12 +430,12 @@ def _writer_of_item(scope: dict[str, Any], name: str) -> Callable[[Any], None]:
     return write
 
 
-def _names(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names(constant)
-    return names
+@lru_cache(maxsize=1000)
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Return the names of the variables that code looks up globally; those of attributes are no variables."""
+    names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in _LOOKUPS}
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return frozenset(names).union(*inner)
 
 
 def _has_content(cell: types.CellType) -> bool:
@@ -444,7 +462,7 @@ def _site_of(started: StartedCall) -> CallSite | None:
     if not 0 <= at < len(positions) or None in positions[at]:
         return None
     line, end_line, column, end_column = positions[at]
-    owner = getattr(started.call, "__self__", started.call)
+    owner = owner_of(started.call)
     name = None
     if not isinstance(owner, types.FunctionType):
         scopes = (frame.f_locals, frame.f_globals)

@@ -200,6 +200,11 @@ class Subject:
         """Return the copied functions."""
         return list(self._functions)
 
+    def weakly_held(self) -> tuple[Any, ...]:
+        """Return the copies to which other copies have weak references."""
+        held = [copy() for copy in self._memo.values() if type(copy) is weakref.ref]
+        return tuple(copy for copy in held if copy is not None)
+
     def state(self, memo: dict[Any, Any] | None = None) -> dict[str, Any]:
         """Return a copy, for comparison, of everything that a call may have changed, by name."""
         memo = self.unchanged_memo() if memo is None else memo

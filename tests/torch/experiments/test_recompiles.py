@@ -192,6 +192,102 @@ def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_beta
     assert remedy.verdict == "works"
 
 
+def test_the_step_of_an_optimizer_that_a_scheduler_has_wrapped_is_repeated_on_copies() -> None:
+    linear = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(linear.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20)
+
+    def call(compiled: Any) -> None:
+        linear(torch.ones(2, 4)).square().sum().backward()
+        compiled()
+        optimizer.zero_grad()
+        scheduler.step()
+
+    remedy = best(tried(optimizer.step, [call] * 6))
+    assert remedy.code == (
+        "for group in optimizer.param_groups:\n    group['lr'] = torch.as_tensor(group['lr'], dtype=torch.float64)"
+    )
+    before, after, unseen = counts(remedy)
+    assert before is not None
+    assert (after, unseen) == (before - 1, 0)
+
+
+def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_repeated_as_well() -> None:
+    linear = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+
+    def step() -> None:
+        optimizer.step()
+
+    frames = []
+
+    def call(compiled: Any) -> None:
+        linear(torch.ones(2, 4)).square().sum().backward()
+        frames.append(compiled_frames(compiled))
+        optimizer.zero_grad()
+        scheduler.step()
+
+    remedy = best(tried(step, [call] * 8))
+    assert frames[1:4] == [1, 1, 0]  # the second call finds the state that the first has created
+    assert counts(remedy) == (sum(frames), sum(frames) - 1, 0)
+
+
+def test_limits_count_also_for_library_code_that_trials_do_not_copy() -> None:
+    linear = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.5)
+    frames = []
+
+    def step() -> None:
+        optimizer.step()
+
+    def call(compiled: Any, foreach: bool, nesterov: bool, maximize: bool, decay: float) -> None:
+        group = optimizer.param_groups[0]
+        group |= {"foreach": foreach, "nesterov": nesterov, "maximize": maximize, "weight_decay": decay}
+        linear(torch.ones(2, 2)).sum().backward()
+        frames.append(compiled_frames(compiled))
+        optimizer.zero_grad()
+
+    flags = [(a, b, c, d) for a in (False, True) for b in (False, True) for c in (False, True) for d in (0, 0.1)]
+    report = tried(step, [lambda c, given=given: call(c, *given) for given in flags])
+    seen = {
+        remedy.evidence.compilations_before
+        for remedy in report.remedies or []
+        if remedy.recompiles and remedy.evidence is not None
+    }
+    assert seen == {sum(frames)}
+
+
+def test_code_of_this_package_that_captures_output_is_not_counted() -> None:
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(x)
+        print("seen")  # noqa: T201
+        return y.sum(0) * 2
+
+    report = tried(noisy, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5)])
+    assert counts(best(report)) == (4, 3, 0)
+
+
+def test_a_global_with_the_name_of_an_attribute_is_no_state() -> None:
+    namespace: dict[str, Any] = {"torch": torch}
+    source = """
+    class Keys(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.k = torch.nn.Linear(2, 2)
+        def forward(self, x):
+            return self.k(x)
+    """
+    exec(textwrap.dedent(source), namespace)  # noqa: S102
+
+    def call(compiled: Any, n: int) -> None:
+        namespace["k"] = torch.ones(n, 2)
+        compiled(namespace["k"])
+
+    report = tried(namespace["Keys"](), [calling(call, n) for n in (3, 4, 5)])
+    assert best(report).code == "torch._dynamo.mark_dynamic(x, 0)"
+
+
 def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
     def forward(x: torch.Tensor, train: bool) -> torch.Tensor:
         return x * 2 if train else x + 1

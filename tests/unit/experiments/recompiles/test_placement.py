@@ -41,6 +41,7 @@ def placed(text: str, *befores: BeforeCall, **options: Any) -> str | None:
         ("for a in b: f(a)", "for a in b:\n    mark(a, 0)\n    f(a)"),
         ("f(make(3))", "x = make(3)\nmark(x, 0)\nf(x)"),
         ("x = 1\nf(make(3))", "x = 1\nx_marked = make(3)\nmark(x_marked, 0)\nf(x_marked)"),
+        ("f(k=g(), x=h())", "k = g()\nx = h()\nmark(x, 0)\nf(k=k, x=x)"),
         ("f(x=batch['ids'])", "mark(batch['ids'], 0)\nf(x=batch['ids'])"),
         ("a = 1; f(a)", "a = 1\nmark(a, 0)\nf(a)"),
         ("if f(a):\n    pass", "mark(a, 0)\nif f(a):\n    pass"),
@@ -54,10 +55,23 @@ def test_a_mark_is_inserted_before_the_statement_of_the_call(text: str, expected
 
 @pytest.mark.parametrize(
     "text",
-    ["[f(a) for a in b]", "g = lambda a: f(a)", "while f(a):\n    pass", "c and f(a)", "f(*a)", "f(k=g(), x=h())"],
+    ["[f(a) for a in b]", "g = lambda a: f(a)", "while f(a):\n    pass", "c and f(a)", "f(*a)"],
 )
 def test_no_place_is_found_if_the_call_is_not_evaluated_once_and_always(text: str) -> None:
     assert placed(text, MARK) is None
+
+
+def test_two_arguments_that_are_computed_in_the_call_are_both_marked_in_their_order() -> None:
+    marks = [BeforeCall(Path(Root("argument", name)), "mark(NAME, 0)") for name in "kx"]
+    assert placed("f(make(n), make(m))", *marks) == ("x = make(n)\nk = make(m)\nmark(k, 0)\nmark(x, 0)\nf(x, k)")
+
+
+def test_an_argument_that_becomes_a_tensor_is_evaluated_in_its_order_too() -> None:
+    mark = BeforeCall(Path(Root("argument", "k")), "mark(NAME, 0)")
+    as_tensor = BeforeCall(Path(Root("argument", "x")), "tensor(NAME)", assigns=True)
+    expected = "x = n + 1\nk = make(m)\nmark(k, 0)\nx = tensor(x)\nf(x, k)"
+    assert placed("f(n + 1, make(m))", mark, as_tensor) == expected
+    assert placed("f(n + 1, make(m))", as_tensor, mark) is None
 
 
 def test_a_number_becomes_a_tensor_in_the_call_itself() -> None:

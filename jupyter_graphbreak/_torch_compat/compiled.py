@@ -232,11 +232,12 @@ def before_each_step(check: Callable[[], None]) -> Iterator[None]:
 
 
 class CompilationCounts(NamedTuple):
-    """The numbers of frames that Dynamo has compiled, of their graphs and of graph breaks."""
+    """The numbers of frames that Dynamo has compiled, of their graphs, of graph breaks, and of frames it gave up."""
 
     frames: int
     graphs: int
     breaks: int
+    given_up: int
 
     def __sub__(self, earlier: CompilationCounts) -> CompilationCounts:
         return CompilationCounts(*(now - before for now, before in zip(self, earlier, strict=True)))
@@ -246,5 +247,8 @@ def compilation_counts() -> CompilationCounts:
     """Return what Dynamo has counted so far."""
     counters = importlib.import_module("torch._dynamo.utils").counters
     return CompilationCounts(
-        counters["frames"]["ok"], counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
+        counters["frames"]["ok"],
+        counters["stats"]["unique_graphs"],
+        sum(counters["graph_break"].values()),
+        counters["frames"]["total"] - counters["frames"]["ok"],
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.cost.warm_calls import WarmCalls
+    from jupyter_graphbreak.experiments.recompiles.finding import FoundRecompileRemedies
     from jupyter_graphbreak.experiments.remedies.finding import FoundRemedies
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
     from jupyter_graphbreak.records.source_texts import FindCell
@@ -86,6 +87,7 @@ class Rerun:
         self._find_cell = find_cell
         self._on_status = on_status
         self._found: FoundRemedies | None = None
+        self._found_for_recompiles: FoundRecompileRemedies | None = None
         self._notes: list[str] = []
 
     def try_remedies(self, **options: Any) -> Report:
@@ -112,10 +114,11 @@ class Rerun:
             **options,
         )
         found = self._found.report
+        self._found_for_recompiles = None
         if found.recompiles:
             from jupyter_graphbreak.experiments.recompiles.finding import find_recompile_remedies
 
-            found = find_recompile_remedies(
+            self._found_for_recompiles = find_recompile_remedies(
                 found,
                 self._files,
                 self._kept,
@@ -123,6 +126,7 @@ class Rerun:
                 find_cell=self._find_cell,
                 on_status=self._on_status,
             )
+            found = self._found_for_recompiles.report
         return self._update(found)
 
     def measure(self, seconds: float | None = None) -> Report:
@@ -141,7 +145,8 @@ class Rerun:
         for entry in self._entries(late, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
             with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), limit_time(end):
-                remedied = self._found.entries_with_remedies(entry) if self._found is not None else {}
+                found = [known for known in (self._found, self._found_for_recompiles) if known is not None]
+                remedied = {ids: apply for known in found for ids, apply in known.entries_with_remedies(entry).items()}
                 try:
                     measured = measure_entry(entry, remedied, self.report, end=late, find_cell=self._find_cell).cost
                 except TrialStoppedError as stopped:

@@ -11,7 +11,7 @@ from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import bounded, shown_part
 from jupyter_graphbreak.views.words.changes import describe_change, headline
 from jupyter_graphbreak.views.words.changes import figures as changed_figures
-from jupyter_graphbreak.views.words.cost import break_time
+from jupyter_graphbreak.views.words.cost import break_time, time_with
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_of, details, legend
 from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
@@ -409,6 +409,8 @@ def _recompiles(report: Report) -> list[str]:
         lines += wrapped("", recompilation.warning) if recompilation.warning else []
         if tried:
             lines += _trials(report, tried, None)
+            time = time_with(report, tried.working[0]) if tried.working else ""
+            lines += wrapped("", time) if time else []
     return lines
 
 

@@ -23,6 +23,8 @@ _MARKS: dict[str, str] = {
 DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
 _UNSPECIALIZED = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
 _NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
+#: With varying sizes, inductor may expect convolutions to have inputs in the memory format of the first size.
+_SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 #: How many times the limit is raised.
 _HIGHER = 8
@@ -89,6 +91,16 @@ class RecompileCandidate:
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
         return replace(self, title=title, adjustment=adjustment)
+
+    def includes(self, other: RecompileCandidate) -> bool:
+        """Return whether this candidate makes all changes of a different one, and more."""
+        mine, theirs = self.adjustment, other.adjustment
+        return (
+            mine != theirs
+            and set(theirs.lines) <= set(mine.lines)
+            and (not theirs.dynamic or bool(mine.dynamic))
+            and theirs.settings.items() <= mine.settings.items()
+        )
 
     def __add__(self, other: RecompileCandidate) -> RecompileCandidate:
         mine, theirs = self.adjustment, other.adjustment
@@ -277,6 +289,11 @@ def _shown(number: Number, owner: str) -> str:
     if optimizer is None:
         return f"`{expression(_whole(number), owner)}`"
     return f"`{key}` of `{expression(optimizer, owner)}`"
+
+
+def with_same_layouts(candidate: RecompileCandidate) -> RecompileCandidate:
+    """Return a candidate that also stops inductor from changing memory formats."""
+    return candidate + setting("Let inductor keep memory formats", _SAME_LAYOUTS)
 
 
 def setting(title: str, settings: Mapping[str, Any]) -> RecompileCandidate:

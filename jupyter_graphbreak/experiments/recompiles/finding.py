@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import linecache
 import re
 import time
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.experiments.recompiles.candidates import DYNAMIC_BY_SETTING, Circumstances, propose
+from jupyter_graphbreak._torch_compat.configuration import applied_settings
+from jupyter_graphbreak.experiments.recompiles.candidates import (
+    DYNAMIC_BY_SETTING,
+    Circumstances,
+    propose,
+    with_same_layouts,
+)
 from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_step, right_number
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
-from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER
+from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, run_lines
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied
 from jupyter_graphbreak.experiments.remedies.application import source_text
 from jupyter_graphbreak.experiments.remedies.change import Change, code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import INTERRUPTED, WORKING, Edit, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
+    from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
     from jupyter_graphbreak.experiments.recompiles.trying import TriedCandidate
     from jupyter_graphbreak.experiments.recompiles.varied import Varied
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
@@ -35,15 +47,48 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
+    EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
+
 #: Seconds after which no further trial starts, and seconds that repeating the calls may take in any case.
 PATIENCE_S = 60.0
 _MINIMUM_S = 10.0
 #: A guard on the value of a size or of a number.
 _OF_VALUE = re.compile(r"\.size\(\)|== -?\d")
+#: Inductor's code refuses an input because of its memory format.
+_OTHER_LAYOUT = re.compile(r"expected size \S+, stride")
 #: The recompile limit, if the report does not have it.
 _DEFAULT_LIMIT = 8
 #: The maximum number of candidates of one entry.
 _MOST_CANDIDATES = 16
+
+
+class FoundRecompileRemedies(NamedTuple):
+    """A report with remedies for its recompiles, and those of each entry whose time can be measured."""
+
+    report: Report
+    working: list[tuple[Entry, str, RecompileCandidate, str]]
+
+    def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
+        """Return the best remedy of an entry, if it only marks arguments: a function that applies it, by its id."""
+        return {
+            (ident,): partial(_entry_with, known, candidate.adjustment, owner)
+            for known, ident, candidate, owner in self.working
+            if known is entry
+            and not candidate.adjustment.tensors
+            and all(before.path.root.kind == "argument" for before in candidate.befores)
+        }
+
+
+@contextlib.contextmanager
+def _entry_with(entry: Entry, adjustment: Adjustment, owner: str) -> Iterator[Entry]:
+    """Yield an entry with a change, under its settings while the context is open."""
+    arguments = entry.arguments.copy()
+    if adjustment.lines:
+        code = compile("\n".join(adjustment.lines), "<before the call>", "exec")
+        arguments = run_lines(code, entry.call, arguments, state_roots(entry.call, arguments), owner)
+    dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
+    with applied_settings(adjustment.settings):
+        yield dataclasses.replace(entry, arguments=arguments, dynamic=dynamic)
 
 
 @dataclass(frozen=True)
@@ -52,6 +97,7 @@ class _Found:
 
     recompiles: list[Recompile]
     tried: list[tuple[TriedCandidate, Change]]
+    owner: str = DEFAULT_OWNER
     person: str | None = None
     reason: str | None = None
 
@@ -64,7 +110,7 @@ def find_recompile_remedies(
     seconds: float | None = None,
     find_cell: FindCell = lambda _: None,
     on_status: Callable[[str], None] = lambda _: None,
-) -> Report:
+) -> FoundRecompileRemedies:
     """Return a report with remedies for its recompiles, after those that it already has.
 
     Parameters
@@ -105,13 +151,13 @@ def find_recompile_remedies(
                 found = search.without_trials(
                     f"the calls could not be repeated on copies ({type(error).__name__}: {error})"
                 )
-        builder.add(found)
+        builder.add(found, entry)
     reason = next(iter(kept.left_out), None)
     effects = [f"the function was not run again: it {effect.what}" for effect in kept.effects]
     for recompiles in without_entry:
         sentence = manual_step(find_varied([]), find_varied([]), recompiles, None)
-        builder.add(_Found(recompiles, [], sentence, next(iter(effects), reason)))
-    return builder.report()
+        builder.add(_Found(recompiles, [], person=sentence, reason=next(iter(effects), reason)))
+    return FoundRecompileRemedies(builder.report(), builder.working)
 
 
 def _recompiles_by_entry(
@@ -165,6 +211,7 @@ class _EntrySearch:
         self._limit = report.config.get("recompile_limit", _DEFAULT_LIMIT)
         self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
         self._tried: list[tuple[TriedCandidate, Change]] = []
+        self._owner = DEFAULT_OWNER
         self._line: SpecializingLine | None = self._specializing_line(None)
 
     def run(self, end: float) -> _Found:
@@ -181,16 +228,18 @@ class _EntrySearch:
             return self.without_trials("repeated on copies, the calls were not compiled again")
         varied = trials.varied
         named = varied.named_by(self._guards)
+        self._owner = trials.owner or DEFAULT_OWNER
         given = Circumstances(
-            trials.owner or DEFAULT_OWNER,
+            self._owner,
             self._limit if isinstance(self._limit, int) else _DEFAULT_LIMIT,
             any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible for site in self._sites())),
         )
-        proposals = propose(named, varied, given)
+        pending = deque(propose(named, varied, given))
         known: set[Any] = set()
-        for candidate in proposals:
-            candidate, change = self._placed(candidate, trials)  # noqa: PLW2901
+        while pending:
+            candidate = pending.popleft()
+            candidate, change = self._placed(candidate, trials)
             key = candidate.adjustment.lines, candidate.adjustment.dynamic, tuple(candidate.adjustment.settings)
             if key in known or len(known) >= _MOST_CANDIDATES:
                 continue
@@ -204,7 +253,13 @@ class _EntrySearch:
             self._tried.append((tried, change))
             if tried.verdict == "works" and tried.ended:
                 break
-        self._line = self._specializing_line(trials.specializing)
+            if (
+                _OTHER_LAYOUT.search(tried.reason or "")
+                and candidate.adjustment != (adjusted := with_same_layouts(candidate)).adjustment
+            ):
+                pending.appendleft(adjusted)
+        works = any(tried.verdict in WORKING for tried, _ in self._tried)
+        self._line = self._specializing_line(None if works else trials.specializing)
         return self._collected(varied, named)
 
     def _is_no_better(self, candidate: RecompileCandidate) -> bool:
@@ -270,10 +325,12 @@ class _EntrySearch:
         best = sorted(works, key=lambda pair: (not pair[0].ended, pair[0].compilations))
         # A change that leaves more compilations than the best one is no remedy of its own.
         kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
-        failed = [pair for pair in self._tried if pair not in kept]
+        more = [one for one in kept if any(one[0].candidate.includes(other[0].candidate) for other in kept)]
+        kept = [pair for pair in kept if pair not in more]
+        failed = [pair for pair in self._tried if pair not in kept and pair not in more]
         ended = bool(kept) and kept[0][0].ended
         person = None if ended else manual_step(varied, named, self._recompiles, self._line)
-        return _Found(self._recompiles, [*kept, *failed], person)
+        return _Found(self._recompiles, [*kept, *failed], self._owner, person)
 
     def without_trials(self, reason: str | None) -> _Found:
         """Return only the decision for a person, and what was tried so far."""
@@ -282,7 +339,7 @@ class _EntrySearch:
         if self._tried:
             return self._collected(varied, named)
         sentence = manual_step(varied, named, self._recompiles, self._line)
-        return _Found(self._recompiles, [], sentence, reason)
+        return _Found(self._recompiles, [], person=sentence, reason=reason)
 
 
 class _Texts:
@@ -362,12 +419,16 @@ class _RemedyBuilder:
         self._report = report
         self._texts = texts
         self._remedies = list(report.remedies or [])
+        #: The best remedy that works of each entry: its id, what it changes, and the name of the called module.
+        self.working: list[tuple[Entry, str, RecompileCandidate, str]] = []
 
-    def add(self, found: _Found) -> None:
+    def add(self, found: _Found, entry: Entry | None = None) -> None:
         """Add what was found for the recompiles of one entry."""
         idents = [recompile.id for recompile in found.recompiles]
-        for tried, change in found.tried:
+        for number, (tried, change) in enumerate(found.tried):
             self._remedies.append(self._remedy(tried, change, idents))
+            if not number and entry is not None and tried.verdict in WORKING:
+                self.working.append((entry, self._remedies[-1].id, tried.candidate, found.owner))
         if found.person is not None and (found.tried or found.person != GENERAL_STEP):
             self._remedies.append(
                 Remedy(

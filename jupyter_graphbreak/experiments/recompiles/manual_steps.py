@@ -21,6 +21,7 @@ _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 _FLAG = re.compile(r"(?P<name>[\w.\[\]'\"]+) (?:==|is) (?:True|False)|^not (?P<other>[\w.\[\]'\"]+)$")
 _LENGTH = re.compile(r"len\((?P<name>[^()]+)\) (?:==|!=)")
 _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
+_LOOP = re.compile(r"for\b|.*\bfor\b.*\bin range\(")
 _STATE_OF_OPTIMIZER = re.compile(r"len\((?P<name>.*\.state\b.*)\)")
 _GRAD = re.compile(r"grad_mode|inference_mode")
 #: The sentence if nothing is known; without trials, the advice about the guard says more.
@@ -50,6 +51,17 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
             return sentence
     for variation in varied.others:
         return _about(variation)
+    if varied.aliases:
+        one, other = varied.aliases[0]
+        return (
+            f"`{one}` and `{other}` are the same tensor in some calls only, and those have their own graph: pass two "
+            "tensors each time, such as a copy (`.clone()`) of one."
+        )
+    if small := next((size for size in varied.sizes if any(value in {0, 1} for value in size.values)), None):
+        return (
+            f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately, because "
+            "much behaves differently there, so that two graphs are right."
+        )
     names = ", ".join(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
     if names:
         return f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
@@ -58,6 +70,11 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
 
 def _about_line(line: SpecializingLine) -> str:
     code = line.code.rstrip(":").strip()
+    if _LOOP.match(line.code):
+        return (
+            f"Line {line.line}, `{code}`, is unrolled: each number of steps has its own graph. Use an operation on the "
+            "whole tensor, or call a compiled step from a loop that is not compiled."
+        )
     if _CONDITION.match(line.code):
         return (
             f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "

@@ -141,13 +141,13 @@ def _program(
         for path, value in state.items():
             _assign(roots, path, value)
         if lines:
-            arguments = _run_lines(code, subject.call, arguments, roots, owner)
+            arguments = run_lines(code, subject.call, arguments, roots, owner)
         return compiled(*arguments.args, **arguments.kwargs)
 
     return program
 
 
-def _run_lines(
+def run_lines(
     code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, Place], owner: str
 ) -> Arguments:
     """Run code before a call; return the arguments to call it with."""

@@ -153,9 +153,7 @@ class CallTrials:
                     return TriedCandidate(candidate, "another result", f"{difference.text}{_on(call)}", [], evidence)
                 diffs.append(difference)
         texts = list(dict.fromkeys(difference.text for difference in diffs))
-        first, original = replayed.counts[0], self.original.counts[0]
-        if first.breaks > original.breaks or first.frames < original.frames or first.graphs < original.graphs:
-            why = "then a graph breaks" if first.breaks > original.breaks else "then Dynamo compiles less"
+        if (why := self._compiles_less(replayed)) is not None:
             return TriedCandidate(candidate, "another break", why, texts, evidence)
         before, after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
@@ -171,6 +169,17 @@ class CallTrials:
         elif not ended and after > before:
             verdict, reason = "works on what ran", None
         return TriedCandidate(candidate, verdict, reason, texts, evidence, ended)
+
+    def _compiles_less(self, replayed: Replayed) -> str | None:
+        """Return how a change makes Dynamo compile less than before; ``None`` if it does not."""
+        first, original = replayed.counts[0], self.original.counts[0]
+        # Not all breaks are counted as such, but each splits a graph.
+        if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
+            return "then a graph breaks"
+        given_up, before = (sum(count.given_up for count in tried.counts) for tried in (replayed, self.original))
+        if given_up > before or first.frames < original.frames or first.graphs < original.graphs:
+            return "then Dynamo compiles less"
+        return None
 
     def _reason_of_error(self, error: BaseException) -> str:
         """Return why a candidate raises; a line that makes a constant of a size is remembered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, TensorSketch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, Sketch
 
@@ -19,6 +20,9 @@ _PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
 _ATTRIBUTES = re.compile(r"\.__dict__\['(\w+)'\]")
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
 _TENSOR = re.compile(r"tensor '(?P<name>[^ ]+)' (?P<what>[\w ]+) mismatch")
+
+#: How many pairs of arguments are compared.
+_MOST_PAIRS = 500
 
 OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "length", "kind"]
 
@@ -87,6 +91,8 @@ class Varied:
     sizes: tuple[Size, ...] = ()
     numbers: tuple[Number, ...] = ()
     others: tuple[OtherVariation, ...] = ()
+    #: Pairs of arguments that are the same tensor in some calls only.
+    aliases: tuple[tuple[Path, Path], ...] = ()
 
     def named_by(self, guards: Iterable[str]) -> Varied:
         """Return the part that failed guards name."""
@@ -130,7 +136,19 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
                 numbers.append(Number(path, tuple(sketches), _tuple_length(path, by_path)))
         else:
             others += _other_variations(path, sketches)
-    return Varied(tuple(sizes), tuple(numbers), tuple(others))
+    return Varied(tuple(sizes), tuple(numbers), tuple(others), tuple(_varied_aliases(calls)))
+
+
+def _varied_aliases(calls: Sequence[SeenCall]) -> Iterator[tuple[Path, Path]]:
+    """Yield the pairs of arguments that are the same tensor in some calls, and two tensors in others."""
+    by_call = [
+        {path: value.number for path, value in call.arguments.items() if isinstance(value, TensorSketch)}
+        for call in calls
+    ]
+    paths = [path for path in (by_call[0] if by_call else ()) if all(path in numbers for numbers in by_call)]
+    for one, other in itertools.islice(itertools.combinations(paths, 2), _MOST_PAIRS):
+        if len({numbers[one] == numbers[other] for numbers in by_call}) > 1:
+            yield one, other
 
 
 def _tuple_length(path: Path, by_path: dict[Path, list[Sketch]]) -> int:

@@ -16,6 +16,7 @@ from jupyter_graphbreak.views.words.cost import (
     coverage_sentences,
     restoring_sentences,
     startup,
+    time_with,
 )
 from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
@@ -45,6 +46,7 @@ from jupyter_graphbreak.views.words.where import brief_code, place, without_func
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
 
 _MOST_COMPILED = 4
@@ -282,7 +284,7 @@ def _recompiles(report: Report) -> Section | None:
                         for text in (story, f"Do: {guard.advice}" if guard.advice and not tried else "")
                         if text
                     ),
-                    *([_paragraph(f"Fix: {fix.title}. {outcome(fix)}")] if fix is not None else []),
+                    *([_paragraph(_fix_sentence(report, fix))] if fix is not None else []),
                     *(map(_paragraph, tried.person) if tried else []),
                 ],
                 spot=_spot(recompilation.location),
@@ -290,6 +292,12 @@ def _recompiles(report: Report) -> Section | None:
             )
         )
     return _section("recompile", "Recompiles", rows, functions)
+
+
+def _fix_sentence(report: Report, fix: Remedy) -> str:
+    """Return what ends recompiles, with the outcome of its trial and the measured time of a call with it."""
+    time = time_with(report, fix)
+    return f"Fix: {fix.title}. {outcome(fix)}{f'; {time}' if time else ''}"
 
 
 def _scopes(report: Report) -> Section | None:

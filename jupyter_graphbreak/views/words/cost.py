@@ -245,7 +245,7 @@ def _without_breaks(report: Report, ids: Iterable[str]) -> str:
     applied = [remedies[ident] for ident in itertools.islice(ids, _MOST_REMEDIED) if ident in remedies]
     known = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
     if not known:
-        return "with a remedy"
+        return "without recompiles" if any(remedy.recompiles for remedy in applied) else "with a remedy"
     names = " and ".join(filter(None, [", ".join(map(str, known[:-1])), str(known[-1])]))
     return f"without break{'s' if len(known) > 1 else ''} {names}"
 
@@ -339,15 +339,31 @@ def saving_of(report: Report, break_: Break) -> str:
     return f"costs {time_text(saved)} of the {time_text(whole)} of a call" if saved > 0 else ""
 
 
+def time_with(report: Report, remedy: Remedy) -> str:
+    """Return how a remedy changes the time of a measured call; empty if that was not measured."""
+    after, before = _times_with(report, remedy)
+    if after is None or before is None:
+        return ""
+    if overlap(after, before):
+        return "a call then takes as long as before, as far as is measurable"
+    return f"a call then takes {time_text(after.median_us)}, not {time_text(before.median_us)}"
+
+
 def slowdown_by(report: Report, remedy: Remedy) -> str:
     """Return by how much a remedy slows a measured call down: "a call then takes 1.7 ms, not 1.6 ms"; else empty."""
+    after, before = _times_with(report, remedy)
+    if after is None or before is None or overlap(after, before) or after.median_us < before.median_us:
+        return ""
+    return time_with(report, remedy)
+
+
+def _times_with(report: Report, remedy: Remedy) -> tuple[Spread | None, Spread | None]:
+    """Return the measured times of a compiled call with a remedy alone, and without it."""
     for entry in report.cost.entries if report.cost is not None else []:
         for remedied in entry.remedied if entry.settled else []:
-            after, before = remedied.time, entry.compiled
-            is_slower = after.median_us > before.median_us and not overlap(after, before)
-            if remedied.remedies == [remedy.id] and is_slower:
-                return f"a call then takes {time_text(after.median_us)}, not {time_text(before.median_us)}"
-    return ""
+            if remedied.remedies == [remedy.id]:
+                return remedied.time, entry.compiled
+    return None, None
 
 
 @per_report

@@ -202,7 +202,8 @@ def _end_of_recompiles(report: Report) -> str:
     (remedy,) = known
     after = remedy.evidence.compilations_after if remedy.evidence is not None else None
     left = f"{counted(after, 'compilation')} {'remains' if after == 1 else 'remain'}" if after else "fewer compilations"
-    return f" {one_line(remedy.title)}: {left}."
+    slower = slowdown_by(report, remedy)
+    return f" {one_line(remedy.title)}: {left}{f', but {slower}' if slower else ''}."
 
 
 def _name(report: Report, subject: Frame | Skipped) -> str:

@@ -249,7 +249,7 @@ def test_limits_count_also_for_library_code_that_trials_do_not_copy() -> None:
         optimizer.zero_grad()
 
     flags = [(a, b, c, d) for a in (False, True) for b in (False, True) for c in (False, True) for d in (0, 0.1)]
-    report = tried(step, [lambda c, given=given: call(c, *given) for given in flags])
+    report = tried(step, [calling(lambda c, given: call(c, *given), given) for given in flags])
     seen = {
         remedy.evidence.compilations_before
         for remedy in report.remedies or []
@@ -331,6 +331,96 @@ def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
     report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     assert counts(best(report)) == (3, 2, 0)
     assert "if x.shape[0] > 10" in person(report)
+
+
+def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work() -> None:
+    def unrolled(x: torch.Tensor) -> torch.Tensor:
+        out = x[0]
+        for i in range(1, x.shape[0]):
+            out = out * 0.5 + x[i]
+        return out
+
+    report = tried(unrolled, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
+    assert "`for i in range(1, x.shape[0])`, is unrolled" in person(report)
+    assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+
+
+def test_a_condition_on_size_one_has_two_graphs_and_that_is_right() -> None:
+    def either(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 1:
+            return x.squeeze(0)
+        return x.mean(0)
+
+    report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (1, 4, 5)])
+    assert "`x` has size 1 in some calls" in person(report)
+    assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+
+
+def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tensors() -> None:
+    def attend(x: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.cat([k, x]), torch.cat([v, x + 1])
+
+    start = torch.zeros(2, 3)
+    caches = [(start, start), *((torch.zeros(n, 3), torch.ones(n, 3)) for n in range(3, 7))]
+    report = tried(attend, [calling(lambda c, given: c(torch.ones(1, 3), *given), given) for given in caches])
+    assert best(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
+    assert counts(best(report)) == (3, 2, 0)
+    assert "`k` and `v` are the same tensor in some calls only" in person(report)
+
+
+def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
+    # As inductor does in the backward pass of a convolution over images of varying sizes.
+    def mixes_up(graph: torch.fx.GraphModule, _: Any) -> Any:
+        sizes = [node for node in graph.graph.nodes if node.op == "placeholder" and node.type is torch.SymInt]
+        is_confused = sizes and torch._inductor.config.layout_optimization
+
+        def compiled(*args: Any) -> Any:
+            if is_confused:
+                raise AssertionError("expected size 2==2, stride 3072==12288 at dim=0")
+            return graph(*args)
+
+        return compiled
+
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    compiled = torch.compile(scale, backend=mixes_up, dynamic=False)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for n in (4, 6, 9):
+            compiled(torch.ones(2, n))
+    remedy = best(run.try_remedies(seconds=60))
+    assert remedy.code is not None
+    assert "torch._dynamo.mark_dynamic(x, 1)" in remedy.code
+    assert remedy.settings == {"torch._inductor.config.layout_optimization": False}
+    assert counts(remedy) == (3, 1, 0)
+
+
+def test_a_change_that_contains_another_one_that_is_as_good_is_not_shown() -> None:
+    linear = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)
+
+    def step() -> None:
+        optimizer.step()
+
+    def call(compiled: Any, lr: float) -> None:
+        optimizer.param_groups[0]["lr"] = lr
+        linear(torch.ones(2, 2)).sum().backward()
+        compiled()
+
+    report = tried(step, [calling(call, lr) for lr in (0.1, 0.1, 0.2, 0.3)])
+    works = [remedy.title for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING]
+    assert works == ["Make `lr` of `optimizer` a tensor", "Treat sizes and numbers as dynamic from the start"]
+
+
+def test_the_time_of_a_call_with_a_mark_is_measured() -> None:
+    compiled = torch.compile(lambda x: torch.relu(x) * 2, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for n in (4, 6, 9):
+            compiled(torch.ones(n, 3))
+    remedy = best(run.try_remedies(seconds=60))
+    (entry,) = run.measure(seconds=30).cost.entries
+    assert [remedied.remedies for remedied in entry.remedied] == [[remedy.id]]
+    assert entry.remedied[0].time.median_us > 0
 
 
 def test_the_arguments_of_later_calls_are_not_kept() -> None:

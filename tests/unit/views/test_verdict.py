@@ -23,6 +23,7 @@ from jupyter_graphbreak.report.schema import (
     Skipped,
 )
 from jupyter_graphbreak.views.text import render_text, summary_line
+from jupyter_graphbreak.views.words.cost import cost_verdicts
 from jupyter_graphbreak.views.words.verdict import compiled_name, figures, verdict
 from tests.support.sample_reports import no_breaks, two_breaks
 
@@ -142,3 +143,19 @@ def test_a_remedy_that_makes_a_call_slower_is_not_praised() -> None:
         "1 break. Compile net instead of sample: that removes it, but a call then takes 1.50 ms, not 1.00 ms."
     )
     assert text_if(fast) == "1 break. Compile net instead of sample: that removes it."
+
+
+def test_what_a_change_against_recompiles_costs_at_run_time_is_said_with_it() -> None:
+    remedy = Remedy("r1", [], "mark", "Mark dimension 0 of `x` as dynamic", "mark", "works", recompiles=["r1"])
+    recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")], id="r1")
+    fast, slow = Spread(1000, 990, 1010, 9), Spread(1200, 1190, 1210, 9)
+
+    def report_if(time: Spread) -> Report:
+        entry = EntryCost("f", "0/0", settled=True, eager=slow, compiled=fast, remedied=[RemediedCost(["r1"], time)])
+        cost = Cost("cpu", "eager", [entry])
+        return replace(run(), recompiles=[recompile], remedies=[remedy], cost=cost)
+
+    assert verdict(report_if(slow)).text.endswith("but a call then takes 1.20 ms, not 1.00 ms.")
+    assert "a call then takes 1.20 ms, not 1.00 ms" in render_text(report_if(slow))
+    assert "without recompiles: as fast as eager" in " ".join(cost_verdicts(report_if(slow)))
+    assert "a call then takes as long as before, as far as is measurable" in render_text(report_if(fast))

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import Edit
 from jupyter_graphbreak.report.schema import CompiledCall
-from tests.browser.pages import command, opened_in_lab, theme, trust, wait_for_kernel
+from tests.browser.pages import command, opened_in_lab, run_all, theme, trust, wait_for_kernel
 from tests.support.sample_reports import cost, remedies, two_breaks
 
 if TYPE_CHECKING:
@@ -102,6 +102,54 @@ def test_a_remedy_is_applied_and_undone(open_page: Open, lab: Lab) -> None:
     assert sources(page) == [TEXT]
     page.keyboard.press("Control+Shift+z")
     assert WHERE in sources(page)[0]
+
+
+SIZES = """\
+%%compile_explain --try --backend eager
+import torch
+@torch.compile
+def pool(x):
+    return torch.relu(x).mean(dim=0)
+for length in [4, 6, 9]:
+    pool(torch.ones(length, 8))"""
+MARKED = """\
+    x = torch.ones(length, 8)
+    torch._dynamo.mark_dynamic(x, 0)
+    pool(x)"""
+
+
+@pytest.mark.slow
+def test_a_mark_is_applied_before_the_call_in_its_loop_and_ends_the_recompiles(open_page: Open, lab: Lab) -> None:
+    lab.save("marked", "%load_ext jupyter_graphbreak", SIZES)
+    opened = opened_in_lab(open_page, lab, "marked")
+    page = opened.page
+    run_all(page)
+    report = page.locator(".graphbreak.gb-live")
+    verdict = report.locator(".gb-verdict")
+    expect(verdict).to_contain_text("pool was compiled 2 times", timeout=120_000)
+    expect(verdict).to_contain_text("Mark dimension 0 of x as dynamic: 1 compilation remains")
+    expect(report).to_have_class(re.compile(r"\bgb-column\b"))
+    button = report.get_by_role("button", name=re.compile("Apply: Mark dimension 0 of x as dynamic"))
+    if not button.is_visible():
+        report.get_by_role("tab", name=re.compile("Recompiles")).click()
+    button.scroll_into_view_if_needed()
+    opened.shoot("recompiles-lab-light")
+    assert opened.serious() == []
+    button.click()
+    assert changed_lines(page)[-4:] == [
+        "-    pool(torch.ones(length, 8))", *(f"+{line}" for line in MARKED.split("\n"))
+    ]  # fmt: skip
+    confirm(page)
+    expect(report.get_by_role("status")).to_contain_text("Applied")
+    changed = SIZES.replace("    pool(torch.ones(length, 8))", MARKED)
+    assert sources(page)[1] == changed
+    page.keyboard.press("Control+z")
+    assert sources(page)[1] == SIZES
+    page.keyboard.press("Control+Shift+z")
+    assert sources(page)[1] == changed
+    run_all(page)
+    expect(verdict).to_contain_text("No breaks", timeout=120_000)
+    expect(verdict).not_to_contain_text("compiled 2 times")
 
 
 def test_the_statement_that_compiles_is_inserted_and_undone(open_page: Open, lab: Lab) -> None:

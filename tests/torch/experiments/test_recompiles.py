@@ -418,7 +418,9 @@ def test_the_time_of_a_call_with_a_mark_is_measured() -> None:
         for n in (4, 6, 9):
             compiled(torch.ones(n, 3))
     remedy = best(run.try_remedies(seconds=60))
-    (entry,) = run.measure(seconds=30).cost.entries
+    cost = run.measure(seconds=30).cost
+    assert cost is not None
+    (entry,) = cost.entries
     assert [remedied.remedies for remedied in entry.remedied] == [[remedy.id]]
     assert entry.remedied[0].time.median_us > 0
 

@@ -125,6 +125,7 @@ class Rerun:
                 seconds=end - time.monotonic(),
                 find_cell=self._find_cell,
                 on_status=self._on_status,
+                without_breaks=self._found.entries_with_remedies,
             )
             found = self._found_for_recompiles.report
         return self._update(found)

@@ -27,27 +27,24 @@ from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, run_
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied
 from jupyter_graphbreak.experiments.remedies.application import source_text
-from jupyter_graphbreak.experiments.remedies.change import Change, code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, code_of, edits_of, patch_of
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INTERRUPTED, WORKING, Edit, Remedy
+from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING, Edit, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
-    from jupyter_graphbreak.experiments.recompiles.trying import TriedCandidate
+    from jupyter_graphbreak.experiments.recompiles.trying import EntryWithRemedy, TriedCandidate
     from jupyter_graphbreak.experiments.recompiles.varied import Varied
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, SeenCall
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
-
-    EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
 
 #: Seconds after which no further trial starts, and seconds that repeating the calls may take in any case.
 PATIENCE_S = 60.0
@@ -92,12 +89,22 @@ def _entry_with(entry: Entry, adjustment: Adjustment, owner: str) -> Iterator[En
 
 
 @dataclass(frozen=True)
+class _Combined:
+    """A remedy for breaks that was tried together with the best change for recompiles."""
+
+    remedy: Remedy
+    tried: TriedCandidate
+    change: Change
+
+
+@dataclass(frozen=True)
 class _Found:
     """What was found for the recompiles of one entry."""
 
     recompiles: list[Recompile]
     tried: list[tuple[TriedCandidate, Change]]
     owner: str = DEFAULT_OWNER
+    combined: _Combined | None = None
     person: str | None = None
     reason: str | None = None
 
@@ -110,6 +117,7 @@ def find_recompile_remedies(
     seconds: float | None = None,
     find_cell: FindCell = lambda _: None,
     on_status: Callable[[str], None] = lambda _: None,
+    without_breaks: Callable[[Entry], Mapping[tuple[str, ...], EntryWithRemedy]] = lambda _: {},
 ) -> FoundRecompileRemedies:
     """Return a report with remedies for its recompiles, after those that it already has.
 
@@ -127,6 +135,8 @@ def find_recompile_remedies(
         Returns the cell with a given file name.
     on_status : callable
         Receives status messages.
+    without_breaks : callable
+        Returns the remedies for the breaks of an entry, by the ids of the remedies.
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     texts = _Texts(report, files, find_cell)
@@ -139,6 +149,10 @@ def find_recompile_remedies(
             try:
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
                     found = search.run(end)
+                    combined = search.combined(found, without_breaks(entry))
+                    is_enough = combined is not None and combined.tried.ended
+                    person = None if is_enough else found.person
+                    found = dataclasses.replace(found, combined=combined, person=person)
             except TimeUpError:
                 found = search.without_trials("there was no time left")
             except TrialStoppedError as stopped:
@@ -212,6 +226,8 @@ class _EntrySearch:
         self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
         self._tried: list[tuple[TriedCandidate, Change]] = []
         self._owner = DEFAULT_OWNER
+        self._trials: CallTrials | None = None
+        self._remedies = {remedy.id: remedy for remedy in report.remedies or []}
         self._line: SpecializingLine | None = self._specializing_line(None)
 
     def run(self, end: float) -> _Found:
@@ -223,7 +239,7 @@ class _EntrySearch:
         named = varied.named_by(self._guards)
         if right_number(named, self._recompiles):
             return self.without_trials(None)
-        trials = CallTrials(self._entry, seen)
+        trials = self._trials = CallTrials(self._entry, seen)
         if trials.original.frames(trials.calls, unseen=False) <= trials.fewest:
             return self.without_trials("repeated on copies, the calls were not compiled again")
         varied = trials.varied
@@ -261,6 +277,35 @@ class _EntrySearch:
         works = any(tried.verdict in WORKING for tried, _ in self._tried)
         self._line = self._specializing_line(None if works else trials.specializing)
         return self._collected(varied, named)
+
+    def combined(self, found: _Found, without_breaks: Mapping[tuple[str, ...], EntryWithRemedy]) -> _Combined | None:
+        """Try the best change together with the remedy that removes most breaks; ``None`` if that does not work."""
+        if self._trials is None or not found.tried or found.tried[0][0].verdict not in WORKING:
+            return None
+        (best, change), *_ = found.tried
+        usable = [
+            (remedy, apply)
+            for (ident, *others), apply in without_breaks.items()
+            if not others and (remedy := self._remedies.get(ident)) is not None and _can_be_combined(remedy)
+        ]
+        if not usable:
+            return None
+        remedy, apply = max(usable, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works"))
+        originals = {edit.source: self._texts.text(edit.source) for edit in remedy.edits}
+        originals |= {source: self._texts.text(source) for source in change.texts}
+        edits = edits_of(originals, change)
+        if any(one.source == two.source and _overlap(one, two) for one in remedy.edits for two in edits):
+            return None
+        edits += remedy.edits
+        self._on_status(f"{remedy.title}; {best.candidate.title}")
+        tried = self._trials.run(best.candidate, apply)
+        if tried.verdict not in WORKING:
+            return None
+        texts = {
+            source: apply_edits(text, [edit for edit in edits if edit.source == source])
+            for source, text in originals.items()
+        }
+        return _Combined(remedy, tried, dataclasses.replace(change, texts=texts))
 
     def _is_no_better(self, candidate: RecompileCandidate) -> bool:
         """Return whether a candidate is only a weaker mark than one that works."""
@@ -330,7 +375,7 @@ class _EntrySearch:
         failed = [pair for pair in self._tried if pair not in kept and pair not in more]
         ended = bool(kept) and kept[0][0].ended
         person = None if ended else manual_step(varied, named, self._recompiles, self._line)
-        return _Found(self._recompiles, [*kept, *failed], self._owner, person)
+        return _Found(self._recompiles, [*kept, *failed], self._owner, person=person)
 
     def without_trials(self, reason: str | None) -> _Found:
         """Return only the decision for a person, and what was tried so far."""
@@ -340,6 +385,16 @@ class _EntrySearch:
             return self._collected(varied, named)
         sentence = manual_step(varied, named, self._recompiles, self._line)
         return _Found(self._recompiles, [], person=sentence, reason=reason)
+
+
+def _can_be_combined(remedy: Remedy) -> bool:
+    """Return whether a remedy for breaks works and only edits sources."""
+    is_edit = remedy.kind == "edit" and bool(remedy.edits) and not remedy.settings and remedy.code is None
+    return remedy.verdict in WORKING and is_edit and remedy.family != INNER
+
+
+def _overlap(one: Edit, other: Edit) -> bool:
+    return one.first_line <= other.last_line + 1 and other.first_line <= one.last_line + 1
 
 
 class _Texts:
@@ -425,6 +480,17 @@ class _RemedyBuilder:
     def add(self, found: _Found, entry: Entry | None = None) -> None:
         """Add what was found for the recompiles of one entry."""
         idents = [recompile.id for recompile in found.recompiles]
+        if (combined := found.combined) is not None:
+            both = self._remedy(combined.tried, combined.change, idents)
+            self._remedies.append(
+                replace(
+                    both,
+                    breaks=combined.remedy.breaks,
+                    frames=combined.remedy.frames,
+                    family=f"{combined.remedy.family} and {both.family}",
+                    title=f"{combined.remedy.title}; {both.title}",
+                )
+            )
         for number, (tried, change) in enumerate(found.tried):
             self._remedies.append(self._remedy(tried, change, idents))
             if not number and entry is not None and tried.verdict in WORKING:

@@ -116,7 +116,7 @@ def replay(
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 torch.compile(subject.call, backend=own_backend(entry.backend), dynamic=dynamic)
-                if compiles
+                if compiles and not entry.compiles_itself
                 else subject.call
             )
             for call in calls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,8 @@ from jupyter_graphbreak.experiments.trial.subject import OtherThreadError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.replay import Replayed
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
     from jupyter_graphbreak.report.remedies import RemedyVerdict
+
+    #: Opens a context in which a remedy is applied; yields the entry with the remedy.
+    EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
 
 #: What PyTorch says about a marked size of which the code makes a constant, and the lines of its stacks.
 _SPECIALIZED = "specialized it to be a constant"
@@ -128,18 +133,26 @@ class CallTrials:
         """The number of frames that are compiled for the first call alone."""
         return self.original.counts[0].frames
 
-    def run(self, candidate: RecompileCandidate) -> TriedCandidate:
-        """Repeat the calls with a candidate, and give a verdict."""
+    def run(self, candidate: RecompileCandidate, changed: EntryWithRemedy | None = None) -> TriedCandidate:
+        """Repeat the calls with a candidate, and give a verdict.
+
+        Parameters
+        ----------
+        candidate : RecompileCandidate
+        changed : callable or None
+            Applies a remedy for breaks as well: opens a context that yields the changed entry.
+        """
         start = time.perf_counter()
         try:
-            replayed = replay(self.entry, self.calls, candidate.adjustment, self.owner)
+            with changed() if changed is not None else contextlib.nullcontext(self.entry) as entry:
+                replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
             verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
             return TriedCandidate(candidate, verdict, reason, seconds=time.perf_counter() - start)
-        tried = self._judged(candidate, replayed)
+        tried = self._judged(candidate, replayed, removes_breaks=changed is not None)
         return replace(tried, seconds=time.perf_counter() - start)
 
-    def _judged(self, candidate: RecompileCandidate, replayed: Replayed) -> TriedCandidate:
+    def _judged(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> TriedCandidate:
         evidence = self._evidence(replayed)
         diffs: list[Difference] = []
         rows = zip(self.calls, self._expected, replayed.results, self._known, strict=True)
@@ -153,7 +166,7 @@ class CallTrials:
                     return TriedCandidate(candidate, "another result", f"{difference.text}{_on(call)}", [], evidence)
                 diffs.append(difference)
         texts = list(dict.fromkeys(difference.text for difference in diffs))
-        if (why := self._compiles_less(replayed)) is not None:
+        if (why := self._compiles_less(replayed, may_have_fewer_frames=removes_breaks)) is not None:
             return TriedCandidate(candidate, "another break", why, texts, evidence)
         before, after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
@@ -170,14 +183,15 @@ class CallTrials:
             verdict, reason = "works on what ran", None
         return TriedCandidate(candidate, verdict, reason, texts, evidence, ended)
 
-    def _compiles_less(self, replayed: Replayed) -> str | None:
+    def _compiles_less(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:
         """Return how a change makes Dynamo compile less than before; ``None`` if it does not."""
         first, original = replayed.counts[0], self.original.counts[0]
         # Not all breaks are counted as such, but each splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
         given_up, before = (sum(count.given_up for count in tried.counts) for tried in (replayed, self.original))
-        if given_up > before or first.frames < original.frames or first.graphs < original.graphs:
+        has_fewer = first.frames < original.frames or first.graphs < original.graphs
+        if given_up > before or (has_fewer and not may_have_fewer_frames):
             return "then Dynamo compiles less"
         return None
 

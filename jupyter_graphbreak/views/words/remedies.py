@@ -359,7 +359,13 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     chosen: list[Remedy] = []
     targets: set[str] = set()
     best = sorted(
-        working, key=lambda remedy: (remedy.family == INNER, -len(remedy.breaks), _ORDER.index(remedy.verdict))
+        working,
+        key=lambda remedy: (
+            remedy.family == INNER,
+            -len(remedy.breaks),
+            _ORDER.index(remedy.verdict),
+            -len(remedy.recompiles),
+        ),
     )
     for remedy in best[:_MOST_TOGETHER]:
         if set(remedy.breaks + remedy.frames) <= targets or any(_clash(remedy, other) for other in chosen):

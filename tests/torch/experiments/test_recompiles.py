@@ -412,6 +412,43 @@ def test_a_change_that_contains_another_one_that_is_as_good_is_not_shown() -> No
     assert works == ["Make `lr` of `optimizer` a tensor", "Treat sizes and numbers as dynamic from the start"]
 
 
+def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> None:
+    text = textwrap.dedent(
+        """
+        import torch
+        @torch.compile(backend="eager")
+        def noisy(x):
+            y = torch.relu(x)
+            print("seen")
+            return y.sum(0) * 2
+        for n in (3, 4, 5):
+            noisy(torch.ones(n, 3))
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
+    report = run.try_remedies(seconds=100)
+    both = next(remedy for remedy in report.remedies or [] if remedy.breaks and remedy.recompiles)
+    assert both.title.endswith("; Mark dimension 0 of `x` as dynamic")
+    assert both.breaks == [break_.id for break_ in report.breaks]
+    assert both.recompiles == [recompile.id for recompile in report.recompiles]
+    assert counts(both) == (4, 1, 0)
+    assert both.evidence is not None
+    assert both.evidence.breaks_after == 0
+    assert not [remedy for remedy in report.remedies or [] if remedy.person and remedy.recompiles]
+
+    changed = text.split("\n")
+    for edit in sorted(both.edits, key=lambda edit: -edit.first_line):
+        assert "\n".join(changed[edit.first_line - 1 : edit.last_line]) == edit.old
+        changed[edit.first_line - 1 : edit.last_line] = edit.new.split("\n")
+    torch.compiler.reset()
+    path.write_text("\n".join(changed))
+    program = compile("\n".join(changed), str(path), "exec")
+    assert compiled_frames(lambda: exec(program, {"__name__": "__main__"})) == 1  # noqa: S102
+
+
 def test_the_time_of_a_call_with_a_mark_is_measured() -> None:
     compiled = torch.compile(lambda x: torch.relu(x) * 2, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:

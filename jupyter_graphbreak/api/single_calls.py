@@ -55,6 +55,9 @@ def try_remedies(
     Otherwise each change is compiled with the function's backend and compared with the original function, on the given
     arguments and on arguments derived from them. ``report.remedies`` lists the changes with their verdicts.
 
+    A single call cannot show what makes PyTorch compile a function again. To try fixes of recompiles, make several
+    calls under :func:`jupyter_graphbreak.capture`, as in the second example.
+
     Parameters
     ----------
     fn : callable
@@ -85,6 +88,12 @@ def try_remedies(
     --------
     >>> for remedy in jupyter_graphbreak.try_remedies(step, x).remedies:  # doctest: +SKIP
     ...     print(remedy.title, remedy.verdict)
+
+    >>> compiled = torch.compile(step)  # doctest: +SKIP
+    >>> with jupyter_graphbreak.capture(entries=True) as run:  # doctest: +SKIP
+    ...     for length in (4, 6, 9):
+    ...         compiled(torch.ones(length, 8))
+    >>> report = run.try_remedies()  # doctest: +SKIP
     """
     require_torch()
     from jupyter_graphbreak.experiments.remedies.finding import remedies_of_call

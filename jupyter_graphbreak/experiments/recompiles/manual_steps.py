@@ -42,6 +42,11 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
         The line whose condition or conversion is the cause, if PyTorch names it.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
+    if varied.growing_caches and any("size mismatch" in guard for guard in guards):
+        return (
+            f"`{varied.growing_caches[0]}` grows with each call: pass a cache of fixed length that you create once, "
+            '`StaticCache(config=model.config, max_cache_len=...)`; with generate(), `cache_implementation="static"`.'
+        )
     for variation in named.others:
         return _about(variation)
     if line is not None:
@@ -51,6 +56,16 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
             return sentence
     for variation in varied.others:
         return _about(variation)
+    if sentence := _about_arguments(varied):
+        return sentence
+    names = ", ".join(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
+    if names:
+        return f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
+    return GENERAL_STEP
+
+
+def _about_arguments(varied: Varied) -> str:
+    """Return a sentence about tensors that are the same in some calls only, and about sizes 0 and 1; else empty."""
     if varied.aliases:
         one, other = varied.aliases[0]
         return (
@@ -62,10 +77,7 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
             f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately, because "
             "much behaves differently there, so that two graphs are right."
         )
-    names = ", ".join(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
-    if names:
-        return f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
-    return GENERAL_STEP
+    return ""
 
 
 def _about_line(line: SpecializingLine) -> str:

@@ -191,7 +191,8 @@ class CallTrials:
             return "then a graph breaks"
         given_up, before = (sum(count.given_up for count in tried.counts) for tried in (replayed, self.original))
         has_fewer = first.frames < original.frames or first.graphs < original.graphs
-        if given_up > before or (has_fewer and not may_have_fewer_frames):
+        has_none = original.graphs > 0 and not first.graphs
+        if given_up > before or has_none or (has_fewer and not may_have_fewer_frames):
             return "then Dynamo compiles less"
         return None
 

@@ -93,6 +93,8 @@ class Varied:
     others: tuple[OtherVariation, ...] = ()
     #: Pairs of arguments that are the same tensor in some calls only.
     aliases: tuple[tuple[Path, Path], ...] = ()
+    #: Caches of transformers that grow with each call.
+    growing_caches: tuple[Path, ...] = ()
 
     def named_by(self, guards: Iterable[str]) -> Varied:
         """Return the part that failed guards name."""
@@ -136,7 +138,15 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
                 numbers.append(Number(path, tuple(sketches), _tuple_length(path, by_path)))
         else:
             others += _other_variations(path, sketches)
-    return Varied(tuple(sizes), tuple(numbers), tuple(others), tuple(_varied_aliases(calls)))
+    caches = (path for path, sketches in by_path.items() if any(map(_is_growing_cache, sketches)))
+    return Varied(tuple(sizes), tuple(numbers), tuple(others), tuple(_varied_aliases(calls)), tuple(caches))
+
+
+def _is_growing_cache(sketch: Sketch) -> bool:
+    """Return whether a value is a cache of transformers whose length is not fixed."""
+    if not isinstance(sketch, Other) or not sketch.kind.__module__.startswith("transformers."):
+        return False
+    return "Cache" in sketch.kind.__name__ and "Static" not in sketch.kind.__name__
 
 
 def _varied_aliases(calls: Sequence[SeenCall]) -> Iterator[tuple[Path, Path]]:

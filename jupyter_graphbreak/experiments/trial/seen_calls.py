@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
 
-#: The maximum number of different calls to remember of one entry, and of calls whose state is examined before they run.
+#: The maximum number of different calls to remember of one entry; more of them if something is compiled in them.
 _MOST_CALLS = 64
+_MOST_COMPILED = 96
+#: The maximum number of calls that are examined before they run, and of calls whose state is examined as well.
+_MOST_EXAMINED = 256
 _MOST_WITH_STATE = 32
 #: The maximum size of a tensor whose data is kept, and of all kept data.
 _LARGEST_BYTES = 1 << 16
@@ -163,7 +166,7 @@ class SeenCalls:
         self._owners: list[Any] = []
         self._kept_bytes = 0
         #: The call that each thread is making.
-        self._current: dict[int, tuple[StartedCall, SeenCall]] = {}
+        self._current: dict[int, tuple[StartedCall, SeenCall | None]] = {}
 
     def note_start(self, started: StartedCall) -> None:
         """Remember a call that is about to start."""
@@ -173,7 +176,8 @@ class SeenCalls:
             self._owners.append(started.call)
         self._totals[key] += 1
         calls = self._by_key[key]
-        if len(calls) >= _MOST_CALLS:
+        if len(calls) >= _MOST_CALLS or self._totals[key] > _MOST_EXAMINED:
+            self._current[get_ident()] = started, None  # it is examined if something is compiled in it
             return
         given = Arguments(*started.args, **started.kwargs)
         examines_state = self._totals[key] <= _MOST_WITH_STATE
@@ -197,9 +201,15 @@ class SeenCalls:
             return
         started, seen = current
         key = key_of(started.call, started.modes)
+        calls = self._by_key[key]
+        given = Arguments(*started.args, **started.kwargs)
+        if seen is None:
+            if len(calls) >= _MOST_COMPILED:
+                return
+            seen = SeenCall(sketch_arguments(started.call, given), None, None, frozenset(started.kwargs))
         if seen.state is None:
-            seen.state = sketch_state(started.call, Arguments(*started.args, **started.kwargs))
-        if not any(seen is kept for kept in self._by_key[key]):
+            seen.state = sketch_state(started.call, given)
+        if not any(seen is kept for kept in calls):
             # Also if it looks like an earlier one: it may have changed something that a sketch lacks.
             self._keep(key, started, seen)
 

@@ -212,6 +212,31 @@ def test_the_step_of_an_optimizer_that_a_scheduler_has_wrapped_is_repeated_on_co
     assert (after, unseen) == (before - 1, 0)
 
 
+def test_a_break_remedy_that_leaves_nothing_to_compile_is_not_combined(tmp_path: Any) -> None:
+    text = textwrap.dedent(
+        """
+        import torch
+        linear = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+        @torch.compile(backend="eager")
+        def step():
+            optimizer.step()
+        for _ in range(6):
+            linear(torch.ones(2, 4)).sum().backward()
+            step()
+            scheduler.step()
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
+    report = run.try_remedies(seconds=100)
+    assert any(remedy.breaks and remedy.verdict in WORKING for remedy in report.remedies or [])
+    assert not [remedy for remedy in report.remedies or [] if remedy.breaks and remedy.recompiles]
+
+
 def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_repeated_as_well() -> None:
     linear = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)
@@ -368,6 +393,24 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
     assert "`k` and `v` are the same tensor in some calls only" in person(report)
 
 
+def test_a_cache_of_transformers_that_grows_is_to_be_of_fixed_length() -> None:
+    from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
+        num_key_value_heads=1, max_position_embeddings=16,
+    )  # fmt: skip
+    cache = DynamicCache(config=config)
+
+    def call(compiled: Any) -> None:
+        with torch.no_grad():
+            compiled(input_ids=torch.tensor([[1]]), past_key_values=cache, use_cache=True)
+
+    report = tried(LlamaForCausalLM(config).eval(), [call] * 4)
+    assert "`past_key_values` grows with each call: pass a cache of fixed length" in person(report)
+    assert "StaticCache" in person(report)
+
+
 def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
     # As inductor does in the backward pass of a convolution over images of varying sizes.
     def mixes_up(graph: torch.fx.GraphModule, _: Any) -> Any:
@@ -477,6 +520,15 @@ def test_the_arguments_of_later_calls_are_not_kept() -> None:
         gc.collect()
         assert [reference() for reference in large] == [None] * 3
     assert counts(best(run.try_remedies(seconds=60))) == (2, 1, 0)
+
+
+def test_a_call_late_in_a_long_loop_is_repeated_if_something_was_compiled_in_it() -> None:
+    def call(compiled: Any, n: int) -> None:
+        for _ in range(300 if n == 4 else 1):
+            compiled(torch.ones(n))
+
+    report = tried(lambda x: x * 2, [calling(call, n) for n in (4, 6)])
+    assert counts(best(report)) == (2, 1, 0)
 
 
 def test_a_run_without_recompiles_has_no_trials_of_them() -> None:

@@ -225,7 +225,10 @@ def _own_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Iterator
         Returns the ids of the guard managers of the versions of a code object that do not count.
     """
     module, sizes = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "cache_size"))
-    compute = module.compute_cache_size
+    compute = getattr(module, "compute_cache_size", None)
+    if compute is None:  # a different torch: earlier versions count
+        yield
+        return
 
     def own_size(frame: Any, *args: Any, **kwargs: Any) -> Any:
         size = compute(frame, *args, **kwargs)

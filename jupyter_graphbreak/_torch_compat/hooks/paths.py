@@ -80,6 +80,9 @@ class _Branch:
         The index of the instruction at which the uncompiled program continues.
     joint : int or None
         The index of the instruction at which both branches meet, ``None`` if they only meet outside of the function.
+    shared : frozenset
+        The positions of instructions of which the uncompiled program runs a copy: since Python 3.12, each branch has
+        its own ``return``.
     is_test : bool
         Whether the instructions since the jump still belong to the test: ``is_compiling() and x.dim() > 1``.
     """
@@ -88,6 +91,7 @@ class _Branch:
     test: StackEntry
     otherwise: int
     joint: int | None
+    shared: frozenset[Any] = frozenset()
     is_test: bool = True
     lines: dict[int, None] = field(default_factory=dict)
 
@@ -183,7 +187,11 @@ class _Steps:
             others = self._targets(at) - {taken}
             if len(others) == 1:
                 otherwise = others.pop()
-                self._open.append(_Branch(asked, _place(tracer, at), otherwise, self._joint(at, otherwise)))
+                joint = self._joint(at, otherwise)
+                copied = frozenset(
+                    tracer.instructions[other].positions for other in self._reachable(otherwise, {joint, at})
+                )
+                self._open.append(_Branch(asked, _place(tracer, at), otherwise, joint, copied))
         if self._negated is not None and tracer.stack:
             variable = tracer.stack[-1]
             tracer.stack[-1] = self._follower.follow(tracer, variable, variable.as_python_constant(), self._negated)
@@ -202,21 +210,26 @@ class _Steps:
     def _add_lines_after_break(self, branch: _Branch) -> None:
         """Add the lines that may run after the last traced instruction: after a break, resume functions run them."""
         tracer = self._tracer
-        waiting, reached = [tracer.instructions.index(tracer.current_instruction)], set()
+        current = tracer.instructions.index(tracer.current_instruction)
+        for at in sorted(self._reachable(current, {branch.otherwise, branch.joint})):
+            self._add_line(branch, at)
+
+    def _reachable(self, start: int, ends: set[int | None]) -> set[int]:
+        """Return the indices of the instructions that may run from one on, up to but without some."""
+        waiting, reached = [start], set()
         while waiting:
             at = waiting.pop()
-            if at not in reached and at not in {branch.otherwise, branch.joint} and at < len(tracer.instructions):
+            if at not in reached and at not in ends and at < len(self._tracer.instructions):
                 reached.add(at)
                 waiting += self._targets(at)
-        for at in sorted(reached):
-            self._add_line(branch, at)
+        return reached
 
     def _add_line(self, branch: _Branch, at: int) -> None:
         instruction = self._tracer.instructions[at]
         line = _line(instruction)
         if line is None or instruction.opname in _WITHOUT_STATEMENT or len(branch.lines) >= _MAX_LINES:
             return
-        if not self._is_implicit_return(at, branch.test):
+        if instruction.positions not in branch.shared and not self._is_implicit_return(at, branch.test):
             branch.lines[line] = None
 
     def _close(self, is_over: Callable[[_Branch], bool]) -> None:

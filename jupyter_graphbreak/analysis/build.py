@@ -176,8 +176,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         sources=parts.build_list(
             "sources",
             lambda: sources.sources(
-                (break_.location for break_ in listed_breaks),
-                [*(part.location for part in other_parts), *(path.branch or path.location for path in paths)],
+                (break_.location for break_ in listed_breaks), (part.location for part in other_parts)
             ),
         ),
         frames=frames,

@@ -17,7 +17,7 @@ from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_grou
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
 from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, job_place, process_name, processes_with_break
 from jupyter_graphbreak.views.words.lines import break_numbers, listing
-from jupyter_graphbreak.views.words.paths import ordered_paths, path_sentence
+from jupyter_graphbreak.views.words.paths import is_in_library, ordered_paths, path_sentence
 from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
@@ -364,8 +364,8 @@ def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
 
 
 def _paths(report: Report) -> list[str]:
-    """Return what runs only because the code is compiled, without the questions that change no line of a library."""
-    changing = [path for path in ordered_paths(report) if path.lines]
+    """Return what runs only because the code is compiled in the reader's own code; the other views have the rest."""
+    changing = [path for path in ordered_paths(report) if path.lines and not is_in_library(report, path)]
     lines = [
         line
         for path in changing[:_MOST_PATHS]

@@ -289,6 +289,13 @@ def test_the_status_is_complete_and_moves_nothing(open_page: Open, lab: Lab) -> 
     opened.shoot("status")
 
 
+#: The inserted cell says what it does and how to undo it.
+SWITCH_CELL = (
+    "# Switch statistics off: removes breaks 1 and 2.\n# To undo: delete this cell, then restart the kernel\n"
+    "model.config.log_stats = False"
+)
+
+
 def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> None:
     lab.save("patched", "x = 1", remedies())
     page = opened_in_lab(open_page, lab, "patched").page
@@ -301,7 +308,7 @@ def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> 
         card.get_by_role("button", name="Insert as cell: Switch statistics off").click()
         page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
         expect(report.get_by_role("status")).to_contain_text("Applied")
-        assert cells(page) == [before[0], "code model.config.log_stats = False", before[1]]
+        assert cells(page) == [before[0], f"code {SWITCH_CELL}", before[1]]
         if way == "Undo":
             report.get_by_role("button", name="Undo", exact=True).click()
             expect(report.get_by_role("status")).to_have_text("Undone")
@@ -334,7 +341,7 @@ def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
     report.get_by_role("button", name="Run again").click()
     page.wait_for_function("window.asked.length >= 2")
     asked = [entry for entry in page.evaluate("window.asked") if not entry[0].startswith("__import__")]
-    assert asked[0] == ["model.config.log_stats = False", None]
+    assert asked[0] == [SWITCH_CELL, None]
     page.wait_for_function("window.asked.some(([code]) => code.startsWith('%%compile_explain'))")
 
 

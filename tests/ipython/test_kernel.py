@@ -98,8 +98,9 @@ def test_a_saved_model_cell_is_small_and_complete() -> None:
     assert (report.summary.breaks, report.summary.events) == (BREAKS, BREAKS + 4)
     assert WIDGET_VIEW in output.data
     size = len(nbformat.writes(notebook).encode())
-    # About 45 kB are scripts and styles. Older releases have one more graph and nine more operations.
-    limit = (265_000 if torch.__version__ >= "2.12" else 295_000) + 20_000 * (BREAKS - 2)
+    # About 45 kB are scripts and styles, 7 kB what differs when compiled. Older releases have one more graph and nine
+    # more operations.
+    limit = (270_000 if torch.__version__ >= "2.12" else 300_000) + 20_000 * (BREAKS - 2)
     assert size < limit, f"{size} bytes"
     assert notebook.metadata.widgets
 

@@ -21,7 +21,7 @@ from jupyter_graphbreak.views.words.cost import (
 from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_beside, path_effect, path_sentence
+from jupyter_graphbreak.views.words.paths import decided_at, helper_of, ordered_paths, path_beside, path_effect
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
@@ -321,8 +321,9 @@ def _scopes(report: Report) -> Section | None:
 
 def _paths(report: Report) -> Section | None:
     rows = []
-    for index, path in enumerate(_first(ordered_paths(report))):
-        at = decided_at(path)
+    paths = ordered_paths(report)
+    for index, path in enumerate(_first(paths)):
+        at, helper = decided_at(path), helper_of(report, path)
         rows.append(
             Row(
                 str(index),
@@ -330,12 +331,12 @@ def _paths(report: Report) -> Section | None:
                 is_code=True,
                 name="Only when compiled",
                 details=[*([_where(report, at)] if at is not None else []), _cut(path_effect(path))],
-                more=[_paragraph(path_sentence(report, path).replace("`", ""))],
+                more=[_paragraph(f"asked in {helper}")] if helper else [],
                 beside=_cut(path_beside(path)),
                 spot=_spot(at),
             )
         )
-    return _section("path", "Different when compiled", rows, report.paths)
+    return _section("path", "Different when compiled", rows, paths)
 
 
 def _remedies(report: Report) -> Section | None:

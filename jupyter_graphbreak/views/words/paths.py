@@ -16,15 +16,19 @@ if TYPE_CHECKING:
 
 @per_report
 def ordered_paths(report: Report) -> list[PathDifference]:
-    """Return the differences that change lines first, and within each kind the reader's own code first."""
-    sources = lookup.sources(report)
+    """Return the differences that change lines first, and within each kind the reader's own code first.
 
-    def rank(path: PathDifference) -> tuple[bool, bool]:
-        at = decided_at(path)
-        source = sources.get(at.source) if at is not None else None
-        return not path.lines, source is None or source.kind == "library"
+    A question of a library that changes no line is left out: a reader can do nothing with it.
+    """
+    shown = [path for path in report.paths if path.lines or not is_in_library(report, path)]
+    return sorted(shown, key=lambda path: (not path.lines, is_in_library(report, path)))
 
-    return sorted(report.paths, key=rank)
+
+def is_in_library(report: Report, path: PathDifference) -> bool:
+    """Return whether a library asks."""
+    at = decided_at(path)
+    source = lookup.sources(report).get(at.source) if at is not None else None
+    return source is None or source.kind == "library"
 
 
 def decided_at(path: PathDifference) -> Location | None:
@@ -48,14 +52,22 @@ def path_beside(path: PathDifference) -> str:
     return f"{path.compiled} when compiled, else {path.eager}"
 
 
+def helper_of(report: Report, path: PathDifference) -> str:
+    """Return the place of the question if it is not that of the test; else an empty string."""
+    at, asked = decided_at(path), path.location
+    is_helper = at is not None and asked is not None and (at.source, at.line) != (asked.source, asked.line)
+    return place(report, asked) if is_helper else ""
+
+
 def path_sentence(report: Report, path: PathDifference) -> str:
     """Return a difference in a sentence.
 
     "line 7 in f asks `torch.compiler.is_compiling()`: True when compiled, else False; lines 8 and 9 run only because
     the code is compiled".
     """
-    at, asked = decided_at(path), path.location
-    helper = at is not None and asked is not None and (at.source, at.line) != (asked.source, asked.line)
-    through = f" through {place(report, asked)}" if helper else ""
+    helper = helper_of(report, path)
+    through = f" through {helper}" if helper else ""
     answers = f"{path.compiled} when compiled, else {path.eager}"
-    return f"{place(report, at)} asks `{one_line(path.function)}()`{through}: {answers}; {path_effect(path)}"
+    return (
+        f"{place(report, decided_at(path))} asks `{one_line(path.function)}()`{through}: {answers}; {path_effect(path)}"
+    )

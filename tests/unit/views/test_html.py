@@ -321,7 +321,7 @@ def test_trials_are_offered_until_they_were_made_in_full() -> None:
     tried = remedies()
     first, *others = tried.remedies or []
     interrupted = replace(tried, remedies=[replace(first, reason=INTERRUPTED), *others])
-    assert 'data-untried="all"' in render_html(report)
+    assert 'data-untried=""' in render_html(report)
     assert "data-untried" not in render_html(tried)
     assert 'data-untried="rest"' in render_html(interrupted)
     assert "data-untried" not in render_html(no_breaks())

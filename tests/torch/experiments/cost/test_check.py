@@ -279,10 +279,9 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
     table = importlib.import_module("torch._inductor.decomposition").decompositions
     overload = torch.ops.aten.silu.default
     monkeypatch.setitem(table, overload, lambda x: x.sigmoid() * x * 1.5)
-    # The key of a cache does not contain the table.
-    monkeypatch.setattr(torch._inductor.config, "force_disable_caches", True)
     before = dict(table)
-    tried = changes_of(silu_of, torch.linspace(-2, 2, 64))
+    with torch._inductor.config.patch(force_disable_caches=True):  # the key of a cache does not contain the table
+        tried = changes_of(silu_of, torch.linspace(-2, 2, 64))
     assert tried == {
         "torch._inductor.config.emulate_precision_casts = True": (False, False),
         "torch._inductor.decomposition.decompositions.pop(torch.ops.aten.silu.default)": (True, True),

@@ -332,10 +332,10 @@ def test_lock_of_progress_bars_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("function", PURE, ids=lambda function: function.__name__)
 def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:
     before = seen()
-    tried = jupyter_graphbreak.try_remedies(function, torch.ones(3), seconds=60)
+    compiled = torch.compile(function, backend="eager")
+    tried = jupyter_graphbreak.try_remedies(compiled, torch.ones(3), seconds=60)
     assert tried.effects is None
     assert [remedy for remedy in tried.remedies or [] if remedy.kind != "person" and remedy.evidence is not None]
-    compiled = torch.compile(function, backend="eager")
     assert jupyter_graphbreak.check(compiled, torch.ones(3)).effects is None
     cost = jupyter_graphbreak.measure(compiled, torch.ones(3)).cost
     assert cost is not None

@@ -186,7 +186,7 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
 
 #: The steps of a compilation, each a function that runs once per frame, instruction, operation, graph or file: the
 #: module, the class if it is a method, and the name. A single one takes seconds at most, while a compilation may take
-#: minutes. Only Python calls them: an exception of ours in a callback from C++ could end the process.
+#: minutes. Only Python calls them: an exception raised in a callback from C++ could end the process.
 _STEPS = (
     ("torch._dynamo.convert_frame", None, "_compile"),
     ("torch._dynamo.symbolic_convert", "InstructionTranslatorBase", "step"),

@@ -40,7 +40,7 @@ class NumericsChange:
 
 
 def inductor_changes(operation: str | None, *, uses_cuda: bool) -> list[NumericsChange]:
-    """Return changes of inductor that the process has not made, the least expensive first.
+    """Return changes of inductor that the process has not made.
 
     Parameters
     ----------

@@ -19,6 +19,7 @@ from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import CodeType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
@@ -91,7 +92,7 @@ class _Branch:
     test: StackEntry
     otherwise: int
     joint: int | None
-    shared: frozenset[Any] = frozenset()
+    shared: frozenset[Any]
     is_test: bool = True
     lines: dict[int, None] = field(default_factory=dict)
 
@@ -101,14 +102,16 @@ class _Follower:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        #: The constants to follow, with the questions that they answer. Dynamo compares and copies its variables, so
-        #: a constant cannot carry a mark of ours; a reference keeps its address from being used again.
+        #: The constants to follow, with the questions that they answer, by address. Dynamo copies the attributes of its
+        #: variables, so we cannot add one. The reference keeps the address from being used again.
         self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: What was found out about a jump, by code, jump and destination: a model traces the same function repeatedly.
+        self.regions: dict[tuple[CodeType, int, int], tuple[int | None, frozenset[Any]]] = {}
 
     def follow(self, tracer: Any, variable: Any, answer: object, asked: AnswerDiffers) -> Any:
         """Return a variable for the answer that can be told apart from all others, and follow it."""
-        # Since torch 2.12, Dynamo has one variable for every True.
+        # Newer releases have one variable for every True.
         own = type(variable)(answer) if variable is type(variable).create(answer) else variable
         if len(self._followed) >= _MAX_FOLLOWED:
             self._followed.pop(next(iter(self._followed)))
@@ -187,11 +190,8 @@ class _Steps:
             others = self._targets(at) - {taken}
             if len(others) == 1:
                 otherwise = others.pop()
-                joint = self._joint(at, otherwise)
-                copied = frozenset(
-                    tracer.instructions[other].positions for other in self._reachable(otherwise, {joint, at})
-                )
-                self._open.append(_Branch(asked, _place(tracer, at), otherwise, joint, copied))
+                joint, shared = self._region(at, otherwise)
+                self._open.append(_Branch(asked, _place(tracer, at), otherwise, joint, shared))
         if self._negated is not None and tracer.stack:
             variable = tracer.stack[-1]
             tracer.stack[-1] = self._follower.follow(tracer, variable, variable.as_python_constant(), self._negated)
@@ -247,6 +247,16 @@ class _Steps:
         if instruction.target is not None:
             following.add(self._tracer.indexof[instruction.target])
         return following
+
+    def _region(self, at: int, otherwise: int) -> tuple[int | None, frozenset[Any]]:
+        """Return where both branches of a jump meet, and the positions of the uncompiled program's instructions."""
+        regions, key = self._follower.regions, (self._tracer.f_code, at, otherwise)
+        if key not in regions:
+            joint = self._joint(at, otherwise)
+            instructions = self._tracer.instructions
+            positions = (instructions[other].positions for other in self._reachable(otherwise, {joint, at}))
+            regions[key] = joint, frozenset(positions)
+        return regions[key]
 
     def _joint(self, at: int, otherwise: int) -> int | None:
         """Return the index of the first instruction that both branches of a jump reach, unless they raise an error."""

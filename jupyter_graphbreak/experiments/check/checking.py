@@ -334,5 +334,7 @@ def _try_changes(entry: Entry, step: Step, first: Divergence | None, own_us: flo
                     changed_us = compiled_call.fastest_us() if is_equal and own_us is not None else None
         except TimeUpError:  # the check itself is complete
             return
+        except Exception:  # noqa: BLE001 - PyTorch may fail with the change
+            is_equal, changed_us = False, None
         ratio = round(changed_us / own_us, 2) if changed_us is not None and own_us else None
         yield NumericsTrial(code, is_equal, ratio)

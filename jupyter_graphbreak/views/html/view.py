@@ -24,7 +24,7 @@ from jupyter_graphbreak.views.words.course import Segment, course
 from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_effect
+from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_answers, path_effect
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
 from jupyter_graphbreak.views.words.plain_text import counted
 from jupyter_graphbreak.views.words.reason import title_of
@@ -125,6 +125,7 @@ class View:
     limits = Limits()
     scope_label = staticmethod(scope_label)
     decided_at = staticmethod(decided_at)
+    path_answers = staticmethod(path_answers)
     path_effect = staticmethod(path_effect)
     scope_name = staticmethod(scope_name)
     scope_class = staticmethod(scope_class)

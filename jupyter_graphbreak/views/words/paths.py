@@ -45,11 +45,14 @@ def path_effect(path: PathDifference) -> str:
     return f"{run.format(number_list(numbers))} only because the code is compiled"
 
 
+def path_answers(path: PathDifference) -> str:
+    """Return both answers: "True when compiled, else False"."""
+    return f"{one_line(path.compiled)} when compiled, else {one_line(path.eager)}"
+
+
 def path_beside(path: PathDifference) -> str:
     """Return the note beside the test: "takes this branch only because it is compiled"."""
-    if path.lines:
-        return "takes this branch only because it is compiled"
-    return f"{path.compiled} when compiled, else {path.eager}"
+    return "takes this branch only because it is compiled" if path.lines else path_answers(path)
 
 
 def helper_of(report: Report, path: PathDifference) -> str:
@@ -67,7 +70,5 @@ def path_sentence(report: Report, path: PathDifference) -> str:
     """
     helper = helper_of(report, path)
     through = f" through {helper}" if helper else ""
-    answers = f"{path.compiled} when compiled, else {path.eager}"
-    return (
-        f"{place(report, decided_at(path))} asks `{one_line(path.function)}()`{through}: {answers}; {path_effect(path)}"
-    )
+    asks = f"{place(report, decided_at(path))} asks `{one_line(path.function)}()`{through}"
+    return f"{asks}: {path_answers(path)}; {path_effect(path)}"

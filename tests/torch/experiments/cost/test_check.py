@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.numerics import NumericsChange
+from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.check.checking import check_entry
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -295,3 +297,15 @@ def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:
     assert not check.equal
     assert [trial.change for trial in check.restored_by] == ['backend="aot_eager"']
     assert checked(silu_of, "eager", torch.ones(3)).restored_by == []
+
+
+def test_a_change_with_which_pytorch_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Any:
+        raise RuntimeError("not here")
+
+    failing = NumericsChange("torch._inductor.config.emulate_precision_casts = True", refuse)
+    monkeypatch.setattr(checking, "inductor_changes", lambda *_, **__: [failing])
+    assert changes_of(rounds, torch.linspace(1, 2, 64).bfloat16()) == {
+        failing.code: (False, False),
+        'backend="aot_eager"': (True, True),
+    }

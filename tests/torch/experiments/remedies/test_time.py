@@ -195,8 +195,8 @@ def test_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch
     for name in ("_first_divergence", "_first_wrong_step"):
         monkeypatch.setattr(checking, name, late)
     report = jupyter_graphbreak.check(torch.compile(double, backend=wrong), torch.ones(3))
-    assert [found.equal for found in report.check or []] == [False]
-    assert [(found.first, found.step) for found in report.check or []] == [(None, None)]
+    assert [check.equal for check in report.check or []] == [False]
+    assert [(check.first, check.step) for check in report.check or []] == [(None, None)]
 
 
 def test_change_that_was_not_tried_does_not_count_as_failed() -> None:

@@ -65,7 +65,7 @@ def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
         inputs = [*other_inputs(given, fn), *edge_inputs(given, fn, {})]
         counts = [other.arguments.args[1] for other in inputs]
         assert len(counts) > 20
-        assert all(not each.numel() or each.min() >= 0 for each in counts)
+        assert all(not tensor.numel() or tensor.min() >= 0 for tensor in counts)
 
 
 def test_integers_that_are_no_indices_are_negated_and_reordered() -> None:

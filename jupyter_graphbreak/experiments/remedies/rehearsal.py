@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import linecache
 import os
 import time
@@ -32,6 +31,7 @@ from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import Original
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
+from jupyter_graphbreak.experiments.remedies.switch_states import library_switches, restored_switches
 from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_statement
 from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
@@ -40,13 +40,12 @@ from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, seconds_left
-from jupyter_graphbreak.knowledge.switches import switch_with
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType
 
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.reference import ReferenceCase
-    from jupyter_graphbreak.knowledge.switches import KnownSwitch
     from jupyter_graphbreak.records.source_texts import CellText, FindCell
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
@@ -518,7 +516,7 @@ class TrialRunner:
 
         It can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled code again.
         """
-        with _restored_switches(change):
+        with restored_switches(change):
             before = dict(os.environ)
             subject = self._with_switches(change)
             environment = {name: value for name, value in os.environ.items() if before.get(name) != value}
@@ -527,9 +525,9 @@ class TrialRunner:
 
         @contextlib.contextmanager
         def apply() -> Iterator[Entry]:
-            with _restored_switches(change):
+            with restored_switches(change):
                 os.environ.update(environment)
-                for switch in _library_switches(change):
+                for switch in library_switches(change):
                     exec(switch.code or "", {})  # noqa: S102 - a switch
                 with application.active(), self._prepared_call(change, application, subject) as call:
                     if change.compiles_itself:
@@ -550,7 +548,7 @@ class TrialRunner:
 
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.find_changed_cell(change.texts)
-        with sandboxed(), eager_random_numbers(), _restored_switches(change):
+        with sandboxed(), eager_random_numbers(), restored_switches(change):
             # The subject is copied before the change: the changed function may leave reads and writes to a new one.
             subject = self._with_switches(change)
             with (
@@ -563,7 +561,7 @@ class TrialRunner:
     @contextlib.contextmanager
     def _open_uncompiled(self, change: Change) -> Iterator[tuple[Any, Subject]]:
         """Yield the uncompiled function of a changed program, and its subject."""
-        with sandboxed(), eager_random_numbers(), _restored_switches(change):
+        with sandboxed(), eager_random_numbers(), restored_switches(change):
             subject = self._with_switches(change)
             with (
                 applied(self.program, change.texts, subject.functions()) as application,
@@ -590,7 +588,7 @@ class TrialRunner:
     def _with_switches(self, change: Change) -> Subject:
         """Return the program with the switches of a change set: each run starts from that state."""
         subject = Subject(self.entry.call, self.entry.arguments)
-        for switch in (libraries := _library_switches(change)):
+        for switch in (libraries := library_switches(change)):
             exec(switch.code or "", {})  # noqa: S102 - a switch
         codes = [code for code in change.codes if code not in {switch.code for switch in libraries}]
         if not codes:
@@ -792,43 +790,6 @@ def _backend_name(backend: Any) -> str:
         return backend
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
     return str(name or type(backend).__name__)
-
-
-def _library_switches(change: Change) -> list[KnownSwitch]:
-    """Return the switches of a change that set something in a library, not only in the program's objects."""
-    known = [switch_with(code) for code in change.codes]
-    return [switch for switch in known if switch is not None and switch.state]
-
-
-@contextlib.contextmanager
-def _restored_switches(change: Change) -> Iterator[None]:
-    """Restore what the switches of a change may set when the context ends: the environment, and states of libraries."""
-    before = dict(os.environ)
-    owners = [owner for switch in _library_switches(change) for owner in _state_owners(switch)]
-    attributes = [(owner, dict(vars(owner))) for owner in owners]
-    try:
-        yield
-    finally:
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
-        for owner, values in attributes:
-            _restore_attributes(owner, values)
-
-
-def _state_owners(switch: KnownSwitch) -> list[Any]:
-    """Return the objects whose attributes a switch may change."""
-    names = {switch.library: importlib.import_module(switch.library)}
-    return [eval(expression, names) for expression in switch.state]  # noqa: S307 - an entry of our table
-
-
-def _restore_attributes(owner: Any, values: Mapping[str, Any]) -> None:
-    """Set the attributes of an object that have changed to their earlier values."""
-    for name in vars(owner).keys() - values.keys():
-        delattr(owner, name)
-    for name, value in values.items():
-        if vars(owner).get(name) is not value:
-            setattr(owner, name, value)
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:

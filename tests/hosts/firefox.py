@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import websocket
@@ -84,7 +84,8 @@ def firefox(profile: Path, port: int) -> Iterator[Firefox]:
     command = [name, "--headless", "--no-remote", "--profile", str(profile), f"--remote-debugging-port={port}"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        yield Firefox(_connected(port))
+        with closing(_connected(port)) as socket:
+            yield Firefox(socket)
     finally:
         process.terminate()
         process.wait(20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 import traceback
@@ -102,6 +103,7 @@ class Seen:
         np.random.seed(0)  # noqa: NPY002 - the state that cells use
         assert shell.run(PREPARE).success
         self.parts: dict[str, Any] = {}
+        gc.collect()  # what earlier tests left behind may warn
         with warnings.catch_warnings(record=True) as shown:
             warnings.simplefilter("always")
             result = shell.run(cell)

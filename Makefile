@@ -42,7 +42,7 @@ demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write buil
 # The front end is checked while pip loads what Python needs.
 test: $(VENV)/dev.stamp $(if $(TORCH),,$(FRONT_END_LINTERS)) ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
 	@$(MAKE) --no-print-directory browser bytecode $(if $(TORCH),,$(PYTHON_LINTERS))
-	@$(if $(COLD),COLD_KERNEL=1 )$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
+	@$(if $(COLD),COLD_START=1 )$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
 
 test-exhaustive: $(VENV)/dev.stamp ## run all programs with traps and with side effects, of which `make test` runs some
 	@$(BIN)/python -m pytest -n $(WORKERS) -m exhaustive $(ARGS)
@@ -96,7 +96,7 @@ browser:
 
 # Several processes of the tests load PyTorch at once, and each would compile what no other has compiled yet.
 bytecode:
-	@$(BIN)/python tests/support/warm_kernels.py --load
+	@$(BIN)/python tests/support/warm_processes.py --load
 
 # --- Environments ------------------------------------------------------------------------------------------------
 

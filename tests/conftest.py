@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
-from tests.support import warm_kernels
+from tests.support import warm_processes
 
 ROOT = Path(__file__).parents[1]
 #: The name of the pytest-xdist worker; None without pytest-xdist.
@@ -48,8 +48,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
-def needs_kernels(item: pytest.Item) -> bool:
-    return needs_site(item) or any(name in item.path.parts for name in ("browser", "ipython"))
+def needs_warm_processes(item: pytest.Item) -> bool:
+    return needs_site(item) or any(name in item.path.parts for name in ("browser", "cli", "ipython", "plugin"))
 
 
 def needs_site(item: pytest.Item) -> bool:
@@ -63,18 +63,21 @@ def shared_folder(factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Make all kernels use this version of the package and start with PyTorch loaded."""
+def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Make kernels and commands use this version of the package and start with PyTorch loaded.
+
+    The value is the folder of the server that they are forks of.
+    """
     before = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH")}
     paths = (before["PYTHONPATH"] or "").split(os.pathsep)
     if str(ROOT) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), *paths]))
     folder = shared_folder(tmp_path_factory) / "kernels"
-    warm = warm_kernels.use_warm_kernels(folder, dict(os.environ))
+    warm = warm_processes.use_warm_kernels(folder, dict(os.environ))
     os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [warm, before["JUPYTER_PATH"]]))
-    if WORKER in {None, "gw0"} and any(needs_kernels(item) for item in request.session.items):
-        warm_kernels.start(folder)
-    yield
+    if WORKER in {None, "gw0"} and any(needs_warm_processes(item) for item in request.session.items):
+        warm_processes.start(folder)
+    yield folder
     for name, value in before.items():
         if value is None:
             os.environ.pop(name, None)
@@ -89,7 +92,7 @@ def light_compilation() -> Iterator[None]:
     Dynamo flushes the processor's caches to time guards. A full garbage collection visits a million objects of PyTorch
     and would happen every few compilations, because each compilation starts with a partial one.
     """
-    if warm_kernels.COLD in os.environ:
+    if warm_processes.COLD in os.environ:
         yield
         return
     importlib.import_module("torch._functorch.aot_autograd")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pexpect
 import pytest
 
-from tests.support.warm_kernels import COLD
+from tests.support.warm_processes import COLD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

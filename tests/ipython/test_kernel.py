@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
-from tests.support.warm_kernels import COLD
+from tests.support.warm_processes import COLD
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 BREAK = """import torch

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support import warm_processes
+
 pytest_plugins = ["pytester"]
-ROOT = Path(__file__).parents[2]
+Run = Callable[[str], pytest.RunResult]
+OPTIONS = (
+    "--strict-markers", "-p", "no:graphbreak", "-p", "jupyter_graphbreak.pytest_plugin", "-p", "no:cacheprovider",
+)  # fmt: skip
 TESTS = """
 import pytest
 import torch
@@ -124,19 +131,19 @@ def test_skipped():
 
 
 @pytest.fixture
-def outcome(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.RunResult:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    pytester.makepyfile(test_model=TESTS)
-    return run(pytester)
+def run(pytester: pytest.Pytester, kernels: Path) -> Run:
+    """Run pytest with the plugin, in a process of its own, on one module."""
+
+    def run_on(module: str) -> pytest.RunResult:
+        pytester.makepyfile(test_model=module)
+        done = warm_processes.run(kernels, ["-m", "pytest", *OPTIONS], cwd=pytester.path, env=dict(os.environ))
+        return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), 0.0)
+
+    return run_on
 
 
-def run(pytester: pytest.Pytester) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(
-        "--strict-markers", "-p", "no:graphbreak", "-p", "jupyter_graphbreak.pytest_plugin", "-p", "no:cacheprovider"
-    )
-
-
-def test_too_many_breaks_fail_with_the_text_of_the_report(outcome: pytest.RunResult) -> None:
+def test_too_many_breaks_fail_with_the_text_of_the_report(run: Run) -> None:
+    outcome = run(TESTS)
     outcome.assert_outcomes(passed=6, failed=5)
     outcome.stdout.fnmatch_lines(
         [
@@ -157,12 +164,8 @@ def test_too_many_breaks_fail_with_the_text_of_the_report(outcome: pytest.RunRes
     )
 
 
-def test_too_many_recompiles_fail_with_the_text_of_the_report(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    pytester.makepyfile(test_model=RECOMPILES)
-    outcome = run(pytester)
+def test_too_many_recompiles_fail_with_the_text_of_the_report(run: Run) -> None:
+    outcome = run(RECOMPILES)
     outcome.assert_outcomes(passed=1, failed=2)
     outcome.stdout.fnmatch_lines(
         [
@@ -175,12 +178,8 @@ def test_too_many_recompiles_fail_with_the_text_of_the_report(
     )
 
 
-def test_a_limit_on_breaks_fails_if_nothing_is_compiled(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    pytester.makepyfile(test_model=NOTHING)
-    outcome = run(pytester)
+def test_a_limit_on_breaks_fails_if_nothing_is_compiled(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = run(NOTHING)
     outcome.assert_outcomes(passed=2, failed=5, skipped=1)
     outcome.stdout.fnmatch_lines(
         [
@@ -193,7 +192,7 @@ def test_a_limit_on_breaks_fails_if_nothing_is_compiled(
         ]
     )
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
-    outcome = run(pytester)
+    outcome = run(NOTHING)
     outcome.assert_outcomes(failed=7, skipped=1)
     outcome.stdout.fnmatch_lines(
         ["*_ test_compiled _*", "warning: torch.compile is switched off (TORCH_COMPILE_DISABLE=1, or*"]
@@ -235,8 +234,7 @@ def test_too_many_together(graph_breaks):
 """
 
 
-def test_the_fixture_and_the_marker_together(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_model=TOGETHER)
-    result = run(pytester)
+def test_the_fixture_and_the_marker_together(run: Run) -> None:
+    result = run(TOGETHER)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*2 graph breaks, at most 1 allowed*"])

@@ -1,0 +1,285 @@
+"""Processes that start with PyTorch loaded: a server loads it, and each process is a fork of the server.
+
+Loading PyTorch takes five seconds, most of the time of a kernel or of a command in a test.
+``use_warm_kernels`` creates a kernelspec ``python3`` whose command is this file: it asks the server to fork and acts as
+a proxy for the fork. ``run`` runs a Python command in a fork. Nothing is compiled before the fork. A process starts
+cold, as usual, if there is no server or if its environment has ``COLD_START`` or a variable that PyTorch or Python
+would have read while loading.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+#: The environment variable with which a process loads everything itself.
+COLD = "COLD_START"
+#: Prefixes of the environment variables that are read while loading.
+_READ = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_")
+_MODULES = (
+    "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
+    "torch._dynamo.convert_frame", "torch._dynamo.symbolic_convert", "torch._dynamo.backends.registry",
+    "torch._dynamo.testing", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
+    "torch._inductor.compile_fx", "anywidget",
+)  # fmt: skip
+_START_S = 120.0
+
+
+def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
+    """Write the kernelspec, and return the folder for ``JUPYTER_PATH``."""
+    spec = folder / "kernels" / "python3"
+    spec.mkdir(parents=True, exist_ok=True)
+    (folder / "environment.json").write_text(json.dumps(_read_while_loading(environment)))
+    argv = [sys.executable, str(Path(__file__).resolve()), "--kernel", str(folder), "-f", "{connection_file}"]
+    kernel = {
+        "argv": argv,
+        "display_name": "Python 3 (ipykernel)",
+        "language": "python",
+        "metadata": {"debugger": True},
+    }
+    (spec / "kernel.json").write_text(json.dumps(kernel))
+    return str(folder)
+
+
+def start(folder: Path) -> None:
+    """Start the server, on Linux only; processes wait until it has loaded everything."""
+    if sys.platform != "linux":
+        return
+    command = [sys.executable, __file__, "--serve", str(folder)]
+    with (folder / "log").open("ab") as log:
+        subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def _read_while_loading(environment: dict[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_READ) and name != "TORCHINDUCTOR_CACHE_DIR"  # set by inductor itself, read when it is used
+    }
+
+
+def run(folder: Path, command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python and wait for it, in a fork of the server if possible.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder that ``start`` was given.
+    command : list of str
+        What follows ``python`` on a command line: ``-m``, a module and arguments, or ``-c``, code and arguments.
+    **options
+        ``cwd`` and ``env`` of :func:`subprocess.run`.
+
+    Returns
+    -------
+    CompletedProcess
+        With its output as text.
+    """
+    environment, cwd = options["env"], options["cwd"]
+    if not _is_served(folder, environment):
+        return subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, check=False, cwd=cwd, env=environment
+        )
+    # Files, because nobody reads from pipes while this process waits.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, Path(os.devnull).open("rb") as nothing:
+        connection = _ask(folder, command, environment, cwd, [nothing.fileno(), out.fileno(), err.fileno()])
+        with connection:
+            status = connection.recv(1)
+            connection.recv(1)  # the other end is closed when the process has ended
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(io.TextIOWrapper(file, "utf-8").read())
+    return subprocess.CompletedProcess(command, status[0] if status else 1, *texts)
+
+
+def _is_served(folder: Path, environment: dict[str, str]) -> bool:
+    read = folder / "environment.json"
+    return (
+        COLD not in environment
+        and (folder / "log").exists()
+        and _read_while_loading(environment) == json.loads(read.read_text())
+    )
+
+
+def _ask(folder: Path, command: list[str], environment: dict[str, str], cwd: Any, files: list[int]) -> socket.socket:
+    """Make the server fork a process whose standard streams are ``files``."""
+    connection = _connected(folder)
+    fields = {"command": command, "environment": environment, "folder": str(cwd), "niceness": os.nice(0)}
+    request = json.dumps(fields).encode()
+    head = len(request).to_bytes(8, "big")
+    connection.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))])
+    connection.sendall(request)
+    return connection
+
+
+# --- The command of the kernelspec -------------------------------------------------------------------------------
+
+
+def run_proxy(folder: Path, arguments: list[str]) -> None:
+    """Make the server fork a kernel, pass signals on to it, and exit when it exits."""
+    command = ["-m", "ipykernel_launcher", *arguments]
+    if not _is_served(folder, dict(os.environ)):
+        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - itself
+    # The parent is the server. With 1, a kernel does not wait for its end, and does not print how to connect.
+    command.append("--IPKernelApp.parent_handle=1")
+    connection = _ask(folder, command, dict(os.environ), Path.cwd(), [0, 1, 2])
+
+    def pass_on(number: int, _: object) -> None:
+        with contextlib.suppress(OSError):
+            connection.sendall(bytes([number]))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    status = b""
+    with contextlib.suppress(OSError):
+        status = connection.recv(1)  # the kernel has the other end, which is closed when it exits
+    sys.exit(status[0] if status else 1)
+
+
+def _connected(folder: Path) -> socket.socket:
+    """Connect to the server, when it is ready."""
+    end = time.monotonic() + _START_S
+    while time.monotonic() < end:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(_address(folder))
+        except OSError:
+            connection.close()
+            time.sleep(0.05)
+        else:
+            return connection
+    raise TimeoutError(f"no server: see {folder / 'log'}")
+
+
+def _address(folder: Path) -> str:
+    return f"\0graphbreak-{folder.resolve()}"[:100]  # abstract, because paths in a folder may be too long
+
+
+# --- The server --------------------------------------------------------------------------------------------------
+
+
+def load() -> None:
+    """Load the modules with which processes start."""
+    for module in _MODULES:
+        importlib.import_module(module)
+
+
+def serve(folder: Path) -> None:
+    """Load PyTorch and fork on request, until the process that started the server exits."""
+    parent = os.getppid()  # before PyTorch is loaded, because tests may end meanwhile
+    sys.path[0] = ""
+    load()
+    gc.collect()
+    gc.freeze()  # forks then skip these objects in garbage collections
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(_address(folder))
+    server.listen(64)
+    server.settimeout(5)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # only the one who asked waits for a fork
+    guards = importlib.import_module("torch._dynamo.guards")
+    guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined] # flushes caches for an unused time
+    while os.getppid() == parent:
+        try:
+            connection, _ = server.accept()
+        except TimeoutError:
+            continue
+        if os.fork() == 0:
+            server.close()
+            become(connection)
+        connection.close()
+
+
+def become(connection: socket.socket) -> None:
+    """Turn this process into the requested one."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    head, ancillary, *_ = connection.recvmsg(8, socket.CMSG_LEN(3 * array.array("i").itemsize))
+    descriptors = array.array("i")
+    descriptors.frombytes(ancillary[0][2])
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    text = b""
+    while len(text) < int.from_bytes(head, "big"):
+        text += connection.recv(1 << 16)
+    request = json.loads(text)
+    os.chdir(request["folder"])
+    os.nice(request["niceness"] - os.nice(0))
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    for module in ("random", "numpy.random"):
+        importlib.import_module(module).seed()
+    threading.Thread(target=_handle_signals, args=[connection], daemon=True).start()
+    status = _run_here(*request["command"])
+    threading._shutdown()  # type: ignore[attr-defined] # as at the end of a Python process
+    atexit._run_exitfuncs()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        connection.sendall(bytes([status & 255]))
+    os._exit(status)
+
+
+def _run_here(option: str, what: str, *arguments: str) -> int:
+    """Run a module or code as ``python`` does; return the exit status."""
+    try:
+        if option == "-m":
+            sys.argv = [what, *arguments]
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = ["-c", *arguments]
+            sys.modules["__main__"] = main = types.ModuleType("__main__")
+            exec(compile(what, "<string>", "exec"), vars(main))  # noqa: S102 - a test's own code
+    except SystemExit as ended:
+        if ended.code is not None and not isinstance(ended.code, int):
+            sys.stderr.write(f"{ended.code}\n")
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException as error:  # noqa: BLE001 - as Python does
+        sys.excepthook(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
+        return 1
+    return 0
+
+
+def _handle_signals(connection: socket.socket) -> None:
+    """Receive signals from the one who asked, and exit when it is gone."""
+    while True:
+        try:
+            number = connection.recv(1)
+        except OSError:
+            number = b""
+        if not number:
+            os.killpg(0, signal.SIGKILL)
+        os.killpg(0, number[0])
+
+
+# The thread belongs to the process; a trial must not count it as a thread of the user's code.
+_handle_signals.__code__ = _handle_signals.__code__.replace(co_filename="<frozen warm_processes>")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["--serve", folder]:
+            serve(Path(folder))
+        case ["--load"]:
+            load()
+        case ["--kernel", folder, *arguments]:
+            run_proxy(Path(folder), arguments)

@@ -16,6 +16,7 @@ import click
 
 import jupyter_graphbreak
 from jupyter_graphbreak.commands.diff import diff_command
+from jupyter_graphbreak.commands.doctor import doctor_command
 from jupyter_graphbreak.commands.exit_statuses import CRASHED, FINE, INTERRUPTED, MISUSE, FileProblem
 from jupyter_graphbreak.commands.log import log_command
 from jupyter_graphbreak.commands.notebook import notebook_command
@@ -47,7 +48,7 @@ def graphbreak() -> None:
     """
 
 
-for _command in (log_command, notebook_command, script_command, diff_command):
+for _command in (log_command, notebook_command, script_command, diff_command, doctor_command):
     graphbreak.add_command(_command)
 
 

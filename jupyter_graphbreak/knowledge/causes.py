@@ -92,7 +92,7 @@ CAUSES = (
         title="Failure of the backend",
         advice=(
             'the graph was captured and the backend failed on it: run it with backend="eager"; if it also works with '
-            '"aot_eager", the fault is in the generated code'
+            '"aot_eager", the fault is in the generated code, or `graphbreak doctor` names what the machine lacks'
         ),
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),

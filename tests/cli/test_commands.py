@@ -87,7 +87,7 @@ def program(tmp_path: Path) -> Path:
 
 
 def test_help_reads_well(cli: Cli) -> None:
-    for command in ([], ["log"], ["notebook"], ["script"], ["diff"]):
+    for command in ([], ["log"], ["notebook"], ["script"], ["diff"], ["doctor"]):
         done = cli(*command, "--help")
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("Usage: graphbreak")

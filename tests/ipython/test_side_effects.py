@@ -162,7 +162,7 @@ def pure_cases() -> Iterator[Any]:
             yield pytest.param(name, way, marks=[pytest.mark.exhaustive] if is_left_out else [])
 
 
-@pytest.mark.parametrize(("name", "way"), pure_cases())
+@pytest.mark.parametrize(("name", "way"), list(pure_cases()))
 def test_a_pure_function_gets_its_remedies(notebook: Notebook, name: str, way: str) -> None:
     notebook.run(HELPERS)
     found = notebook.ask(way, STEP.replace("STATEMENT\n    y = x * 2", f"y = x * 2\n    {PURE[name]}"))

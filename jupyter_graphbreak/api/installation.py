@@ -1,0 +1,213 @@
+"""Find out whether PyTorch can compile on this machine, and what is missing if it cannot."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from jupyter_graphbreak._torch_compat.toolchain import (
+    cache_folder,
+    cpp_compiler,
+    devices,
+    require_support,
+    why_no_cuda,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Inductor's code for the CPU includes these headers; the first is part of Python, the second of the compiler.
+_HEADERS = {"Python.h": (), "omp.h": ("-fopenmp",)}
+_PROBE = 'extern "C" int add_one(int number) { return number + 1; }\n'
+_COMPILER_S = 60
+_LEAST_FREE_BYTES = 1 << 30
+_INSTALL_COMPILER = (
+    "Install one: `apt install g++`, `dnf install gcc-c++`, `conda install gxx`, or on macOS `xcode-select --install`; "
+    "the variable CXX may name another."
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found out about one thing that compiling needs.
+
+    Parameters
+    ----------
+    what : str
+        The thing, such as ``"C++ compiler"``.
+    says : str
+        What was found, in a sentence.
+    fix : str or None
+        What to do about a fault; ``None`` if there is none.
+    """
+
+    what: str
+    says: str
+    fix: str | None = None
+
+
+def examine_installation() -> Iterator[Finding]:
+    """Yield what compiling needs, one thing after the other, and at the end a compiled function on each device.
+
+    If a part is missing, no function is compiled on the devices that need it.
+    """
+    for examine in (_folder, _versions):  # PyTorch uses the folder when Dynamo is imported
+        finding = examine()
+        yield finding
+        if finding.fix is not None:
+            return
+    compiler = _compiler()
+    yield compiler
+    triton = _triton()
+    yield triton
+    cuda = why_no_cuda()
+    if cuda is not None:
+        yield _without_cuda(cuda)
+    for device in devices():
+        if (compiler if device.type == "cpu" else triton).fix is None:
+            yield _compiled_function(device)
+
+
+def _versions() -> Finding:
+    what, names = "Versions", f"PyTorch {importlib.metadata.version('torch')}, Python {platform.python_version()}"
+    try:
+        require_support()
+    except RuntimeError as error:
+        return Finding(what, f"{names}: {error}", "Use a version of Python that PyTorch supports.")
+    return Finding(what, f"{names}: torch.compile supports them.")
+
+
+def _folder() -> Finding:
+    what = "Cache folder"
+    fix = "Make it writable, or let the variable TORCHINDUCTOR_CACHE_DIR name a folder that is."
+    try:
+        folder = cache_folder()
+        with tempfile.TemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free
+    except OSError as error:
+        named = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
+        return Finding(what, f"{named} cannot be written: {error.strerror or error}.", fix)
+    if free < _LEAST_FREE_BYTES:
+        return Finding(what, f"{folder} has only {free >> 20} MB left.", "Free some space, or name another.")
+    return Finding(what, f"{folder} can be written.")
+
+
+def _compiler() -> Finding:
+    what = "C++ compiler"
+    try:
+        name = cpp_compiler()
+    except Exception:  # noqa: BLE001 - PyTorch searches for it by running others
+        searched = os.environ.get("CXX")
+        missing = f"{searched}, which CXX names, does not run." if searched else "none was found; the CPU needs one."
+        return Finding(what, missing, _INSTALL_COMPILER)
+    if sys.platform != "linux":
+        return Finding(what, f"{name} is found.")
+    everything = _compile(name, list(_HEADERS))
+    if everything is None:
+        return Finding(what, f"{name} compiles code with Python's headers and OpenMP.")
+    alone = _compile(name, [])
+    if alone is not None:
+        return Finding(what, f"{name} fails: {alone}", _INSTALL_COMPILER)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    fixes = {
+        "Python.h": f"Install Python's headers: `apt install python{version}-dev` or "
+        f"`dnf install python{version}-devel`. A Python from conda or uv has them.",
+        "omp.h": "Install OpenMP for the compiler: `apt install libgomp1 g++`, or `libomp-dev` for clang.",
+    }
+    for header, fix in fixes.items():
+        problem = _compile(name, [header])
+        if problem is not None:
+            return Finding(what, f"{name} cannot use {header}: {problem}", fix)
+    return Finding(what, f"{name} fails: {everything}", _INSTALL_COMPILER)
+
+
+def _compile(compiler: str, headers: list[str]) -> str | None:
+    """Compile code that includes headers, load it and call it; return what fails, or ``None``."""
+    # In the cache folder, from which inductor loads its code: programs may be forbidden there.
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+        source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
+        source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE)
+        options = [option for header in headers for option in _HEADERS[header]]
+        command: list[str] = [compiler, "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", *options]
+        command += [str(source), "-o", str(library)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMPILER_S)
+            if done.returncode != 0:
+                errors = [line for line in done.stderr.split("\n") if "error" in line] or done.stderr.split("\n")
+                return errors[0].strip()
+            result: int = ctypes.CDLL(str(library)).add_one(1)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        return None if result == 2 else "the compiled code returns a wrong number"  # noqa: PLR2004
+
+
+def _triton() -> Finding:
+    what = "Triton"
+    is_needed = len(devices()) > 1
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        version = None
+    if version is None and importlib.util.find_spec("triton") is None:
+        if not is_needed:
+            return Finding(what, "it is not installed; only GPUs need it.")
+        return Finding(what, "it is not installed, and GPUs need it.", f"Install it: `pip install {_wanted()}`.")
+    wanted = _wanted()
+    if is_needed and version is not None and "==" in wanted and version != wanted.split("==")[1]:
+        says = f"version {version} is installed, and this PyTorch needs {wanted.split('==')[1]}."
+        return Finding(what, says, f"Install it: `pip install {wanted}`.")
+    return Finding(what, f"version {version} is installed." if version else "it is installed.")
+
+
+def _wanted() -> str:
+    """Return the Triton that this PyTorch requires, as ``pip`` takes it."""
+    try:
+        required = importlib.metadata.requires("torch") or []
+    except importlib.metadata.PackageNotFoundError:
+        required = []
+    return next((line.split(";")[0].strip() for line in required if line.startswith("triton")), "triton")
+
+
+def _without_cuda(reason: str) -> Finding:
+    says = f"PyTorch is built for CUDA {torch.version.cuda}, but uses no GPU: {reason.rstrip('.')}."
+    if shutil.which("nvidia-smi") is None:
+        return Finding("GPU", says)
+    return Finding("GPU", says, "Compare the driver's version, which `nvidia-smi` prints, with PyTorch's CUDA.")
+
+
+def _compiled_function(device: torch.device) -> Finding:
+    """Compile a function with inductor, and compare its result with the eager one."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (torch.sin(x) + 1).sum(-1)
+
+    what, x = str(device), torch.linspace(0, 1, 64, device=device).reshape(8, 8)
+    start = time.monotonic()
+    try:
+        result = torch.compile(function, fullgraph=True)(x)
+    except Exception as error:  # noqa: BLE001 - that it fails is the finding
+        sentence = f"compiling a function fails with {type(error).__name__}: {_first_line(error)}"
+        return Finding(what, sentence, "If all parts above are well, report it to PyTorch.")
+    seconds = time.monotonic() - start
+    if not torch.allclose(result, function(x), atol=1e-4):
+        return Finding(what, "a compiled function returns another result.", "Report it to PyTorch.")
+    return Finding(what, f"a compiled function returns the right result; compiling it took {seconds:.1f} s.")
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+    return lines[0] if lines else "without a message"

@@ -1,0 +1,41 @@
+"""``graphbreak doctor``: whether PyTorch can compile on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE
+from jupyter_graphbreak.commands.options import format_option
+from jupyter_graphbreak.views.words.plain_text import and_list, counted
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.api.installation import Finding
+
+
+@click.command("doctor", short_help="Say whether PyTorch can compile here, and what is missing.")
+@format_option(("text", "json"))
+def doctor_command(form: str) -> int:
+    """Say whether PyTorch can compile on this machine, and what is missing if it cannot.
+
+    Looks at the versions, the cache folder, the C++ compiler and Triton, and compiles a function on each device. The
+    exit status is 1 if something is missing.
+    """
+    from jupyter_graphbreak.api.installation import examine_installation  # it imports PyTorch
+
+    findings: list[Finding] = []
+    for finding in examine_installation():
+        findings.append(finding)
+        if form == "text":
+            click.echo(f"{'ok' if finding.fix is None else 'fault':6}{finding.what}: {finding.says}")
+            if finding.fix is not None:
+                click.echo(f"      {finding.fix}")
+    faults = [finding.what for finding in findings if finding.fix is not None]
+    if form == "json":
+        click.echo(msgspec.json.encode([dataclasses.asdict(finding) for finding in findings]))
+    else:
+        click.echo(f"{counted(len(faults), 'fault')}: {and_list(faults)}." if faults else "All is well.")
+    return FAILED if faults else FINE

@@ -1,0 +1,72 @@
+"""``graphbreak doctor`` on machines that lack something."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+#: A compiler that fails if it reads a header.
+COMPILER = """\
+#!/bin/sh
+for argument; do
+    case $argument in
+        *probe.cpp)
+            if grep -q HEADER "$argument"; then
+                echo "probe.cpp:1:10: fatal error: HEADER: No such file" >&2
+                exit 1
+            fi ;;
+    esac
+done
+exec g++ "$@"
+"""
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a shell script is the compiler")
+
+
+def faults(cli: Cli, **options: str) -> dict[str, tuple[str, str]]:
+    """Return the sentence and the fix for each fault."""
+    done = cli("doctor", "--format", "json", **options)
+    found = {item["what"]: (item["says"], item["fix"]) for item in json.loads(done.stdout) if item["fix"] is not None}
+    assert done.returncode == int(bool(found)), done.stderr
+    return found
+
+
+def test_all_is_well(cli: Cli) -> None:
+    done = cli("doctor")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split(":")[0].split(maxsplit=1) for line in done.stdout.splitlines()[:-1]] == [
+        ["ok", what] for what in ("Cache folder", "Versions", "C++ compiler", "Triton", "cpu")
+    ]
+    assert done.stdout.endswith("\nAll is well.\n")
+
+
+def test_a_compiler_is_missing(cli: Cli) -> None:
+    ((says, fix),) = faults(cli, CXX="no-such-compiler").values()
+    assert says == "no-such-compiler, which CXX names, does not run."
+    assert fix.startswith("Install one: `apt install g++`")
+    done = cli("doctor", CXX="no-such-compiler")
+    assert "\nfault C++ compiler: no-such-compiler" in done.stdout
+    assert done.stdout.endswith("\n1 fault: C++ compiler.\n")
+    assert "\nok    cpu" not in done.stdout
+
+
+@pytest.mark.parametrize("header", ["Python.h", "omp.h"])
+def test_a_header_is_missing(cli: Cli, tmp_path: Path, header: str) -> None:
+    compiler = tmp_path / "g++-without-a-header"
+    compiler.write_text(COMPILER.replace("HEADER", header))
+    compiler.chmod(0o755)
+    ((says, fix),) = faults(cli, CXX=str(compiler)).values()
+    assert f"cannot use {header}: probe.cpp:1:10: fatal error: {header}: No such file" in says
+    assert {"Python.h": "-dev`", "omp.h": "libgomp1"}[header] in fix
+
+
+def test_the_cache_folder_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    ((says, fix),) = faults(cli, TORCHINDUCTOR_CACHE_DIR=str(file / "folder")).values()
+    assert says == f"{file / 'folder'} cannot be written: Not a directory."
+    assert "TORCHINDUCTOR_CACHE_DIR" in fix

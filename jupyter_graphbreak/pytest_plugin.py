@@ -1,14 +1,14 @@
-"""The pytest plugin, which makes tests fail on unexpected graph breaks and recompiles.
+"""The pytest plugin, which makes tests fail on unexpected graph breaks, on recompiles and on slow compilation.
 
-In: the markers ``max_graph_breaks`` and ``max_recompiles``, and the fixture ``graph_breaks``. Out: failures that show
-the text of a report.
+In: the markers ``max_graph_breaks``, ``max_recompiles`` and ``max_compile_seconds``, and the fixture ``graph_breaks``.
+Out: failures that show the text of a report.
 May import ``api`` and ``results``, but only when a test uses the marker or the fixture.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from jupyter_graphbreak.api.watching import Run
+    from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, Report
 
 
@@ -25,45 +26,79 @@ _NOTHING_COMPILED = (
 )
 
 
-#: The markers, with what they count in words.
-_MARKERS = {"max_graph_breaks": "graph break", "max_recompiles": "recompile"}
+#: The markers, with their arguments and what they limit.
+_MARKERS = {
+    "max_graph_breaks": ("number, within=None", "has more graph breaks than this number"),
+    "max_recompiles": ("number, within=None", "has more recompiles than this number"),
+    "max_compile_seconds": ("number", "compiles for more than this number of seconds"),
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
-    for name, noun in _MARKERS.items():
-        config.addinivalue_line(
-            "markers",
-            f"{name}(number): fail if the test has more {noun}s than this number, or compiles nothing",
-        )
+    for name, (arguments, limit) in _MARKERS.items():
+        config.addinivalue_line("markers", f"{name}({arguments}): fail if the test {limit}, or compiles nothing")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch a marked test; fail it if there are too many breaks or recompiles, or if nothing was compiled."""
+    """Watch a marked test; fail it if something is above a limit, or if nothing was compiled."""
     limits = {name: _limit(marker) for name in _MARKERS if (marker := item.get_closest_marker(name)) is not None}
     if not limits:
         return (yield)
     with _capture_from_scratch() as run:
         result = yield
     report = run.report
-    counts = {"max_graph_breaks": len(report.breaks), "max_recompiles": len(report.recompiles)}
-    for name, most in limits.items():
-        if counts[name] > most:
-            allowed = "none is allowed" if most == 0 else f"at most {most} allowed"
-            pytest.fail(_failure(report, f"{_counted(counts[name], _MARKERS[name])}, {allowed}"), pytrace=False)
+    for name, limit in limits.items():
+        problem = _beyond(report, name, limit)
+        if problem is not None:
+            pytest.fail(_failure(report, problem), pytrace=False)
     if _compiled_nothing(report):
         message = f"{_NOTHING_COMPILED}, or remove the marker {next(iter(limits))}"
         pytest.fail(_failure(report, message), pytrace=False)
     return result
 
 
-def _limit(marker: pytest.Mark) -> int:
-    """Return the number that a marker was given."""
-    most = marker.args[0] if len(marker.args) == 1 else None
-    if not isinstance(most, int) or isinstance(most, bool) or marker.kwargs:
-        pytest.fail(f"{marker.name} takes one number, such as @pytest.mark.{marker.name}(0)", pytrace=False)
-    return most
+class _Limit(NamedTuple):
+    """The highest number that a marker allows, and the package or module in whose lines it counts."""
+
+    most: float
+    within: str | None = None
+
+
+def _limit(marker: pytest.Mark) -> _Limit:
+    """Return what a marker was given."""
+    is_time = marker.name == "max_compile_seconds"
+    most, within = marker.args[0] if len(marker.args) == 1 else None, marker.kwargs.get("within")
+    known = set() if is_time else {"within"}
+    if (
+        not isinstance(most, (int, float) if is_time else int)
+        or isinstance(most, bool)
+        or not marker.kwargs.keys() <= known
+        or not (within is None or (isinstance(within, str) and within))
+    ):
+        also = "" if is_time else ', and within="package" to count in that package or module alone'
+        pytest.fail(f"{marker.name} takes one number, such as @pytest.mark.{marker.name}(0){also}", pytrace=False)
+    return _Limit(most, within)
+
+
+def _beyond(report: Report, name: str, limit: _Limit) -> str | None:
+    """Return how a report is above a limit, ``None`` if it is not."""
+    if name == "max_compile_seconds":
+        seconds = report.timing.compile_s or 0.0
+        return f"{seconds:.1f} s of compiling, at most {limit.most:g} s allowed" if seconds > limit.most else None
+    items, noun = (report.breaks, "graph break") if name == "max_graph_breaks" else (report.recompiles, "recompile")
+    number = len([item for item in items if limit.within is None or _is_within(report, item.location, limit.within)])
+    allowed = "none is allowed" if limit.most == 0 else f"at most {limit.most} allowed"
+    where = f" within {limit.within}" if limit.within is not None else ""
+    return f"{_counted(number, noun)}{where}, {allowed}" if number > limit.most else None
+
+
+def _is_within(report: Report, location: Location | None, module: str) -> bool:
+    """Return whether a line is in a package or module, given its dotted name."""
+    source = next((source for source in report.sources if location is not None and source.id == location.source), None)
+    path, parts = "/" + ((source.path if source is not None else None) or ""), module.replace(".", "/")
+    return f"/{parts}/" in path or path.endswith(f"/{parts}.py")
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def test_too_many_breaks_fail_with_the_text_of_the_report(run: Run) -> None:
             "*_ test_of_its_own_fault _*",
             "E       assert 1 == 2",
             "*_ test_misused _*",
-            "max_graph_breaks takes one number, such as @pytest.mark.max_graph_breaks(0)",
+            "max_graph_breaks takes one number, such as @pytest.mark.max_graph_breaks(0), and within=*",
             "*_ test_none_expected _*",
             "1 graph break not expected",
             "*_ test_a_different_break_is_expected _*",
@@ -173,7 +173,7 @@ def test_too_many_recompiles_fail_with_the_text_of_the_report(run: Run) -> None:
             "1 recompile, none is allowed",
             "*dimension 0 of x: 3 -> 4*",
             "*_ test_misused _*",
-            "max_recompiles takes one number, such as @pytest.mark.max_recompiles(0)",
+            "max_recompiles takes one number, such as @pytest.mark.max_recompiles(0), and within=*",
         ]
     )
 
@@ -196,6 +196,66 @@ def test_a_limit_on_breaks_fails_if_nothing_is_compiled(run: Run, monkeypatch: p
     outcome.assert_outcomes(failed=7, skipped=1)
     outcome.stdout.fnmatch_lines(
         ["*_ test_compiled _*", "warning: torch.compile is switched off (TORCH_COMPILE_DISABLE=1, or*"]
+    )
+
+
+WITHIN = """
+import pytest
+import torch
+from theirs import helper
+from theirs.norms import layers
+
+@torch.compile(backend="eager")
+def step(x):
+    torch._dynamo.graph_break()
+    return layers.scale(helper.shift(x))
+
+def within(module):
+    return pytest.param(module, marks=pytest.mark.max_graph_breaks(0, within=module))
+
+@pytest.mark.parametrize("module", map(within, ["theirs", "theirs.norms", "theirs.helper", "test_model", "their"]))
+def test_in(module):
+    step(torch.ones(3))
+
+@pytest.mark.max_graph_breaks(2, within="theirs")
+@pytest.mark.max_compile_seconds(600)
+@pytest.mark.max_recompiles(0, within="theirs")
+def test_enough():
+    step(torch.ones(3))
+
+@pytest.mark.max_compile_seconds(0)
+def test_too_slow():
+    step(torch.ones(3))
+
+@pytest.mark.max_compile_seconds(1, within="theirs")
+def test_misused():
+    pass
+"""
+BREAKS = """
+import torch
+
+def NAME(x):
+    torch._dynamo.graph_break()
+    return x * 2
+"""
+
+
+def test_only_breaks_within_a_package_count(run: Run, pytester: pytest.Pytester) -> None:
+    package = pytester.mkpydir("theirs")
+    (package / "norms").mkdir()
+    (package / "helper.py").write_text(BREAKS.replace("NAME", "shift"))
+    (package / "norms" / "layers.py").write_text(BREAKS.replace("NAME", "scale"))
+    outcome = run(WITHIN)
+    outcome.assert_outcomes(passed=2, failed=6)
+    outcome.stdout.fnmatch_lines(
+        [
+            "2 graph breaks within theirs, none is allowed",
+            "1 graph break within theirs.norms, none is allowed",
+            "1 graph break within theirs.helper, none is allowed",
+            "1 graph break within test_model, none is allowed",
+            "* s of compiling, at most 0 s allowed",
+            "max_compile_seconds takes one number, such as @pytest.mark.max_compile_seconds(0)",
+        ]
     )
 
 

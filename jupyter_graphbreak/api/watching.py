@@ -10,6 +10,8 @@ import msgspec
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.api.events import EventStream
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from jupyter_graphbreak.api.events import Event
     from jupyter_graphbreak.api.rerun import KeptRun
     from jupyter_graphbreak.results import Job
 
@@ -32,6 +35,7 @@ class Run:
     """A watched run; its :attr:`report` is available after the ``with`` block."""
 
     def __init__(self) -> None:
+        self._recording: recorder.Recording | None = None
         self._report: Report | None = None
         self._rerun: Rerun | None = None
         #: The job of this process and of those that it started, if any were started and watched.
@@ -51,6 +55,16 @@ class Run:
                 "the report is not ready before the with block of capture() ends; read it after the block"
             )
         return self._report
+
+    def report_so_far(self) -> Report:
+        """Return the report of what the block has done until now; any thread may call it while the block runs."""
+        if self._report is not None or self._recording is None:
+            return self.report
+        return Report.of(build_report(self._recording.so_far()))
+
+    def begin(self, recording: recorder.Recording) -> None:
+        """Take the recording that has begun."""
+        self._recording = recording
 
     def close(self, recording: recorder.Recording, children: Path | None, kept: KeptRun | None) -> None:
         """Build the report of a complete recording, and the job with the processes that wrote into a folder."""
@@ -157,6 +171,7 @@ def capture(
     entries: bool = False,
     cost: bool = False,
     compile: bool = False,  # noqa: A002 - the word in torch
+    on_event: Callable[[Event], object] | None = None,
 ) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.
 
@@ -177,12 +192,17 @@ def capture(
     compile : bool
         Whether to compile the outermost call of each module in the block with the backend ``eager``;
         ``report.compiled`` lists them. Functions are not compiled: use :func:`explain` for a function.
+    on_event : callable or None
+        Called for each compilation, recompilation, break and failure of the block as soon as it is known, on the
+        thread that compiles. ``print`` and ``logger.info`` are such functions: an event has its sentence as ``str``.
+        After an exception it is not called again, and ``report.diagnostics`` has a note.
 
     Yields
     ------
     Run
         After the block, it has the ``report`` and, with ``processes``, the ``job``. With ``entries``, you can call its
-        ``try_remedies()``, ``measure()`` and ``check()``.
+        ``try_remedies()``, ``measure()`` and ``check()``. While the block runs, ``report_so_far()`` returns its report
+        until then.
 
     Raises
     ------
@@ -209,13 +229,18 @@ def capture(
         else:
             recording.note("warning", sentence)
 
+    events = None
+    if on_event is not None:
+        events = EventStream(on_event, lambda error: add_note(f"on_event raised {type(error).__name__}: {error}"))
+
     with (
         claimed(),
         watched_children(add_note) if processes else contextlib.nullcontext() as children,
         keep_for_analysis() if entries or cost else contextlib.nullcontext() as kept,
     ):
         try:
-            with recorder.record() as recording:
+            with recorder.record(on_record=events.take if events is not None else None) as recording:
+                run.begin(recording)
                 recording.describe_device(Device("auto", default_device_name()))
                 for sentence in early_notes:
                     recording.note("warning", sentence)

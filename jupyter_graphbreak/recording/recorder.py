@@ -69,6 +69,7 @@ class Recording:
         self._on_record = on_record
         self._running = running
         self._lock = threading.Lock()
+        self._start = time.perf_counter()
         self._lost: set[str] = set()
         self._compiled_calls = False
 
@@ -143,28 +144,37 @@ class Recording:
 
     def _add_outside(self, addition: Addition) -> None:
         """Append an addition that belongs to no compilation."""
-        self.take(Record({addition.kind: msgspec.to_builtins(addition)}))
+        self.take(_record_of(addition))
 
-    def _finish(self, wall_s: float, begun: int | None, held: list[ref[CodeType]] | None) -> None:
+    def so_far(self) -> list[Record]:
+        """Return the records until now, complete with the sources that they mention and a summary."""
+        with self._lock:
+            records = list(self.records)
+        return [*records, *self._closing(records, None, None)]
+
+    def _finish(self, begun: int | None, held: list[ref[CodeType]] | None) -> None:
+        for record in self._closing(self.records, begun, held):
+            self.take(record)
+
+    def _closing(self, records: list[Record], begun: int | None, held: list[ref[CodeType]] | None) -> list[Record]:
+        """Return the sources that records mention and a summary of the run."""
         start = time.perf_counter()
-        for source in recorded_sources(self.records, self._find_cell, self._running):
-            self._add_outside(source)
-        self._add_outside(
-            additions.RunSummary(
-                torch=require_torch(),
-                python=platform.python_version(),
-                config=self._settings(),
-                library_roots=library_roots(),
-                package_folders=package_folders(),
-                **_folders(),
-                wall_s=wall_s,
-                capture_s=self.capture_s + time.perf_counter() - start,
-                watched=True,
-                compiled_calls=self._compiled_calls,
-                begun=begun,
-                held=self._read_held(held),
-            )
+        sources = list(recorded_sources(records, self._find_cell, self._running))
+        summary = additions.RunSummary(
+            torch=require_torch(),
+            python=platform.python_version(),
+            config=self._settings(),
+            library_roots=library_roots(),
+            package_folders=package_folders(),
+            **_folders(),
+            wall_s=start - self._start,
+            capture_s=self.capture_s + time.perf_counter() - start,
+            watched=True,
+            compiled_calls=self._compiled_calls,
+            begun=begun,
+            held=self._read_held(held),
         )
+        return [_record_of(addition) for addition in (*sources, summary)]
 
     def _read_held(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
         with faults.suppress_faults("reading what PyTorch still holds", self.note_fault):
@@ -230,7 +240,6 @@ def record(
     """
     require_torch()
     recording = Recording(find_cell, on_record, running)
-    start = time.perf_counter()
     held: list[ref[CodeType]] | None = None
     begun: Callable[[], int | None] = _unknown
     try:
@@ -250,8 +259,7 @@ def record(
         recording.fail(error)
         raise
     finally:
-        wall_s = time.perf_counter() - start
-        recording._finish(wall_s, begun(), held)  # noqa: SLF001 - same module
+        recording._finish(begun(), held)  # noqa: SLF001 - same module
 
 
 def _unknown() -> int | None:
@@ -318,6 +326,10 @@ class _TraceHandler(logging.Handler):
                 name = interned_name(number)
                 if name is not None:
                     self._recording.take(Record({"str": [name, number]}))
+
+
+def _record_of(addition: Addition) -> Record:
+    return Record({addition.kind: msgspec.to_builtins(addition)})
 
 
 def _message(error: BaseException) -> str:

@@ -1,0 +1,81 @@
+"""What PyTorch did while compiling one function, as sentences for a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from jupyter_graphbreak.views.words.plain_text import duration, one_line
+from jupyter_graphbreak.views.words.reason import title_of
+from jupyter_graphbreak.views.words.recompilation import recompilations
+from jupyter_graphbreak.views.words.where import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jupyter_graphbreak.report.schema import Break, Frame, Report
+
+EventKind: TypeAlias = Literal["compile", "recompile", "break", "eager", "error"]
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that PyTorch did while compiling.
+
+    Parameters
+    ----------
+    kind : {"compile", "recompile", "break", "eager", "error"}
+        ``eager`` means that a function, or the rest of it, was not compiled and runs eagerly.
+    function : str
+        The name of the function.
+    text : str
+        What happened, in one sentence. ``str`` of an event returns it.
+    seconds : float or None
+        How long compiling took, for ``compile`` and ``recompile``.
+    gb_id : str or None
+        The id of a break's cause, such as ``"GB0170"``.
+    """
+
+    kind: EventKind
+    function: str
+    text: str
+    seconds: float | None = None
+    gb_id: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def events_of(report: Report) -> Iterator[Event]:
+    """Yield what happened in the report of one compilation, the compilation itself first."""
+    for frame in report.frames:
+        where = place(report, frame.location)
+        if report.recompiles:
+            if not any(recompile.limit_hit for recompile in report.recompiles):  # otherwise it runs eagerly
+                yield _recompile(report, frame, where)
+        elif frame.outcome == "compiled":
+            took = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
+            yield Event("compile", frame.function, f"Compiled {where}{took}.", frame.compile_s)
+        elif frame.outcome == "error":
+            causes = [f" at {_cause(report, break_)}" for break_ in report.breaks if break_.outcome == "error"]
+            yield Event("error", frame.function, f"Compiling {where} failed{', '.join(causes)}.")
+    for break_ in report.breaks:
+        if break_.outcome != "error":
+            function = break_.location.function if break_.location is not None else None
+            yield Event("break", function or "", f"Graph break at {_cause(report, break_)}.", gb_id=break_.gb_id)
+    for skipped in report.skipped:
+        if skipped.break_ is None:
+            where = place(report, skipped.location)
+            yield Event("eager", skipped.function, f"Runs eagerly: {where}: {one_line(skipped.reason).rstrip('.')}.")
+
+
+def _recompile(report: Report, frame: Frame, where: str) -> Event:
+    varied = [guard.story for recompilation in recompilations(report) for guard in recompilation.guards]
+    why = f": {one_line(', '.join(varied))}" if varied else ""
+    took = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
+    return Event("recompile", frame.function, f"Recompiled {where}{took}{why}.", frame.compile_s)
+
+
+def _cause(report: Report, break_: Break) -> str:
+    gb_id = f" ({break_.gb_id})" if break_.gb_id else ""
+    return f"{place(report, break_.location)}: {one_line(title_of(break_))}{gb_id}"

@@ -15,6 +15,7 @@ from jupyter_graphbreak.ipython import calls, relevance
 from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
+from jupyter_graphbreak.ipython.cell.saving import notes_on_saving
 from jupyter_graphbreak.ipython.cell.top_level import lines_that_compute
 from jupyter_graphbreak.ipython.namespace import named_in
 from jupyter_graphbreak.ipython.observation import Observation
@@ -57,7 +58,9 @@ class CellRuns:
         self._live = live
         self._observation: Observation | None = None
         self._inner_cells = 0
+        self._tree: ast.Module | None = None  # the cell's code
         self._top_level: ast.Module | None = None  # the code of a cell whose calls are compiled
+        self._told: set[str] = set()  # expressions that notes were about
         self._request: ExplainRequest | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
@@ -89,7 +92,7 @@ class CellRuns:
             error = result.error_in_exec or result.error_before_exec
         try:
             with faults.suppress_faults("making the report", observation.report_failure):
-                observation.close(error, lambda report: self._with_changes(self._with_advice(report), observation))
+                observation.close(error, lambda report: self._with_changes(self._with_notes(report), observation))
                 self._keep_remedies(observation)
         except KeyboardInterrupt as interrupt:  # it was deferred until the report, and still ends the cell
             self._interrupted(interrupt, result)
@@ -177,7 +180,7 @@ class CellRuns:
                 comparison = calls.FrontendComparison(self._shell, self._cells, options)
                 observation.compare = lambda effects: comparison.of_cell(tree, effects)
             _describe(observation, plan, reason)
-            self._top_level = tree if plan == "calls" else None
+            self._tree, self._top_level = tree, tree if plan == "calls" else None
             if plan in {"calls", "function"}:
                 observation.compile_calls()
 
@@ -205,6 +208,14 @@ class CellRuns:
         """Return the id of the running notebook cell, if the front end sends one (nbclient does not)."""
         cell_id = (self._cells.request() or {}).get("metadata", {}).get("cellId")
         return cell_id if isinstance(cell_id, str) else None
+
+    def _with_notes(self, report: Report) -> Report:
+        """Add notes on what the cell saves and on what to move into a function."""
+        tree, self._tree = self._tree, None
+        notes = dict(notes_on_saving(tree, self._shell.user_ns)) if tree is not None else {}
+        new = [Diagnostic("info", note) for about, note in notes.items() if about not in self._told]
+        self._told |= notes.keys()
+        return self._with_advice(replace(report, diagnostics=[*report.diagnostics, *new]) if new else report)
 
     def _with_advice(self, report: Report) -> Report:
         """Add a note on lines to move into a function, if nothing was compiled and the top level computes."""

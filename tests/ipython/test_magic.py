@@ -249,6 +249,19 @@ def test_options_without_effect_are_reported(shell: Shell) -> None:
     assert any("--fullgraph had no effect" in note.message for note in shell.report.diagnostics)
 
 
+def test_names_with_the_prefix_of_the_wrapper_are_noted_once_where_they_are_saved(shell: Shell) -> None:
+    cell = """%%compile_explain -o report
+import io, torch
+model = torch.compile(torch.nn.Linear(2, 2), backend="eager")
+y = model(torch.ones(2))
+torch.save(model.state_dict(), io.BytesIO())"""
+    for number in (1, 0):
+        assert shell.run(cell).success
+        notes = [note.message for note in shell.ip.user_ns["report"].diagnostics if "_orig_mod." in note.message]
+        assert len(notes) == number
+        assert all(note.startswith("Line 5 saves `model.state_dict()`") for note in notes)
+
+
 def test_nothing_to_compile_is_reported(shell: Shell) -> None:
     shell.run("%%compile_explain\nimport math\ndef g(): pass")
     assert any("nothing to compile" in note.message for note in shell.report.diagnostics)

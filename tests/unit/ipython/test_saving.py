@@ -1,0 +1,68 @@
+"""Notes on cells that save names of parameters with the prefix of ``torch.compile``."""
+
+from __future__ import annotations
+
+import ast
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak.ipython.cell.saving import notes_on_saving
+
+MODEL = torch.nn.Linear(2, 2)
+WRAPPED: Any = torch.compile(MODEL, backend="eager")
+IN_PLACE = torch.nn.Linear(2, 2)
+IN_PLACE.compile(backend="eager")
+
+
+class Raises:
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError("an attribute was read")
+
+
+NAMES: dict[str, Any] = {
+    "model": MODEL, "wrapped": WRAPPED, "in_place": IN_PLACE, "torch": torch, "raises": Raises(),
+    "run": SimpleNamespace(model=WRAPPED, plain=MODEL),
+    "outer": torch.nn.Sequential(torch.nn.Sequential(WRAPPED)),
+    "state": WRAPPED.state_dict(), "nested": {"net": WRAPPED.state_dict()},
+    "good": MODEL.state_dict(), "numbers": {1: 2},
+}  # fmt: skip
+
+
+def about(code: str) -> list[str]:
+    return [expression for expression, _ in notes_on_saving(ast.parse(code), NAMES)]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("torch.save(wrapped.state_dict(), 'f')", ["wrapped.state_dict()"]),
+        ("save_file(tensors=run.model.state_dict(), filename='f')", ["run.model.state_dict()"]),
+        ("torch.save({'net': wrapped.state_dict(), 'step': 3}, 'f')", ["wrapped.state_dict()"]),
+        ("torch.save(state, 'f')", ["state"]),
+        ("pickle.dump(nested, file)", ["nested"]),
+        ("torch.save(outer.state_dict(), 'f')", ["outer.state_dict()"]),
+        ("torch.save(model.state_dict(), 'f')", []),
+        ("torch.save(wrapped._orig_mod.state_dict(), 'f')", []),
+        ("torch.save(in_place.state_dict(), 'f')", []),
+        ("torch.save(run.plain.state_dict(), 'f')", []),
+        ("torch.save(wrapped, 'f')", []),
+        ("torch.save(good, 'f'); torch.save(numbers, 'f'); torch.save(raises.state_dict(), 'f')", []),
+        ("model.load_state_dict(wrapped.state_dict())", []),
+        ("wrapped = torch.compile(model); in_place = 1; raises.x.y = 2", []),
+    ],
+)
+def test_what_is_noted(code: str, expected: list[str]) -> None:
+    assert about(code) == expected
+
+
+def test_a_note_names_the_line_and_what_to_write() -> None:
+    ((_, saved),) = notes_on_saving(ast.parse("x = 1\ntorch.save(wrapped.state_dict(), 'f')"), NAMES)
+    assert saved.startswith("Line 2 saves `wrapped.state_dict()`, in which names of parameters contain `_orig_mod.`")
+    assert "save `wrapped._orig_mod.state_dict()`" in saved
+    repaired = saved.split("can be loaded with `")[1].split("`")[0]
+    MODEL.load_state_dict(eval(repaired, {"state": WRAPPED.state_dict()}))  # noqa: S307 - the line that a reader copies
+    ((_, parts),) = notes_on_saving(ast.parse("torch.save(outer.state_dict(), 'f')"), NAMES)
+    assert "compile each part in place with `part.compile()`" in parts

@@ -87,6 +87,37 @@ class Coverage(msgspec.Struct, frozen=True):
     time_share: float | None = None
 
 
+class MemoryLine(msgspec.Struct, frozen=True):
+    """The bytes that the operations of one source line keep for the backward pass.
+
+    ``compiled_bytes`` is ``None`` if it is not known which line of the source a compiled graph keeps memory for.
+    """
+
+    location: Location
+    eager_bytes: int
+    compiled_bytes: int | None = None
+
+
+class MemoryCost(msgspec.Struct, frozen=True):
+    """The memory that one call with its backward pass allocates, if it has one.
+
+    Parameters
+    ----------
+    eager_peak_bytes, compiled_peak_bytes : int
+        The peak, without memory allocated before the call.
+    eager_saved_bytes, compiled_saved_bytes : int
+        The most bytes that are kept for the backward pass at a time, without parameters and inputs.
+    lines : list of MemoryLine
+        The source lines that keep them, the most bytes first.
+    """
+
+    eager_peak_bytes: int
+    compiled_peak_bytes: int
+    eager_saved_bytes: int
+    compiled_saved_bytes: int
+    lines: list[MemoryLine] = []
+
+
 class EntryCost(msgspec.Struct, frozen=True):
     """The steady state of one entry: eager, compiled, and with remedies.
 
@@ -104,6 +135,8 @@ class EntryCost(msgspec.Struct, frozen=True):
         The time of the run's own calls in a loop, after the last call in which something was compiled.
     eager_device_work, device_work : DeviceWork or None
         The work of the CUDA device in an eager and in a compiled call, if they use one.
+    memory : MemoryCost or None
+        The memory of an eager and of a compiled call, if it was measured.
     """
 
     function: str
@@ -118,6 +151,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     in_run: Spread | None = None
     eager_device_work: DeviceWork | None = None
     device_work: DeviceWork | None = None
+    memory: MemoryCost | None = None
 
 
 class Cost(msgspec.Struct, frozen=True):

@@ -13,6 +13,8 @@ from jupyter_graphbreak.report.cost import (
     Coverage,
     Divergence,
     EntryCost,
+    MemoryCost,
+    MemoryLine,
     RemediedCost,
     Spread,
 )
@@ -119,6 +121,10 @@ def with_cost(report: Report) -> Report:
                         CostPart("graph", spread(400), graph="D"),
                     ],
                     Coverage(9, 2, 0.61),
+                    memory=MemoryCost(
+                        48 << 20, 96 << 20, 20 << 20, 40 << 20,
+                        [MemoryLine(Location("s1", 11, 11, function="step"), 16 << 20)],
+                    ),
                 )
             ],
         ),

@@ -31,7 +31,7 @@ class Correspondence:
         frames = [frame.id for frame in run.frames]
         first = frames.index(entry) if entry in frames else 0
         later = set(frames[first:])
-        own_names, run_names = _source_names(own), _source_names(run)
+        own_names, run_names = self._own_names, self._run_names = _source_names(own), _source_names(run)
         self._frames = _pairs(
             ((frame.id, (frame.function, frame.role, _place(frame.location, own_names))) for frame in own.frames),
             (
@@ -58,6 +58,11 @@ class Correspondence:
                 for break_ in run.breaks
             ),
         )
+
+    def source(self, ident: str) -> str | None:
+        """Return the id of a source in the original run's report."""
+        name = self._own_names(ident)
+        return next((source.id for source in self.run.sources if self._run_names(source.id) == name), None)
 
     def frame(self, ident: str | None) -> str | None:
         """Return the id of a frame in the original run's report."""

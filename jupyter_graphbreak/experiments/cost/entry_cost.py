@@ -10,15 +10,16 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count, compiled_callable, compiled_with
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.memory import measure_memory
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
     Overhead,
@@ -31,10 +32,12 @@ from jupyter_graphbreak.experiments.cost.parts import (
 )
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
+from jupyter_graphbreak.experiments.trial.effect_places import located_by
 from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
@@ -110,6 +113,7 @@ if TYPE_CHECKING:
     #: Applies remedies while its context is open, and yields the entry with them.
     Remedied = Callable[[], AbstractContextManager[Entry]]
 
+_T = TypeVar("_T")
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
 #: After this many seconds no further remedy is compiled.
@@ -160,6 +164,7 @@ def measure_entry(
     Exception
         Whatever the call raises.
     """
+    started = time.monotonic()
     with entry.set_up(), sandboxed(), contextlib.ExitStack() as opened:
         eager = Variant(entry, compiled=False)
         compiled = Variant(entry, compiled=True, marked=True)
@@ -171,7 +176,7 @@ def measure_entry(
         with recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             settled = compiled.warm_up()
-        own = build_report(recording.records)
+        own, files = build_with_files(recording.records)
         others = dict(_settled_variants(others, end)) if settled else {}
         empty.warm_up()
         begun = compilation_count()
@@ -181,11 +186,16 @@ def measure_entry(
         ranges = _profiles(compiled, end) if settled else []
         coverage = _operations(eager, ranges)
         work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
+        correspondence = Correspondence(own, run if run is not None else own, entry.frame)
+        locate = located_by({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
+        memory = None
+        if settled:
+            with limit_time(min(end, 2 * time.monotonic() - started)):
+                memory = _unless_it_fails(lambda: measure_memory(eager, compiled, locate))
     on_processor = isinstance(compiled.clock, ProcessorClock)
     overhead = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
     whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))
     eager_time = spread_of(calls[0])
-    correspondence = Correspondence(own, run if run is not None else own, entry.frame)
     share = time_share(parts)
     cost = EntryCost(
         function=entry.function,
@@ -202,6 +212,7 @@ def measure_entry(
         break_even_calls=_break_even(gain_us(eager_time, whole), correspondence),
         eager_device_work=work[0],
         device_work=work[1],
+        memory=memory,
     )
     return Measurement(cost, own)
 
@@ -257,6 +268,14 @@ def _device_work(variant: Variant) -> DeviceWork | None:
     with contextlib.suppress(RuntimeError):
         return device_work(variant.device_activities())
     return None
+
+
+def _unless_it_fails(measure: Callable[[], _T]) -> _T | None:
+    """Return the result of a measurement; ``None`` if it fails or takes too long, which costs this result only."""
+    try:
+        return measure()
+    except (Exception, TimeUpError):  # noqa: BLE001 - a backward pass from all results may fail, for example
+        return None
 
 
 _break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)

@@ -19,6 +19,7 @@ from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
+from jupyter_graphbreak.experiments.trial.places import memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.recording.targets import is_own, reached
@@ -217,6 +218,39 @@ class Variant:
     def device_activities(self) -> list[Activity]:
         """Call it under a profiler, and return the activities of its device."""
         return self._observed(0, device_activities)
+
+    def with_backward(self, observe: Callable[[Callable[[], Any]], _T]) -> _T:
+        """Observe a call followed by a backward pass from its results, if these require gradients."""
+        leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
+
+        def with_backward(call: Callable[[], Any]) -> None:
+            results = {id(result): result for _, result in named_tensors(call(), "")}
+            roots = [result for result in results.values() if result.grad_fn is not None]
+            if not roots:
+                return
+            known = itertools.chain(self._reached_tensors(), self.tensors())
+            leaves.update({id(leaf): (leaf, leaf.grad) for leaf in known if leaf.is_leaf and leaf.requires_grad})
+            for leaf, _ in leaves.values():
+                leaf.grad = None
+            with torch.enable_grad():
+                torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+
+        try:
+            with guarded(self.subject.call, assigned=self.subject.assigned):
+                return self._observed(0, lambda call: observe(lambda: with_backward(call)))
+        finally:
+            for leaf, grad in leaves.values():
+                leaf.grad = grad
+
+    def held_memory(self) -> set[int]:
+        """Return the addresses of the memory of its arguments and of its state, parameters included."""
+        tensors = itertools.chain(self._reached_tensors(), self.tensors())
+        return {address for tensor in tensors if (address := memory_address(tensor)) is not None}
+
+    def _reached_tensors(self) -> Iterator[torch.Tensor]:
+        seen: set[int] = set()
+        for name, root in self.subject.roots():
+            yield from (tensor for _, tensor in named_tensors(root, name, seen))
 
     def _observed(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         seed_all(seed)

@@ -14,7 +14,7 @@ from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Effect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.records.records import StackEntry
@@ -57,6 +57,24 @@ def with_effects(
         if entry not in listed_effects:
             listed_effects.append(entry)
     return replace(report, sources=sources, effects=listed_effects) if listed_effects else report
+
+
+def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Callable[[StackEntry], Location | None]:
+    """Return a function that locates places in code.
+
+    Parameters
+    ----------
+    ids : mapping
+        The id of each source of the report, by its file name. Places in other files have no location.
+    find_cell : callable
+        Returns the cell that a code object comes from, given its file name.
+    """
+
+    def locate(place: StackEntry) -> Location | None:
+        ident = ids.get(place.filename)
+        return _location(ident, place, find_cell) if ident is not None else None
+
+    return locate
 
 
 def _new_id(sources: list[Source]) -> str:

@@ -18,6 +18,7 @@ from jupyter_graphbreak.views.words.cost import (
     startup,
     time_with,
 )
+from jupyter_graphbreak.views.words.cost_findings import Finding, cost_findings
 from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
@@ -363,8 +364,14 @@ def _remedies(report: Report) -> Section | None:
 def _cost(report: Report) -> Section | None:
     if report.cost is None:
         return None
-    sentences = [*cost_verdicts(report), *coverage_sentences(report), startup(report)]
-    return _of_sentences("cost", "Cost", [(sentence, "note") for sentence in sentences if sentence])
+    others = [*coverage_sentences(report), startup(report)]
+    findings = [
+        *(Finding(sentence) for sentence in cost_verdicts(report)),
+        *cost_findings(report),
+        *(Finding(sentence) for sentence in others if sentence),
+    ]
+    rows = [Row(str(index), each.sentence, spot=_spot(each.location)) for index, each in enumerate(_first(findings))]
+    return _section("cost", "Cost", rows, findings)
 
 
 def _check(report: Report) -> Section | None:

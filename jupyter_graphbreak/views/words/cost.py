@@ -286,11 +286,11 @@ def _device_work(entry: EntryCost) -> list[str]:
     graphs = f" and {counted(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
     launches = f"launches {counted(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
     waits = f"waits for the device {counted(compiled.synchronisations, 'time')} (eager {eager.synchronisations})"
-    memory = f"takes up to {_memory_text(compiled.peak_bytes)} of its memory (eager {_memory_text(eager.peak_bytes)})"
+    memory = f"takes up to {memory_text(compiled.peak_bytes)} of its memory (eager {memory_text(eager.peak_bytes)})"
     return [f"a call {launches}, {waits}, {memory}"]
 
 
-def _memory_text(nbytes: int) -> str:
+def memory_text(nbytes: int) -> str:
     """Return an amount of memory in the unit that suits it: "512 B", "1.5 KiB", "3.1 MiB"."""
     amount = float(nbytes)
     for unit in ("B", "KiB", "MiB"):

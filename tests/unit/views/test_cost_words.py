@@ -7,12 +7,24 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.cost import Check, Cost, CostPart, Coverage, DeviceWork, EntryCost, Spread
+from jupyter_graphbreak.report.cost import (
+    Check,
+    Cost,
+    CostPart,
+    Coverage,
+    DeviceWork,
+    EntryCost,
+    MemoryCost,
+    MemoryLine,
+    Spread,
+)
 from jupyter_graphbreak.report.figures import Timing
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Frame, Graph, Op
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.rows.schema import Spot
+from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.cost import (
     break_time,
@@ -24,6 +36,7 @@ from jupyter_graphbreak.views.words.cost import (
     startup,
     time_text,
 )
+from jupyter_graphbreak.views.words.cost_findings import Finding, cost_findings
 from tests.support.sample_reports import checks, cost, two_breaks
 
 
@@ -250,3 +263,37 @@ def test_startup_says_how_much_code_came_from_the_cache(timing: Timing, expected
     frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
     sentence = startup(replace(cost(), frames=frames, timing=timing, graphs=[]))
     assert (expected in sentence) if expected is not None else ("cache" not in sentence)
+
+
+def test_memory_is_compared_if_it_is_notable() -> None:
+    mib, line = 1 << 20, MemoryLine(Location("s1", 12, 12, function="step"), 16 << 20)
+
+    def findings(*figures: int, lines: list[MemoryLine] | None = None) -> list[Finding]:
+        eager, compiled, eager_saved, compiled_saved = (figure * mib for figure in figures)
+        memory = MemoryCost(eager, compiled, eager_saved, compiled_saved, lines or [])
+        return cost_findings(with_entry(cost(), memory=memory))
+
+    (more,) = findings(48, 96, 20, 40, lines=[line])
+    assert more.sentence == (
+        "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward "
+        "pass (eager 20.0 MiB, most at line 12: 16.0 MiB)"
+    )
+    assert (more.share, more.location) == (1.0, line.location)
+    assert [finding.sentence for finding in findings(48, 24, 20, 0)] == [
+        "a call needs 24.0 MiB less memory than eager (24.0 MiB against 48.0 MiB); none is kept for the backward pass "
+        "(eager 20.0 MiB)"
+    ]
+    assert [finding.sentence for finding in findings(100, 102, 0, 0)] == [
+        "a call needs as much memory as eager (102.0 MiB)"
+    ]
+    assert findings(0, 0, 0, 0) == cost_findings(with_entry(cost(), memory=None)) == []
+
+
+def test_findings_come_before_the_coverage_with_their_line() -> None:
+    (section,) = [section for section in build_rows(cost()).sections if section.id == "cost"]
+    labels = [row.label for row in section.rows]
+    (row,) = [row for row in section.rows if "more memory than eager" in row.label]
+    assert row.spot == Spot("s1", 11)
+    assert labels.index(row.label) == 1
+    assert row.label in " ".join(render_text(cost()).split())
+    assert row.label in render_html(cost())

@@ -1,0 +1,141 @@
+"""The memory of a call, compared with sizes that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, measure_entry
+from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.report.cost import MemoryCost
+
+#: The shape of a tensor of float32, and its bytes.
+ROWS, SIZE = (64, 256), 1 << 16
+
+
+def measured(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> Measurement:
+    return measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=Budget(seconds=0.0, runs=7))
+
+
+def memory_of(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> MemoryCost:
+    memory = measured(fn, *args, backend=backend).cost.memory
+    assert memory is not None
+    return memory
+
+
+def lines(fn: Callable[..., Any], memory: MemoryCost) -> dict[int, float]:
+    """Return the number of tensors that are kept, by line within the function."""
+    first = fn.__code__.co_firstlineno
+    return {line.location.line - first: line.eager_bytes / SIZE for line in memory.lines}
+
+
+def chain(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    y = y.sin()
+    y = y.sin()
+    return y.sum()
+
+
+def wasteful(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+    """Compile to code that needs memory for 8 more tensors than eager, and keeps 2 of them for the backward pass."""
+
+    class Keep(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(torch.zeros(2, *ROWS))
+            return x.clone()
+
+        @staticmethod
+        def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
+            return grad.clone()
+
+    def run(*args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        (result,) = module(*args)
+        spare = torch.zeros(6, *ROWS)
+        result = Keep.apply(result)  # type: ignore[no-untyped-call]
+        del spare
+        return (result,)
+
+    return run
+
+
+def test_peak_and_bytes_kept_for_the_backward_pass() -> None:
+    memory = memory_of(chain, torch.rand(ROWS, requires_grad=True), backend=wasteful)
+    # The input of the second and of the third sine are kept. In the backward pass a cosine and a product are added.
+    assert memory.eager_saved_bytes == 2 * SIZE
+    assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.05)
+    assert memory.compiled_saved_bytes == 4 * SIZE
+    assert memory.compiled_peak_bytes == pytest.approx((2 + 1 + 6 + 2) * SIZE, rel=0.15)
+    assert lines(chain, memory) == {2: 1.0, 3: 1.0}
+
+
+def test_buffers_of_inductor_are_seen() -> None:
+    def products(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return ((x @ w) @ w) @ w
+
+    memory = memory_of(products, torch.rand(ROWS), torch.rand(256, 256), backend="inductor")
+    # The input and the result of each product but the first, whose input is an argument.
+    assert memory.compiled_peak_bytes == pytest.approx(2 * SIZE, rel=0.15)
+    assert memory.compiled_saved_bytes == memory.eager_saved_bytes == 0
+
+
+def test_parameters_and_inputs_are_not_kept_for_the_backward_pass_and_shared_memory_counts_once() -> None:
+    layer = torch.nn.Linear(256, 256)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = layer(x)
+        y = y.exp()
+        total: torch.Tensor = (y * y.T.T).sum()
+        return total
+
+    x = torch.rand(ROWS, requires_grad=True)
+    memory = memory_of(f, x)
+    assert memory.eager_saved_bytes == memory.compiled_saved_bytes == 1 * SIZE
+    assert lines(f, memory) == {2: 1.0}
+    assert x.grad is None
+    assert layer.weight.grad is None
+
+
+def test_a_step_with_its_own_backward_passes() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            chain(x).backward()
+        return x.detach()
+
+    memory = memory_of(step, torch.rand(ROWS, requires_grad=True))
+    assert memory.eager_saved_bytes == 2 * SIZE  # at a time
+    assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.01)  # a gradient is there from calls before
+
+
+def test_checkpointing_keeps_less() -> None:
+    def checkpointed(x: torch.Tensor) -> torch.Tensor:
+        kept: torch.Tensor = torch.utils.checkpoint.checkpoint(chain, x, use_reentrant=False)
+        return kept
+
+    memory = memory_of(checkpointed, torch.rand(ROWS, requires_grad=True))
+    assert memory.eager_saved_bytes == 0
+    assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.05)
+
+
+def test_a_failing_backward_pass_leaves_the_other_figures() -> None:
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(_: Any, *__: Any) -> Any:
+            raise RuntimeError("no gradient")
+
+    def f(x: torch.Tensor) -> Any:
+        return Fails.apply(x) + 1  # type: ignore[no-untyped-call]
+
+    cost = measured(f, torch.rand(4, requires_grad=True)).cost
+    assert cost.memory is None
+    assert cost.settled
+    assert cost.compiled.runs == 7

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 Content = Literal[
     "kept", "parts", "removed", "id", "function", "source name", "source path", "place path", "place cell", "op",
     "op name", "answer", "input name", "device", "dtype", "shape", "version", "schema version", "cause", "gb id", "url",
-    "registry text", "registry texts", "step", "guard", "guards", "backend", "config", "settings", "exception",
-    "family", "title", "numerics change", "reason of kind", "effect of kind", "aspects", "note", "held source",
+    "registry text", "registry texts", "step", "guard", "guards", "timed guard", "backend", "config", "settings",
+    "exception", "family", "title", "numerics change", "reason of kind", "effect of kind", "aspects", "note",
+    "held source",
 ]  # fmt: skip
 
 _FIGURES: dict[str, str] = {
@@ -149,8 +150,9 @@ _OTHERS: dict[str, dict[Content, str]] = {
         "function": "function",
         "id": "frame",
         "kept": "settled break_even_calls",
-        "parts": "eager compiled remedied parts coverage in_run eager_device_work device_work memory",
+        "parts": "eager compiled remedied parts coverage in_run eager_device_work device_work memory guards",
     },
+    "GuardCost": {"id": "frame", "timed guard": "guard", "parts": "location time", "kept": "count"},
     "MemoryCost": {"parts": "lines"},
     "MemoryLine": {"parts": "location", "kept": "eager_bytes compiled_bytes"},
     "RemediedCost": {"id": "remedies", "parts": "time device_work"},
@@ -511,6 +513,7 @@ _REDACTORS: dict[str, Callable[[Any], Any]] = {
     "gb id": lambda number: number if _GB_ID.fullmatch(number) else None,
     "guard": _guard,
     "guards": _guard,
+    "timed guard": lambda _: "guards",
     "backend": lambda name: name if name in _BACKENDS else "a backend",
     "exception": lambda name: name if name in _ERRORS | _TORCH_ERRORS else "Exception",
     "family": _family,

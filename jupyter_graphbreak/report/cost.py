@@ -118,6 +118,28 @@ class MemoryCost(msgspec.Struct, frozen=True):
     lines: list[MemoryLine] = []
 
 
+class GuardCost(msgspec.Struct, frozen=True):
+    """The time of the guards on one object, and on what is reached through it, in each call.
+
+    Parameters
+    ----------
+    frame : str or None
+        The frame whose code the guards protect.
+    guard : str
+        The guard as Python code, or if there are several, how Dynamo reaches the object.
+    location : Location or None
+        The line because of which Dynamo guards the object.
+    count : int
+        The number of guards.
+    """
+
+    frame: str | None
+    guard: str
+    location: Location | None
+    time: Spread
+    count: int = 1
+
+
 class EntryCost(msgspec.Struct, frozen=True):
     """The steady state of one entry: eager, compiled, and with remedies.
 
@@ -137,6 +159,8 @@ class EntryCost(msgspec.Struct, frozen=True):
         The work of the CUDA device in an eager and in a compiled call, if they use one.
     memory : MemoryCost or None
         The memory of an eager and of a compiled call, if it was measured.
+    guards : list of GuardCost or None
+        The most expensive guards of a call, the most expensive first; the part ``guards`` has the time of all.
     """
 
     function: str
@@ -152,6 +176,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     eager_device_work: DeviceWork | None = None
     device_work: DeviceWork | None = None
     memory: MemoryCost | None = None
+    guards: list[GuardCost] | None = None
 
 
 class Cost(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from jupyter_graphbreak.report.cost import (
     Coverage,
     Divergence,
     EntryCost,
+    GuardCost,
     MemoryCost,
     MemoryLine,
     RemediedCost,
@@ -121,6 +122,7 @@ def with_cost(report: Report) -> Report:
                         CostPart("graph", spread(400), graph="D"),
                     ],
                     Coverage(9, 2, 0.61),
+                    guards=[GuardCost("0/0", "L['names']", Location("s1", 11, 11, function="step"), spread(310), 400)],
                     memory=MemoryCost(
                         48 << 20, 96 << 20, 20 << 20, 40 << 20,
                         [MemoryLine(Location("s1", 11, 11, function="step"), 16 << 20)],

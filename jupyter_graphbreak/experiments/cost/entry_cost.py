@@ -16,9 +16,11 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count, compiled_callable, compiled_with
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
+from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.memory import measure_memory
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
@@ -173,7 +175,7 @@ def measure_entry(
         for variant in (compiled, empty, *others.values()):
             opened.enter_context(recompiling(variant.subject.call))
         eager.warm_up()
-        with recorder.record(find_cell) as recording:
+        with recorder.record(find_cell) as recording, collected_guards() as guards:
             recording.describe_device(Device("auto", default_device_name()))
             settled = compiled.warm_up()
         own, files = build_with_files(recording.records)
@@ -187,10 +189,17 @@ def measure_entry(
         coverage = _operations(eager, ranges)
         work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
         correspondence = Correspondence(own, run if run is not None else own, entry.frame)
-        locate = located_by({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
-        memory = None
+        sources = {name: correspondence.source(ident) for ident, name in files.items()}
+        locate = located_by(sources, find_cell)
+        memory = guard_costs = None
         if settled:
+            used = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
+            # What follows takes at most as long as timing did.
             with limit_time(min(end, 2 * time.monotonic() - started)):
+                if guards:  # this PyTorch shows them
+                    guard_costs = _unless_it_fails(
+                        lambda: compiled.as_called(lambda: time_guards(guards, used, correspondence.frame, locate))
+                    )
                 memory = _unless_it_fails(lambda: measure_memory(eager, compiled, locate))
     on_processor = isinstance(compiled.clock, ProcessorClock)
     overhead = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
@@ -213,6 +222,7 @@ def measure_entry(
         eager_device_work=work[0],
         device_work=work[1],
         memory=memory,
+        guards=guard_costs,
     )
     return Measurement(cost, own)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,23 +14,27 @@ from jupyter_graphbreak._torch_compat.profile_ranges import device_activities
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.trial.places import memory_address
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
-from jupyter_graphbreak.records.package_paths import OWN_FOLDER, package_paths
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Sequence
     from types import FrameType
 
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.location import Location
 
-#: The maximum number of lines to list.
+    #: The entries of a stack, outermost first.
+    Stack = tuple[StackEntry, ...]
+
+#: The maximum number of lines to list, and of entries of a stack to search for a line.
 _MOST_LINES = 20
+_DEEPEST = 50
 
 
 def measure_memory(
-    eager: Variant, compiled: Variant, locate: Callable[[StackEntry], Location | None]
+    eager: Variant, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
 ) -> MemoryCost | None:
     """Measure the memory of an eager and of a compiled call; ``None`` if the user's profiler is active.
 
@@ -39,7 +43,7 @@ def measure_memory(
     eager, compiled : Variant
         The calls, in their steady state.
     locate : callable
-        Returns the location in the report of a place in the code.
+        Returns the location in the report of a stack.
     """
     peaks, kept = [], []
     for variant in (eager, compiled):
@@ -53,8 +57,8 @@ def measure_memory(
         except RuntimeError:
             return None
     lines: Counter[Location] = Counter()
-    for entry, nbytes in kept[0].by_line.items():
-        if (location := locate(entry)) is not None:
+    for stack, nbytes in kept[0].by_stack.items():
+        if (location := locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
         eager_peak_bytes=peaks[0],
@@ -91,17 +95,16 @@ class SavedBytes:
     ----------
     most : int
         The most bytes that were kept at a time.
-    by_line : dict
-        These bytes by the line whose operation kept them first.
+    by_stack : dict
+        These bytes by the stack of the operation that kept them first, outermost entry first.
     """
 
     def __init__(self, held: Collection[int]) -> None:
         self._held = held
-        self._packages = package_paths()
         self._counts: Counter[int] = Counter()
-        self._lines: dict[int, tuple[StackEntry, int]] = {}
+        self._kept: dict[int, tuple[Stack, int]] = {}
         self._now = self.most = 0
-        self.by_line: dict[StackEntry, int] = {}
+        self.by_stack: dict[Stack, int] = {}
 
     def observe(self, call: Callable[[], Any]) -> None:
         """Make a call and count what it keeps."""
@@ -115,7 +118,7 @@ class SavedBytes:
             return _Kept(tensor)
         if not self._counts[address]:
             nbytes = tensor.untyped_storage().nbytes()
-            self._lines[address] = self._line(inspect.currentframe()), nbytes
+            self._kept[address] = _stack(inspect.currentframe()), nbytes
             self._now += nbytes
         self._counts[address] += 1
         return _Kept(tensor, lambda: self._release(address))
@@ -124,31 +127,25 @@ class SavedBytes:
         self._counts[address] -= 1
         if not self._counts[address]:
             self._note_most()
-            self._now -= self._lines.pop(address)[1]
+            self._now -= self._kept.pop(address)[1]
 
     def _note_most(self) -> None:
         if self._now > self.most:
             self.most = self._now
-            by_line: defaultdict[StackEntry, int] = defaultdict(int)
-            for entry, nbytes in self._lines.values():
-                by_line[entry] += nbytes
-            self.by_line = dict(by_line)
-
-    def _line(self, frame: FrameType | None) -> StackEntry:
-        """Return the innermost line outside PyTorch, or else the innermost one."""
-        entries = list(_entries(frame))
-        outside = (
-            entry for entry in entries if not (self._packages.module_path(entry.filename) or "").startswith("torch/")
-        )
-        return next(outside, entries[0])
+            by_stack: Counter[Stack] = Counter()
+            for stack, nbytes in self._kept.values():
+                by_stack[stack] += nbytes
+            self.by_stack = dict(by_stack)
 
 
-def _entries(frame: FrameType | None) -> Iterator[StackEntry]:
-    while frame is not None:
+def _stack(frame: FrameType | None) -> Stack:
+    entries: list[StackEntry] = []
+    while frame is not None and len(entries) < _DEEPEST:
         code = frame.f_code
         if not code.co_filename.startswith(OWN_FOLDER):
-            yield StackEntry(code.co_filename, frame.f_lineno, code.co_name)
+            entries.append(StackEntry(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
+    return tuple(reversed(entries))
 
 
 class _Kept:

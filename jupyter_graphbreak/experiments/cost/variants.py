@@ -219,6 +219,11 @@ class Variant:
         """Call it under a profiler, and return the activities of its device."""
         return self._observed(0, device_activities)
 
+    def as_called(self, observe: Callable[[], _T]) -> _T:
+        """Call a function in the modes of the call, with the copies in place."""
+        with self._ready():
+            return observe()
+
     def with_backward(self, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         """Observe a call followed by a backward pass from its results, if these require gradients."""
         leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}

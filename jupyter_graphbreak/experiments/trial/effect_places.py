@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.records.package_paths import is_library
+from jupyter_graphbreak.records.package_paths import is_library, package_paths
 from jupyter_graphbreak.records.records import plain_function
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Effect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.records.records import StackEntry
@@ -59,20 +59,24 @@ def with_effects(
     return replace(report, sources=sources, effects=listed_effects) if listed_effects else report
 
 
-def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Callable[[StackEntry], Location | None]:
-    """Return a function that locates places in code.
+def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Callable[[Sequence[StackEntry]], Location | None]:
+    """Return a function that locates the innermost entry of a stack that is in a source and not in PyTorch.
 
     Parameters
     ----------
     ids : mapping
-        The id of each source of the report, by its file name. Places in other files have no location.
+        The id of each source of the report, by its file name.
     find_cell : callable
         Returns the cell that a code object comes from, given its file name.
     """
+    packages = package_paths()
 
-    def locate(place: StackEntry) -> Location | None:
-        ident = ids.get(place.filename)
-        return _location(ident, place, find_cell) if ident is not None else None
+    def locate(stack: Sequence[StackEntry]) -> Location | None:
+        for place in reversed(stack):
+            ident = ids.get(place.filename)
+            if ident is not None and not (packages.module_path(place.filename) or "").startswith("torch/"):
+                return _location(ident, place, find_cell)
+        return None
 
     return locate
 

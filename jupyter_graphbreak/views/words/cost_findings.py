@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.cost import memory_text
+from jupyter_graphbreak.views.words.cost import memory_text, time_text
 from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _MOST_ENTRIES = 50
 #: Calls that take less memory are not described, nor are differences below this share.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
+#: How many objects with expensive guards are named.
+_MOST_GUARDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,35 @@ def cost_findings(report: Report) -> list[Finding]:
 def _of_entry(report: Report, entry: EntryCost) -> Iterator[Finding]:
     if entry.memory is not None:
         yield from _memory(report, entry.memory)
+    yield from _guards(report, entry)
+
+
+def _guards(report: Report, entry: EntryCost) -> Iterator[Finding]:
+    """Name the objects whose guards take a notable part of a call.
+
+    "guards take 6.8 µs of each call for `names` (400 guards, line 10), 2.4 µs for `self.layers` (90 guards, line 8)".
+    """
+    named = [guard for guard in entry.guards or [] if guard.time.median_us > _NOTABLE_SHARE * entry.compiled.median_us]
+    if not named:
+        return
+    parts = []
+    for guard in named[:_MOST_GUARDS]:
+        facts = [f"{guard.count} guards"] if guard.count > 1 else []
+        facts += [place(report, without_function(guard.location))] if guard.location is not None else []
+        beside = f" ({', '.join(facts)})" if facts else ""
+        parts.append(f"{time_text(guard.time.median_us)} for `{_readable(guard.guard)}`{beside}")
+    first, *others = parts
+    sentence = ", ".join([first.replace(" for ", " of each call for ", 1), *others])
+    spent = sum(guard.time.median_us for guard in named)
+    yield Finding(f"guards take {sentence}", spent / max(entry.eager.median_us, spent), named[0].location)
+
+
+def _readable(guard: str) -> str:
+    """Return a guard with the program's names: `self.layers` for `L['self']._modules['layers']._modules`."""
+    guard = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", guard)
+    return re.sub(
+        r"\._(?:modules|parameters|buffers)(?:\['(\w+)'\])?", lambda part: f".{part[1]}" if part[1] else "", guard
+    )
 
 
 def _memory(report: Report, memory: MemoryCost) -> Iterator[Finding]:

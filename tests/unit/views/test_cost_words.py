@@ -14,6 +14,7 @@ from jupyter_graphbreak.report.cost import (
     Coverage,
     DeviceWork,
     EntryCost,
+    GuardCost,
     MemoryCost,
     MemoryLine,
     Spread,
@@ -271,7 +272,7 @@ def test_memory_is_compared_if_it_is_notable() -> None:
     def findings(*figures: int, lines: list[MemoryLine] | None = None) -> list[Finding]:
         eager, compiled, eager_saved, compiled_saved = (figure * mib for figure in figures)
         memory = MemoryCost(eager, compiled, eager_saved, compiled_saved, lines or [])
-        return cost_findings(with_entry(cost(), memory=memory))
+        return cost_findings(with_entry(cost(), memory=memory, guards=None))
 
     (more,) = findings(48, 96, 20, 40, lines=[line])
     assert more.sentence == (
@@ -286,7 +287,24 @@ def test_memory_is_compared_if_it_is_notable() -> None:
     assert [finding.sentence for finding in findings(100, 102, 0, 0)] == [
         "a call needs as much memory as eager (102.0 MiB)"
     ]
-    assert findings(0, 0, 0, 0) == cost_findings(with_entry(cost(), memory=None)) == []
+    assert findings(0, 0, 0, 0) == cost_findings(with_entry(cost(), memory=None, guards=None)) == []
+
+
+def test_objects_with_expensive_guards_are_named() -> None:
+    def sentences(*guards: GuardCost) -> list[str]:
+        report = with_entry(cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=list(guards))
+        return [finding.sentence for finding in cost_findings(report)]
+
+    line = Location("s1", 12, 12, function="step")
+    names = GuardCost("0/0", "L['names']", line, Spread(31.2, 31, 32, 15), 400)
+    layers = GuardCost("0/0", "L['self']._modules['layers']._modules['0']", None, Spread(9, 8, 10, 15), 30)
+    size = GuardCost("0/0", "___check_obj_id(G['scale'], 12)", line, Spread(6, 5, 7, 15))
+    cheap = GuardCost("0/0", "L['x']", None, Spread(0.4, 0.3, 0.5, 15))
+    assert sentences(names, layers, size, cheap) == [
+        "guards take 31 µs of each call for `names` (400 guards, line 12), 9.0 µs for `self.layers.0` (30 guards), "
+        "6.0 µs for `___check_obj_id(scale, 12)` (line 12)"
+    ]
+    assert sentences(cheap) == sentences() == []
 
 
 def test_findings_come_before_the_coverage_with_their_line() -> None:

@@ -1,0 +1,126 @@
+"""The guards of frames as trees whose parts can be checked one by one, to time them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.patching import followed_here
+from jupyter_graphbreak._torch_compat.structured_trace import envelope
+from jupyter_graphbreak.records.records import StackEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class GuardNode:
+    """The guards on one object, and those on what is reached through it.
+
+    Parameters
+    ----------
+    source : str
+        How Dynamo reaches the object, such as ``L['x']``.
+    guards : list of (str, callable or None)
+        The guards on the object itself, as Python code, each with a function that checks it alone.
+    children : list of GuardNode
+        The guards on what is reached through the object.
+    """
+
+    source: str
+    guards: list[tuple[str, Callable[[], object] | None]]
+    children: list[GuardNode]
+
+
+@dataclass(frozen=True)
+class FrameGuards:
+    """The guards of a compiled frame.
+
+    Parameters
+    ----------
+    frame : str
+        The compile id.
+    check : callable
+        Checks all guards; returns whether they hold.
+    tree : callable
+        Returns the guards as a tree.
+    stacks : dict
+        The stacks at which Dynamo installed guards, outermost entry first, by the source of the guarded object.
+    """
+
+    frame: str
+    check: Callable[[], bool]
+    tree: Callable[[], GuardNode]
+    stacks: dict[str, list[StackEntry]]
+
+
+@contextlib.contextmanager
+def collected_guards() -> Iterator[list[FrameGuards]]:
+    """Collect the guards of the frames that Dynamo compiles on this thread while the context is open.
+
+    They refer to the local variables of the frames.
+    """
+    frames: list[FrameGuards] = []
+    manager: Any = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
+    if manager is None:  # a different torch
+        yield frames
+        return
+
+    def after(_: None, __: None, made: Any, code: Any, graph: Any, *___: Any, **____: Any) -> None:
+        del code
+        with contextlib.suppress(AttributeError):  # a different torch
+            frames.append(_frame_guards(made.guard_manager, graph))
+
+    with followed_here(manager, "__init__", after):
+        yield frames
+
+
+def _frame_guards(guards: Any, graph: Any) -> FrameGuards:
+    scope = {**(guards.closure_vars or {}), "L": graph.local_scope, "G": graph.global_scope}
+    stacks = {}
+    for guard in graph.guards:
+        name = guard.name() if callable(guard.name) else guard.name
+        if guard.user_stack:
+            stacks[name] = [StackEntry(entry.filename, entry.lineno, entry.name) for entry in guard.user_stack]
+    context = envelope()
+    return FrameGuards(
+        f"{context.get('frame_id', '-')}/{context.get('frame_compile_id', '-')}",
+        functools.partial(guards.root.check, graph.local_scope),
+        functools.partial(_node, guards.root, graph.local_scope, scope),
+        stacks,
+    )
+
+
+def _node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
+    guards: list[tuple[str, Callable[[], object] | None]] = []
+    for leaf in manager.get_leaf_guards():
+        is_known = callable(leaf) and value is not _MISSING
+        code = next(iter(leaf.verbose_code_parts()), type(leaf).__name__)
+        guards.append((code, functools.partial(leaf, value) if is_known else None))
+    children = []
+    # Of what is reached through unchanged dicts of modules, PyTorch checks nothing again.
+    if not getattr(manager, "is_tag_safe_root", bool)():
+        children = [_node(child, _value_of(child, scope), scope) for child in _managers(manager)]
+    return GuardNode(manager.get_source(), guards, children)
+
+
+def _managers(manager: Any) -> list[Any]:
+    """Return the managers of what is reached through an object; those of a dict's keys and values are in pairs."""
+    pairs: dict[int, tuple[Any, Any]] = getattr(manager, "get_key_value_managers", dict)()
+    managers = [part for pair in pairs.values() for part in pair if part is not None]
+    with contextlib.suppress(RuntimeError):  # some kinds of managers have no others
+        managers += manager.get_child_managers()
+    return managers
+
+
+def _value_of(manager: Any, scope: dict[str, Any]) -> Any:
+    """Return the guarded object, as Dynamo evaluates its place; ``_MISSING`` if that fails."""
+    try:
+        return eval(manager.get_source(), scope)  # noqa: S307 - Dynamo's own expression
+    except Exception:  # noqa: BLE001 - an expression that only Dynamo's C++ code can evaluate
+        return _MISSING

@@ -1,0 +1,139 @@
+"""Time the guards of compiled frames, to find the objects whose guards take longest."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.cost.timing import spread
+from jupyter_graphbreak.experiments.trial.time_limit import require_time
+from jupyter_graphbreak.report.cost import GuardCost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards, GuardNode
+    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.report.location import Location
+
+#: How many objects are listed, and the smallest share of a frame's guards that is worth listing.
+_MOST = 10
+_NOTABLE_SHARE = 0.02
+#: If one of the objects that are reached through an object takes more than this share of its guards, it is named.
+_DOMINANT_SHARE = 0.5
+#: The number of batches in which checks are timed, and how long a batch takes, for all guards and for a single one.
+_BATCHES, _BATCH_NS = 15, 300_000
+_SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
+#: A limit for the number of guards that are timed one by one.
+_MOST_TIMED = 5_000
+
+
+def time_guards(
+    frames: Sequence[FrameGuards],
+    used: Collection[str],
+    frame_id: Callable[[str], str | None],
+    locate: Callable[[Sequence[StackEntry]], Location | None],
+) -> list[GuardCost]:
+    """Return the objects whose guards take longest, the most expensive first.
+
+    All guards of a frame are timed together. Their time is shared among the objects by the times of single guards, and
+    evenly for reaching the objects.
+
+    Parameters
+    ----------
+    frames : sequence of FrameGuards
+        The guards of the compiled frames.
+    used : collection of str
+        The ids of the frames that a call runs.
+    frame_id : callable
+        Returns the id of a frame in the report.
+    locate : callable
+        Returns the location in the report of a stack.
+    """
+    costs = []
+    for frame in frames:
+        if frame.frame not in used or not frame.check():
+            continue
+        whole_us = _times_us(frame.check, _BATCHES, _BATCH_NS)
+        shares = _Shares(frame.tree(), statistics.median(whole_us))
+        frame.check()  # single checks leave notes about the tensors that they have seen; this discards the notes
+        for group, share in shares.groups():
+            if share < _NOTABLE_SHARE:
+                continue
+            guards = [code for node in group for code, _ in node.guards]
+            stack = next((frame.stacks[node.source] for node in group if node.source in frame.stacks), ())
+            text = _without_comment(guards[0]) if len(guards) == 1 else group[0].source
+            time_of_group = spread([share * us for us in whole_us])
+            costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
+    return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MOST]
+
+
+def _without_comment(guard: str) -> str:
+    """Return a guard without the place that PyTorch adds to it."""
+    return guard.partition("  # ")[0].strip()
+
+
+class _Shares:
+    """The shares of the objects in the time of a frame's guards."""
+
+    def __init__(self, root: GuardNode, whole_us: float) -> None:
+        self._root = root
+        nodes = list(_nodes(root))
+        checks = [check for node in nodes for _, check in node.guards if check is not None][:_MOST_TIMED]
+        times = {}
+        for check in checks:
+            require_time()
+            times[id(check)] = min(_times_us(check, _SINGLE_BATCHES, _SINGLE_BATCH_NS))
+        # Python's call of a check is no part of it: it takes about as long as the fastest check.
+        call = min(times.values(), default=0.0)
+        own = {
+            id(node): sum(times.get(id(check), call) - call for _, check in node.guards if check is not None)
+            for node in nodes
+        }
+        reaching = max(0.0, whole_us - sum(own.values())) / max(1, len(nodes))
+        self._own: Mapping[int, float] = {ident: us + reaching for ident, us in own.items()}
+        self._whole = sum(self._own.values()) or 1.0
+
+    def groups(self) -> Iterator[tuple[list[GuardNode], float]]:
+        """Yield objects with what is reached through them, and their share of the time."""
+        pending = [self._root]
+        while pending:
+            node = pending.pop()
+            nodes = list(_nodes(node))
+            share = self._share(nodes)
+            # The root and the dict of globals are no objects of the program.
+            is_split = node is self._root or node.source == "G"
+            if is_split or any(self._share(_nodes(child)) > _DOMINANT_SHARE * share for child in node.children):
+                pending += node.children
+                nodes, share = [node], self._share([node])
+            if any(node.guards for node in nodes):
+                yield nodes, share
+
+    def _share(self, nodes: Iterator[GuardNode] | list[GuardNode]) -> float:
+        return sum(self._own[id(node)] for node in nodes) / self._whole
+
+
+def _nodes(root: GuardNode) -> Iterator[GuardNode]:
+    """Yield an object and what is reached through it."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += node.children
+
+
+def _times_us(check: Callable[[], object], batches: int, batch_ns: int) -> list[float]:
+    """Return the microseconds that a check takes, for several batches of calls."""
+    check()
+    begun = time.perf_counter_ns()
+    check()
+    count = max(2, batch_ns // max(1, time.perf_counter_ns() - begun))
+    times = []
+    for _ in range(batches):
+        begun = time.perf_counter_ns()
+        for _ in itertools.repeat(None, count):
+            check()
+        times.append((time.perf_counter_ns() - begun) / count / 1e3)
+    return times

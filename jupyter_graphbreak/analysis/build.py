@@ -84,7 +84,8 @@ _T = TypeVar("_T")
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: Trace entries that show whether inductor generated code. A hit in AOTAutograd's cache means that it did not.
 _CACHE_HITS = ("artifact:fx_graph_cache_hit", "artifact:aotautograd_cache_hit")
-_CACHE_MISSES = ("artifact:fx_graph_cache_miss", "artifact:fx_graph_cache_bypass")
+_CACHE_MISSES = ("artifact:fx_graph_cache_miss",)
+_CACHE_BYPASSES = ("artifact:fx_graph_cache_bypass", "artifact:aotautograd_cache_bypass")
 
 
 def build_report(records: Iterable[Record]) -> Report:
@@ -273,13 +274,15 @@ def _timing(ledger: Ledger) -> Timing:
     spent = [frame.metrics.get("entire_frame_compile_time_s") for frame in ledger.frames]
     hits = max(ledger.kinds[kind] for kind in _CACHE_HITS)
     misses = sum(ledger.kinds[kind] for kind in _CACHE_MISSES)
-    used_cache = hits + misses > 0
+    bypasses = max(ledger.kinds[kind] for kind in _CACHE_BYPASSES)
+    used_cache = hits + misses + bypasses > 0
     return Timing(
         wall_s=ledger.run.wall_s,
         compile_s=_sum(spent) + sum(frame.backward_s for frame in ledger.frames),
         capture_s=ledger.run.capture_s,
         cache_hits=hits if used_cache else None,
         cache_misses=misses if used_cache else None,
+        cache_bypasses=bypasses if used_cache else None,
     )
 
 

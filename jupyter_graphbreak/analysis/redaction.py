@@ -39,7 +39,7 @@ Content = Literal[
 ]  # fmt: skip
 
 _FIGURES: dict[str, str] = {
-    "Timing": "wall_s compile_s capture_s cache_hits cache_misses",
+    "Timing": "wall_s compile_s capture_s cache_hits cache_misses cache_bypasses",
     "Summary": "frames graphs ops breaks events resumes skipped recompiles errors",
     "Spread": "median_us low_us high_us runs processor_us",
     "DeviceWork": "launches graph_launches synchronisations peak_bytes",
@@ -52,7 +52,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Report": {
         "kept": "status",
         "parts": "device error timing summary sources frames graphs breaks resumes skipped scopes recompiles "
-        "cudagraph_skips paths what_if diagnostics compiled remedies cost check held effects",
+        "cudagraph_skips paths what_if diagnostics compiled remedies cost startup check held effects",
         "schema version": "schema_version",
         "version": "torch python",
         "config": "config",
@@ -157,6 +157,13 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "MemoryLine": {"parts": "location", "kept": "eager_bytes compiled_bytes"},
     "RemediedCost": {"id": "remedies", "parts": "time device_work"},
     "CostPart": {"kept": "kind", "parts": "time", "id": "graph break_ frame"},
+    "Startup": {"kept": "first_s second_s", "parts": "graphs"},
+    "GraphStartup": {
+        "id": "graph",
+        "kept": "tracing_s backend_s cache",
+        "removed": "reason",
+        "parts": "location",
+    },
     "Check": {
         "function": "function",
         "backend": "backend",

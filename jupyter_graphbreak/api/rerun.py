@@ -139,25 +139,27 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.cost.entry_cost import backend_name, device_of, measure_entry
+        from jupyter_graphbreak.experiments.cost.startup import joined
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         end, late = _limits(seconds)
-        costs = []
+        costs, starts = [], []
         for entry in self._entries(late, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
             with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), limit_time(end):
                 found = [known for known in (self._found, self._found_for_recompiles) if known is not None]
                 remedied = {ids: apply for known in found for ids, apply in known.entries_with_remedies(entry).items()}
                 try:
-                    measured = measure_entry(entry, remedied, self.report, end=late, find_cell=self._find_cell).cost
+                    measured = measure_entry(entry, remedied, self.report, end=late, find_cell=self._find_cell)
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
                     continue
-                costs.append(replace(measured, in_run=self._warm.spread_of(entry.wrapped)))
+                costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.wrapped)))
+                starts.append(measured.startup)
         if costs:
             first = self._kept.entries[0]
             cost = Cost(device_of(first), backend_name(first.backend), costs)
-            return self._update(with_priorities(replace(self.report, cost=cost)))
+            return self._update(with_priorities(replace(self.report, cost=cost, startup=joined(starts))))
         return self._update(self.report)
 
     def check(self, seconds: float | None = None) -> Report:

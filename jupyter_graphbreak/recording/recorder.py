@@ -29,7 +29,7 @@ from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import is_library, library_roots, package_folders
-from jupyter_graphbreak.records.records import KEPT, Record, StackEntry, encodable, without_spare_metrics
+from jupyter_graphbreak.records.records import KEPT, Record, StackEntry, encodable, without_spare_data
 from jupyter_graphbreak.records.source_texts import recorded_sources
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ class _TraceHandler(logging.Handler):
             return
         if record.kind == "dynamo_start":
             self._name_files(record.data.get("stack", ()))
-        self._recording.take(without_spare_metrics(record))
+        self._recording.take(without_spare_data(record))
 
     def _name_files(self, stack: Any) -> None:
         """Add the names of interned files; they may have been interned before recording began."""

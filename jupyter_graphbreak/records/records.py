@@ -23,7 +23,9 @@ _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})
 #: The entries of PyTorch's trace that a report needs.
 KEPT = frozenset(
     {
+        "artifact:aotautograd_cache_bypass",
         "artifact:aotautograd_cache_hit",
+        "artifact:aotautograd_cache_miss",
         "artifact:dynamo_error",
         "artifact:dynamo_graph_break_reason",
         "artifact:fx_graph_cache_bypass",
@@ -155,14 +157,26 @@ class Record(msgspec.Struct, frozen=True):
         return int(self.envelope.get("attempt") or 0)
 
 
-def without_spare_metrics(record: Record) -> Record:
-    """Return a record of metrics reduced to the metrics that a report needs; other records stay unchanged."""
+def without_spare_data(record: Record) -> Record:
+    """Return a record of metrics or of a cache reduced to what a report needs; other records stay unchanged."""
+    if "_cache_" in record.kind:
+        return Record(record.envelope, _bypass_reason(record.payload))
     if not record.kind.endswith("compilation_metrics"):
         return record
     data = record.data
     kept = {key: _plain(data.get(key)) for key in _METRICS}
     context = {key: value for key, value in record.envelope.items() if value is not data}
     return Record({**context, record.kind: kept})
+
+
+def _bypass_reason(payload: str | None) -> str | None:
+    """Return the reason why a cache was bypassed, from the description of its use."""
+    try:
+        data = msgspec.json.decode(payload or "{}")
+    except msgspec.DecodeError:
+        return None
+    reason = data.get("cache_bypass_reason") if isinstance(data, dict) else None
+    return reason if isinstance(reason, str) else None
 
 
 def _plain(value: Any) -> Any:

@@ -187,6 +187,37 @@ class Cost(msgspec.Struct, frozen=True):
     entries: list[EntryCost] = []
 
 
+class GraphStartup(msgspec.Struct, frozen=True):
+    """The compilation of one graph at a second start, which finds what the first one left on disk.
+
+    Parameters
+    ----------
+    tracing_s, backend_s : float
+        The seconds in Dynamo, and in the backend, which includes the caches.
+    cache : {"hit", "miss", "bypass", "off"}
+        The state of AOTAutograd's cache. ``bypass``: it cannot keep the graph, so every start compiles it.
+    reason : str or None
+        Why the graph is not in the cache, in PyTorch's words; or why only its code is not in Inductor's cache.
+    location : Location or None
+        The operation because of which the cache is bypassed.
+    """
+
+    graph: str
+    tracing_s: float
+    backend_s: float
+    cache: Literal["hit", "miss", "bypass", "off"]
+    reason: str | None = None
+    location: Location | None = None
+
+
+class Startup(msgspec.Struct, frozen=True):
+    """The seconds of compiling at the run itself and at a second start, without importing PyTorch."""
+
+    first_s: float
+    second_s: float
+    graphs: list[GraphStartup] = []
+
+
 class Divergence(msgspec.Struct, frozen=True):
     """The first operation with a different result when compiled."""
 

@@ -9,7 +9,8 @@ class Timing(msgspec.Struct, frozen=True):
     """Times in seconds: the whole run, compiling, and recording the run.
 
     ``cache_hits`` is the number of graphs, forward and backward, whose code inductor found in its cache;
-    ``cache_misses`` is the number of graphs whose code it generated. Both are ``None`` if they are unknown.
+    ``cache_misses`` is the number of graphs whose code it generated; ``cache_bypasses`` is the number of graphs that a
+    cache cannot keep. They are ``None`` if they are unknown.
     """
 
     wall_s: float | None = None
@@ -17,6 +18,7 @@ class Timing(msgspec.Struct, frozen=True):
     capture_s: float | None = None
     cache_hits: int | None = None
     cache_misses: int | None = None
+    cache_bypasses: int | None = None
 
 
 class Summary(msgspec.Struct, frozen=True):

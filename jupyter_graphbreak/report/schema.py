@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
-from jupyter_graphbreak.report.cost import Check, Cost
+from jupyter_graphbreak.report.cost import Check, Cost, Startup
 from jupyter_graphbreak.report.diff import Changes
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
@@ -511,7 +511,8 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
 
     ``changes`` compares it with the previous run of the same notebook cell, if this kernel has one.
     ``order`` has the ids of the breaks in the order in which to fix them; views number the breaks in this order.
-    ``remedies``, ``cost`` and ``check`` are ``None`` if they were not requested. ``held`` is ``None`` if it is unknown.
+    ``remedies``, ``cost``, ``startup`` and ``check`` are ``None`` if they were not requested. ``held`` is ``None`` if
+    it is unknown.
     ``compiled`` has what was compiled only for the report; it is ``None`` if the code itself calls ``torch.compile``.
     ``effects`` has the effects of functions outside the objects that can be copied, because of which the functions
     were not run again.
@@ -543,6 +544,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     compiled: list[CompiledCall] | None = None
     remedies: list[Remedy] | None = None
     cost: Cost | None = None
+    startup: Startup | None = None
     check: list[Check] | None = None
     held: list[HeldFunction] | None = None
     effects: list[Effect] | None = None

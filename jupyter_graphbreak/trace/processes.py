@@ -13,7 +13,7 @@ import msgspec
 
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import ResumedAt, read_addition
-from jupyter_graphbreak.records.records import KEPT, Record, encodable, without_spare_metrics
+from jupyter_graphbreak.records.records import KEPT, Record, encodable, without_spare_data
 from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
 from jupyter_graphbreak.trace.entries import Tally, begins_as_trace, entries
 from jupyter_graphbreak.trace.limits import Deadline, Limits
@@ -340,7 +340,7 @@ class _FileReader:
         if record.kind != "artifact:torch_version":
             self._entry_count += 1
             self._text_size += entry.size
-            process.records.append(self._reduced(without_spare_metrics(record)))
+            process.records.append(self._reduced(without_spare_data(record)))
         if self._entry_count > self._limits.entries or self._text_size > self._limits.text:
             return "it is too long"
         return None

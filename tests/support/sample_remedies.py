@@ -13,11 +13,13 @@ from jupyter_graphbreak.report.cost import (
     Coverage,
     Divergence,
     EntryCost,
+    GraphStartup,
     GuardCost,
     MemoryCost,
     MemoryLine,
     RemediedCost,
     Spread,
+    Startup,
 )
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy
@@ -101,6 +103,16 @@ def with_cost(report: Report) -> Report:
 
     return replace(
         with_remedies(report),
+        startup=Startup(
+            22.6, 10.2,
+            [
+                GraphStartup("A", 0.4, 0.2, "hit"),
+                GraphStartup("B", 1.1, 3.0, "bypass", "Unsupported call_function target autograd_function_apply",
+                             Location("s1", 15, 15, function="step")),
+                GraphStartup("C", 0.5, 2.0, "bypass", "Unsupported call_function target cond"),
+                GraphStartup("D", 0.5, 2.5, "miss"),
+            ],
+        ),
         cost=Cost(
             "cuda:0",
             "inductor",

@@ -32,6 +32,7 @@ from jupyter_graphbreak.experiments.cost.parts import (
     time_share,
     with_new_ids,
 )
+from jupyter_graphbreak.experiments.cost.startup import second_start
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.effect_places import located_by
@@ -109,7 +110,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Range
     from jupyter_graphbreak.records.source_texts import FindCell
-    from jupyter_graphbreak.report.cost import CostPart
+    from jupyter_graphbreak.report.cost import CostPart, Startup
     from jupyter_graphbreak.report.schema import Report
 
     #: Applies remedies while its context is open, and yields the entry with them.
@@ -124,10 +125,14 @@ _MAX_COMPILE_S = 60.0
 
 @dataclass(frozen=True)
 class Measurement:
-    """The cost of an entry, and the report of the run on copies in which it was compiled."""
+    """The cost of an entry, the report of the run on copies in which it was compiled, and how long that took.
+
+    ``startup`` is ``None`` if there was no run before, or if the backend uses no caches.
+    """
 
     cost: EntryCost
     report: Report
+    startup: Startup | None = None
 
 
 def measure_entry(
@@ -224,7 +229,7 @@ def measure_entry(
         memory=memory,
         guards=guard_costs,
     )
-    return Measurement(cost, own)
+    return Measurement(cost, own, second_start(recording.records, correspondence) if run is not None else None)
 
 
 def _remedied_variants(

@@ -18,7 +18,7 @@ from jupyter_graphbreak.views.words.cost import (
     startup,
     time_with,
 )
-from jupyter_graphbreak.views.words.cost_findings import Finding, cost_findings
+from jupyter_graphbreak.views.words.cost_findings import Finding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
@@ -369,6 +369,7 @@ def _cost(report: Report) -> Section | None:
         *(Finding(sentence) for sentence in cost_verdicts(report)),
         *cost_findings(report),
         *(Finding(sentence) for sentence in others if sentence),
+        *startup_findings(report),
     ]
     rows = [Row(str(index), each.sentence, spot=_spot(each.location)) for index, each in enumerate(_first(findings))]
     return _section("cost", "Cost", rows, findings)

@@ -73,7 +73,7 @@ def _waiting(report: Report) -> str:
 def _cache_sentence(report: Report) -> list[str]:
     """Return how much code came from the cache of an earlier process."""
     hits, misses = report.timing.cache_hits, report.timing.cache_misses
-    if hits is None or misses is None:
+    if hits is None or misses is None or not hits + misses:
         return []
     if hits:
         return [f"inductor's cache had the code of {hits} of {counted(hits + misses, 'graph')}"]

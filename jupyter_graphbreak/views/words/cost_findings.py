@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.cost import memory_text, time_text
+from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ _MOST_ENTRIES = 50
 #: Calls that take less memory are not described, nor are differences below this share.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
+#: Compiling that takes less time is not described.
+_NOTABLE_S = 1.0
+#: How many graphs that no cache can keep are named.
+_MOST_BYPASSED = 3
+#: What helps against a bypass, by a word in its reason.
+_WAYS_OUT = {
+    "autograd_function_apply": "set TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 before the start",
+    "_enter_autocast": "enter autocast outside of the compiled function",
+}
 #: How many objects with expensive guards are named.
 _MOST_GUARDS = 3
 
@@ -54,7 +64,35 @@ def cost_findings(report: Report) -> list[Finding]:
     for entry in cost.entries[:_MOST_ENTRIES]:
         name = f"{entry.function}: " if several else ""
         findings += [Finding(name + one.sentence, one.share, one.location) for one in _of_entry(report, entry)]
-    return sorted(findings, key=lambda finding: -finding.share)
+    findings.sort(key=lambda finding: -finding.share)
+    return findings
+
+
+def startup_findings(report: Report) -> list[Finding]:
+    """Compare a second start with the first, and name the graphs that AOTAutograd's cache cannot keep.
+
+    "compiling takes 10.2 s at a second start (22.6 s at the first): 2 of 3 graphs are in AOTAutograd's cache", "graph B
+    is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function target cond)".
+    """
+    startup = report.startup
+    if startup is None:
+        return []
+    findings = []
+    if max(startup.first_s, startup.second_s) >= _NOTABLE_S:
+        hits = sum(graph.cache == "hit" for graph in startup.graphs)
+        known = f"{hits} of {counted(len(startup.graphs), 'graph')} {'is' if hits == 1 else 'are'}"
+        both = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
+        findings.append(Finding(f"compiling takes {both}: {known} in AOTAutograd's cache"))
+    bypassed = [graph for graph in startup.graphs if graph.cache == "bypass"]
+    for graph in sorted(bypassed, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MOST_BYPASSED]:
+        spent = graph.tracing_s + graph.backend_s
+        sentence = f"graph {graph.graph} is never in AOTAutograd's cache, so every start compiles it for {spent:.1f} s"
+        facts = [one_line(graph.reason)] if graph.reason else []
+        facts += [place(report, without_function(graph.location))] if graph.location is not None else []
+        sentence += f" ({', '.join(facts)})" if facts else ""
+        way_out = next((way for word, way in _WAYS_OUT.items() if word in (graph.reason or "")), None)
+        findings.append(Finding(f"{sentence}: {way_out}" if way_out else sentence, location=graph.location))
+    return findings
 
 
 def _of_entry(report: Report, entry: EntryCost) -> Iterator[Finding]:

@@ -14,10 +14,12 @@ from jupyter_graphbreak.report.cost import (
     Coverage,
     DeviceWork,
     EntryCost,
+    GraphStartup,
     GuardCost,
     MemoryCost,
     MemoryLine,
     Spread,
+    Startup,
 )
 from jupyter_graphbreak.report.figures import Timing
 from jupyter_graphbreak.report.location import Location
@@ -37,7 +39,7 @@ from jupyter_graphbreak.views.words.cost import (
     startup,
     time_text,
 )
-from jupyter_graphbreak.views.words.cost_findings import Finding, cost_findings
+from jupyter_graphbreak.views.words.cost_findings import Finding, cost_findings, startup_findings
 from tests.support.sample_reports import checks, cost, two_breaks
 
 
@@ -305,6 +307,28 @@ def test_objects_with_expensive_guards_are_named() -> None:
         "6.0 µs for `___check_obj_id(scale, 12)` (line 12)"
     ]
     assert sentences(cheap) == sentences() == []
+
+
+def test_a_second_start_is_compared_with_the_first() -> None:
+    assert [(finding.sentence, finding.location is not None) for finding in startup_findings(cost())] == [
+        (
+            "compiling takes 10.2 s at a second start (22.6 s at the first): 1 of 4 graphs is in AOTAutograd's cache",
+            False,
+        ),
+        (
+            "graph B is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function "
+            "target autograd_function_apply, line 15): set TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 before "
+            "the start",
+            True,
+        ),
+        (
+            "graph C is never in AOTAutograd's cache, so every start compiles it for 2.5 s (Unsupported call_function "
+            "target cond)",
+            False,
+        ),
+    ]
+    assert startup_findings(replace(cost(), startup=None)) == []
+    assert startup_findings(replace(cost(), startup=Startup(0.9, 0.1, [GraphStartup("A", 0.1, 0.0, "hit")]))) == []
 
 
 def test_findings_come_before_the_coverage_with_their_line() -> None:

@@ -1,0 +1,111 @@
+"""Describe a second start, which finds what the first one left in PyTorch's caches on disk."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Literal
+
+from jupyter_graphbreak.report.cost import GraphStartup, Startup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+    from jupyter_graphbreak.records.records import Record
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Graph
+
+_ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
+#: PyTorch's reason if inductor's cache is switched off, on which AOTAutograd's depends.
+_SWITCHED_OFF = "FX graph cache is not enabled"
+_NOT_SAVED = "the first start did not save it, for example because its backward pass did not run"
+
+
+def second_start(records: Iterable[Record], correspondence: Correspondence) -> Startup | None:
+    """Return the times of the first and of the second start, ``None`` if the backend uses no caches.
+
+    The second one is that of the copies: their code is new to Dynamo, and only the caches on disk know their graphs.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        The records of the second start.
+    correspondence : Correspondence
+        The reports of both starts.
+    """
+    backend_s: dict[str, float] = {}
+    states: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
+    for record in records:
+        frame = str(record.compile_key)
+        if record.kind == "compilation_metrics":
+            backend_s[frame] = record.data.get("backend_compile_time_s") or 0.0
+        elif "_cache_" in record.kind:
+            states[frame][record.kind.removeprefix("artifact:")] = record.payload
+    if not states:
+        return None
+    own, run = correspondence.own, correspondence.run
+    compile_s = {frame.id: frame.compile_s or 0.0 for frame in own.frames}
+    graphs = {graph.id: graph for graph in run.graphs}
+    starts = []
+    for graph in own.graphs:
+        ident = correspondence.graph(graph.id)
+        if ident is None:
+            continue
+        spent, in_backend = compile_s.get(graph.frame, 0.0), backend_s.get(graph.frame, 0.0)
+        cache, reason = _state(states[graph.frame])
+        location = _location(graphs[ident], reason) if reason is not None else None
+        starts.append(
+            GraphStartup(ident, round(max(0.0, spent - in_backend), 4), round(in_backend, 4), cache, reason, location)
+        )
+    first = correspondence.frames()
+    return Startup(
+        first_s=round(sum(frame.compile_s or 0.0 for frame in run.frames if frame.id in first), 4),
+        second_s=round(sum(compile_s.values()), 4),
+        graphs=starts,
+    )
+
+
+def _state(states: dict[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
+    """Return the state of AOTAutograd's cache for a graph, and the reason if a cache lacks the graph."""
+    inductor = "inductor's cache: "
+    if "fx_graph_cache_bypass" in states:
+        reason = inductor + (_first_line(states["fx_graph_cache_bypass"]) or "bypassed")
+    else:
+        reason = f"{inductor}miss" if "fx_graph_cache_miss" in states else ""
+    if "aotautograd_cache_bypass" in states:
+        own = _first_line(states["aotautograd_cache_bypass"])
+        if own == _SWITCHED_OFF:
+            return "off", None
+        return "bypass", "; ".join(filter(None, [own, reason])) or None
+    if "aotautograd_cache_hit" in states:
+        return "hit", reason or None
+    if "aotautograd_cache_miss" not in states:
+        return "off", reason or None
+    # The first start has left the code of the graph, but not the graph.
+    return "miss", _NOT_SAVED if "fx_graph_cache_hit" in states else reason or None
+
+
+def _first_line(reason: str | None) -> str:
+    """Return the first line of one of PyTorch's reasons, with names in place of objects."""
+    line = (reason or "").replace("\\n", "\n").strip().partition("\n")[0]
+    return _ADDRESS.sub(r"\1", line).strip().rstrip(".")
+
+
+def _location(graph: Graph, reason: str) -> Location | None:
+    """Return the place of the first operation that a reason names."""
+    words = set(re.findall(r"\w+", reason))
+    named = (op.location for op in graph.ops if re.split(r"\W+", op.target)[-1] in words)
+    return next((location for location in named if location is not None), None)
+
+
+def joined(starts: Iterable[Startup | None]) -> Startup | None:
+    """Return the start of several entries together, ``None`` if none of them uses caches."""
+    known = [start for start in starts if start is not None]
+    if not known:
+        return None
+    return Startup(
+        round(sum(start.first_s for start in known), 4),
+        round(sum(start.second_s for start in known), 4),
+        [graph for start in known for graph in start.graphs],
+    )

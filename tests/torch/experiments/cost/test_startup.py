@@ -1,0 +1,79 @@
+"""A second start: which graphs the caches have, and why others are not in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.report.cost import GraphStartup, Startup
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.mm(x)
+
+    @staticmethod
+    def backward(_: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return grads[0].mm(grads[0])
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    return x.mm(x)  # a library's function: there is no code to compile
+
+
+def custom(x: torch.Tensor) -> torch.Tensor:
+    y = x.mm(x)
+    square: torch.Tensor = Square.apply(y)  # type: ignore[no-untyped-call]
+    return square
+
+
+def second_start(
+    *calls: tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor], backend: str = "inductor"
+) -> Startup | None:
+    torch._dynamo.reset()
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for fn, x in calls:
+            torch.compile(fn, backend=backend)(x)
+    return run.measure().startup
+
+
+def test_a_hit_next_to_a_bypass_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    x = torch.rand(8, 8)
+    startup = second_start((plain, x), (custom, x.clone().requires_grad_()))
+    assert startup is not None
+    assert startup.first_s >= startup.second_s > 0
+    hit, bypass = startup.graphs
+    assert (hit.graph, hit.cache, hit.reason, hit.location) == ("A", "hit", None, None)
+    assert (bypass.graph, bypass.cache) == ("B", "bypass")
+    assert bypass.reason is not None
+    assert "autograd_function_apply" in bypass.reason
+    assert bypass.location is not None
+    assert bypass.location.line == custom.__code__.co_firstlineno + 2
+    assert all(0 <= graph.tracing_s + graph.backend_s <= startup.second_s for graph in startup.graphs)
+
+
+def test_a_graph_that_the_first_start_did_not_save_is_a_miss_and_no_cache_is_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    x = torch.rand(8, 8, requires_grad=True)
+
+    def states(startup: Startup | None) -> list[GraphStartup]:
+        return startup.graphs if startup is not None else []
+
+    (miss,) = states(second_start((plain, x)))
+    assert miss.cache == "miss"
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        (off,) = states(second_start((plain, x)))
+    assert (off.cache, off.reason) == ("off", None)
+
+
+def test_a_backend_without_caches_has_no_second_start() -> None:
+    assert second_start((plain, torch.rand(8, 8)), backend="aot_eager") is None

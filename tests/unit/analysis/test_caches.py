@@ -1,0 +1,30 @@
+"""What the trace says about PyTorch's caches: hits, misses and bypasses are told apart."""
+
+from __future__ import annotations
+
+import msgspec
+
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.records.records import Record, without_spare_data
+
+
+def use_of_cache(name: str, **data: object) -> Record:
+    payload = msgspec.json.encode({"key": "abc", "components": ["x"] * 100, **data}).decode()
+    return Record({"artifact": {"name": name}, "frame_id": 0, "frame_compile_id": 0}, payload)
+
+
+def test_a_bypass_is_no_miss() -> None:
+    records = [use_of_cache("aotautograd_cache_bypass"), use_of_cache("fx_graph_cache_hit")]
+    timing = build_report(records).timing
+    assert (timing.cache_hits, timing.cache_misses, timing.cache_bypasses) == (1, 0, 1)
+    timing = build_report([use_of_cache("fx_graph_cache_bypass")]).timing
+    assert (timing.cache_hits, timing.cache_misses, timing.cache_bypasses) == (0, 0, 1)
+    assert build_report([]).timing.cache_bypasses is None
+
+
+def test_of_a_cache_only_the_reason_of_a_bypass_is_kept() -> None:
+    reduced = without_spare_data(use_of_cache("aotautograd_cache_bypass", cache_bypass_reason="freezing"))
+    assert (reduced.kind, reduced.payload) == ("artifact:aotautograd_cache_bypass", "freezing")
+    assert without_spare_data(use_of_cache("fx_graph_cache_hit")).payload is None
+    broken = Record({"artifact": {"name": "fx_graph_cache_miss"}}, "[")
+    assert without_spare_data(broken).payload is None

@@ -140,6 +140,26 @@ class GuardCost(msgspec.Struct, frozen=True):
     count: int = 1
 
 
+class OpCost(msgspec.Struct, frozen=True):
+    """An operation that is slower compiled than eager.
+
+    Parameters
+    ----------
+    graph : str
+        The graph.
+    op : str
+        The function that it calls.
+    eager, compiled : Spread
+        The time of the operation alone, with the inputs of the run.
+    """
+
+    graph: str
+    op: str
+    location: Location | None
+    eager: Spread
+    compiled: Spread
+
+
 class EntryCost(msgspec.Struct, frozen=True):
     """The steady state of one entry: eager, compiled, and with remedies.
 
@@ -161,6 +181,8 @@ class EntryCost(msgspec.Struct, frozen=True):
         The memory of an eager and of a compiled call, if it was measured.
     guards : list of GuardCost or None
         The most expensive guards of a call, the most expensive first; the part ``guards`` has the time of all.
+    ops : list of OpCost or None
+        The operations of slow graphs that are slower compiled than eager, those that lose most first.
     """
 
     function: str
@@ -177,6 +199,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     device_work: DeviceWork | None = None
     memory: MemoryCost | None = None
     guards: list[GuardCost] | None = None
+    ops: list[OpCost] | None = None
 
 
 class Cost(msgspec.Struct, frozen=True):

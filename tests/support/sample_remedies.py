@@ -17,6 +17,7 @@ from jupyter_graphbreak.report.cost import (
     GuardCost,
     MemoryCost,
     MemoryLine,
+    OpCost,
     RemediedCost,
     Spread,
     Startup,
@@ -134,6 +135,9 @@ def with_cost(report: Report) -> Report:
                         CostPart("graph", spread(400), graph="D"),
                     ],
                     Coverage(9, 2, 0.61),
+                    ops=[
+                        OpCost("C", "torch.erfinv", Location("s1", 18, 18, function="step"), spread(295), spread(1140))
+                    ],
                     guards=[GuardCost("0/0", "L['names']", Location("s1", 11, 11, function="step"), spread(310), 400)],
                     memory=MemoryCost(
                         48 << 20, 96 << 20, 20 << 20, 40 << 20,

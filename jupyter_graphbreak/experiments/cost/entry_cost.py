@@ -22,6 +22,7 @@ from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.memory import measure_memory
+from jupyter_graphbreak.experiments.cost.operations import slow_operations
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
     Overhead,
@@ -117,6 +118,8 @@ if TYPE_CHECKING:
     Remedied = Callable[[], AbstractContextManager[Entry]]
 
 _T = TypeVar("_T")
+#: After timing, the other measurements take as long as it did at most, and this many seconds at least.
+_LEAST_S = 3.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
 #: After this many seconds no further remedy is compiled.
@@ -196,19 +199,21 @@ def measure_entry(
         correspondence = Correspondence(own, run if run is not None else own, entry.frame)
         sources = {name: correspondence.source(ident) for ident, name in files.items()}
         locate = located_by(sources, find_cell)
-        memory = guard_costs = None
+        on_processor = isinstance(compiled.clock, ProcessorClock)
+        overhead = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
+        whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))
+        graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
+        memory = guard_costs = ops = None
         if settled:
             used = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
-            # What follows takes at most as long as timing did.
-            with limit_time(min(end, 2 * time.monotonic() - started)):
+            now = time.monotonic()
+            with limit_time(min(end, now + max(now - started, _LEAST_S))):
                 if guards:  # this PyTorch shows them
                     guard_costs = _unless_it_fails(
                         lambda: compiled.as_called(lambda: time_guards(guards, used, correspondence.frame, locate))
                     )
                 memory = _unless_it_fails(lambda: measure_memory(eager, compiled, locate))
-    on_processor = isinstance(compiled.clock, ProcessorClock)
-    overhead = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
-    whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))
+                ops = _unless_it_fails(lambda: slow_operations(compiled, graph_us, correspondence))
     eager_time = spread_of(calls[0])
     share = time_share(parts)
     cost = EntryCost(
@@ -228,6 +233,7 @@ def measure_entry(
         device_work=work[1],
         memory=memory,
         guards=guard_costs,
+        ops=ops,
     )
     return Measurement(cost, own, second_start(recording.records, correspondence) if run is not None else None)
 

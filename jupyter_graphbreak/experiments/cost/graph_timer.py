@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,27 +41,33 @@ class GraphTimer:
     ----------
     compile_ids : list of str
         The id of the compiled frame of each graph, in order.
+    modules : list of GraphModule
+        The graphs as Dynamo captured them.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
-        self._backend = own_backend(backend) if isinstance(backend, str) else backend
-        self._clock = clock
+        self.backend = own_backend(backend) if isinstance(backend, str) else backend
+        self.clock = clock
         self._marks: list[tuple[str, str, Any]] | None = None
         self._is_profiled = False
+        self._inputs: dict[int, list[Any]] | None = None
         self.compile_ids: list[str] = []
+        self.modules: list[torch.fx.GraphModule] = []
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute that Dynamo reads, such as the backend's settings, from the wrapped backend."""
-        if name.startswith("_torchdynamo") or name == "_backend":
+        if name.startswith("_torchdynamo") or name == "backend":
             raise AttributeError(name)
-        return getattr(self._backend, name)
+        return getattr(self.backend, name)
 
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
         number = len(self.compile_ids)
         self.compile_ids.append(compile_id())
-        compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
-        name, now = str(number), self._clock.mark
+        # The backend may change the original.
+        self.modules.append(torch.fx.GraphModule(module, copy.deepcopy(module.graph)))
+        compiled: Callable[..., Any] = self.backend(module, inputs, **kwargs)
+        name, now = str(number), self.clock.mark
 
         def run(*args: Any) -> Any:
             if (marks := self._marks) is not None:
@@ -70,6 +77,8 @@ class GraphTimer:
                 self._watch_backward(result, name)
                 marks.append(("graph is noted", name, now()))
                 return result
+            if self._inputs is not None:
+                self._inputs.setdefault(number, list(args))
             if self._is_profiled:
                 with marked_graph(number):
                     return compiled(*args)
@@ -91,18 +100,18 @@ class GraphTimer:
         self._marks = marks if parts else None
         before, waited, worked = yields(), waited_us(), time.process_time_ns()
         try:
-            start = self._clock.mark()
+            start = self.clock.mark()
             result = call()
-            end = self._clock.mark()
+            end = self.clock.mark()
             processor_us = (time.process_time_ns() - worked) / 1e3
             yielded, waited = yields() - before, waited_us() - waited
         finally:
             self._marks = None
-        first, *times, last = self._clock.times_us([start, *(mark for _, _, mark in marks), end])
+        first, *times, last = self.clock.times_us([start, *(mark for _, _, mark in marks), end])
         del result  # after the clock has stopped
         timed = [Mark(kind, name, us - first) for (kind, name, _), us in zip(marks, times, strict=True)]
         taken = CallTime(last - first, timed, yielded, processor_us)
-        return taken.without_waiting(waited) if isinstance(self._clock, ProcessorClock) else taken
+        return taken.without_waiting(waited) if isinstance(self.clock, ProcessorClock) else taken
 
     def profiling(self, call: Callable[[], _T]) -> _T:
         """Make a call in which each graph is a range of the profiler."""
@@ -112,12 +121,22 @@ class GraphTimer:
         finally:
             self._is_profiled = False
 
+    def inputs_in(self, call: Callable[[], object]) -> dict[int, list[Any]]:
+        """Make a call and return the inputs of each graph that it runs, by number."""
+        inputs: dict[int, list[Any]] = {}
+        self._inputs = inputs
+        try:
+            call()
+        finally:
+            self._inputs = None
+        return inputs
+
     def _marker(self, kind: str, name: str) -> Callable[..., None]:
         def mark(*_: Any) -> None:
             if (marks := self._marks) is not None:
                 marks.append((kind, name, clock_mark()))
 
-        clock_mark = self._clock.mark
+        clock_mark = self.clock.mark
         skip_functions(mark, clock_mark)
         return mark
 

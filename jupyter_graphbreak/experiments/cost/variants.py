@@ -219,6 +219,10 @@ class Variant:
         """Call it under a profiler, and return the activities of its device."""
         return self._observed(0, device_activities)
 
+    def graph_inputs(self) -> dict[int, list[Any]]:
+        """Call it, and return the inputs of each graph, by number."""
+        return self._observed(0, self.timer.inputs_in)
+
     def as_called(self, observe: Callable[[], _T]) -> _T:
         """Call a function in the modes of the call, with the copies in place."""
         with self._ready():

@@ -18,6 +18,7 @@ from jupyter_graphbreak.report.cost import (
     GuardCost,
     MemoryCost,
     MemoryLine,
+    OpCost,
     Spread,
     Startup,
 )
@@ -274,7 +275,7 @@ def test_memory_is_compared_if_it_is_notable() -> None:
     def findings(*figures: int, lines: list[MemoryLine] | None = None) -> list[Finding]:
         eager, compiled, eager_saved, compiled_saved = (figure * mib for figure in figures)
         memory = MemoryCost(eager, compiled, eager_saved, compiled_saved, lines or [])
-        return cost_findings(with_entry(cost(), memory=memory, guards=None))
+        return cost_findings(with_entry(cost(), memory=memory, guards=None, ops=None))
 
     (more,) = findings(48, 96, 20, 40, lines=[line])
     assert more.sentence == (
@@ -289,12 +290,12 @@ def test_memory_is_compared_if_it_is_notable() -> None:
     assert [finding.sentence for finding in findings(100, 102, 0, 0)] == [
         "a call needs as much memory as eager (102.0 MiB)"
     ]
-    assert findings(0, 0, 0, 0) == cost_findings(with_entry(cost(), memory=None, guards=None)) == []
+    assert findings(0, 0, 0, 0) == cost_findings(with_entry(cost(), memory=None, guards=None, ops=None)) == []
 
 
 def test_objects_with_expensive_guards_are_named() -> None:
     def sentences(*guards: GuardCost) -> list[str]:
-        report = with_entry(cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=list(guards))
+        report = with_entry(cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=list(guards), ops=None)
         return [finding.sentence for finding in cost_findings(report)]
 
     line = Location("s1", 12, 12, function="step")
@@ -307,6 +308,17 @@ def test_objects_with_expensive_guards_are_named() -> None:
         "6.0 µs for `___check_obj_id(scale, 12)` (line 12)"
     ]
     assert sentences(cheap) == sentences() == []
+
+
+def test_operations_that_are_slower_compiled_are_named() -> None:
+    line = Location("s1", 12, 12, function="step")
+    slow = OpCost("A", "torch.erfinv", line, Spread(295, 290, 300, 9), Spread(3140, 3100, 3200, 9))
+    other = OpCost("A", "torch._C._nn.pad", None, Spread(100, 99, 101, 9), Spread(310, 300, 320, 9))
+    report = with_entry(cost(), eager=Spread(1000, 990, 1010, 9), memory=None, guards=None, ops=[other, slow])
+    assert [finding.sentence for finding in cost_findings(report)] == [
+        "`erfinv` is 11 times slower compiled than eager (3.14 ms against 295 µs, line 12)",
+        "`pad` is 3.1 times slower compiled than eager (310 µs against 100 µs)",
+    ]
 
 
 def test_a_second_start_is_compared_with_the_first() -> None:
@@ -336,6 +348,6 @@ def test_findings_come_before_the_coverage_with_their_line() -> None:
     labels = [row.label for row in section.rows]
     (row,) = [row for row in section.rows if "more memory than eager" in row.label]
     assert row.spot == Spot("s1", 11)
-    assert labels.index(row.label) == 1
+    assert 0 < labels.index(row.label) < labels.index("9 of 11 operations ran compiled, 61% of the time")
     assert row.label in " ".join(render_text(cost()).split())
     assert row.label in render_html(cost())

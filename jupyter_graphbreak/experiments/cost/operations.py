@@ -1,0 +1,236 @@
+"""Find operations that are slower compiled than eager, by compiling single operations of slow graphs."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_in_turn
+from jupyter_graphbreak.experiments.trial.copies import clone
+from jupyter_graphbreak.experiments.trial.memory import memory_limit
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
+from jupyter_graphbreak.report.cost import OpCost, overlap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from jupyter_graphbreak.experiments.cost.clock import Clock
+    from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+    from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
+    from jupyter_graphbreak.experiments.cost.timing import CallTime
+    from jupyter_graphbreak.experiments.cost.variants import Variant
+    from jupyter_graphbreak.report.schema import Graph, Op
+
+#: A graph is looked into if it takes this share of the time of its operations run one by one, and this long at least:
+#: calling a graph takes some 20 microseconds, whatever is in it.
+_SLOW_SHARE = 0.7
+_SLOW_US = 200.0
+#: An operation is reported if compiling it alone costs this many microseconds, and this share of its eager time.
+_LOSS_US, _LOSS_SHARE = 50.0, 0.2
+#: The number of runs in which operations are timed one by one, and in which each is timed alone at least.
+_RUNS = 3
+#: How many operations of a graph are compiled alone, those that take longest first, and the least share worth it.
+_MOST_COMPILED = 8
+_LEAST_SHARE = 0.01
+#: No further operation is compiled if the slow ones found so far leave less than this share of the graph's time.
+_EXPLAINED_SHARE = 0.3
+_BUDGET = Budget(seconds=0.4, runs=60)
+#: Operations that inductor passes to the same libraries as eager code does.
+_IN_LIBRARIES = frozenset(
+    {
+        "addmm", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "einsum", "linear", "matmul", "mm",
+        "scaled_dot_product_attention",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An operation with its inputs, as a graph of its own."""
+
+    name: str
+    module: torch.fx.GraphModule
+    inputs: list[torch.Tensor]
+
+
+def slow_operations(compiled: Variant, graph_us: Mapping[str, float], correspondence: Correspondence) -> list[OpCost]:
+    """Return the operations that are slower compiled than eager, those that lose most first.
+
+    Parameters
+    ----------
+    compiled : Variant
+        The compiled call, in its steady state.
+    graph_us : mapping
+        The microseconds of each graph in a call, by its id in the report of the copies.
+    correspondence : Correspondence
+        The reports of the copies and of the run.
+    """
+    if max(graph_us.values(), default=0.0) < _SLOW_US:
+        return []
+    timer, inputs = compiled.timer, compiled.graph_inputs()
+    return compiled.as_called(lambda: _slow_operations(timer, inputs, graph_us, correspondence))
+
+
+def _slow_operations(
+    timer: GraphTimer, inputs: Mapping[int, list[Any]], graph_us: Mapping[str, float], correspondence: Correspondence
+) -> list[OpCost]:
+    own = {graph.frame: graph for graph in correspondence.own.graphs}  # a frame has one graph, but for rare cases
+    run = {graph.id: graph for graph in correspondence.run.graphs}
+    costs: list[OpCost] = []
+    try:
+        for number, given in inputs.items():
+            graph = own.get(timer.compile_ids[number])
+            ident = correspondence.graph(graph.id) if graph is not None else None
+            if graph is None or ident is None or graph_us.get(graph.id, 0.0) < _SLOW_US:
+                continue
+            unexplained_us = graph_us[graph.id]
+            for candidate in _candidates(timer.modules[number], given, unexplained_us, timer.clock):
+                if unexplained_us < _EXPLAINED_SHARE * graph_us[graph.id]:
+                    break
+                eager, compiled = _times(candidate, timer)
+                loss = compiled.median_us - eager.median_us
+                op = _op(candidate.name, graph, run[ident])
+                is_slow = loss > max(_LOSS_US, _LOSS_SHARE * eager.median_us) and not overlap(eager, compiled)
+                if op is not None and is_slow and min(eager.runs, compiled.runs) >= _RUNS:
+                    costs.append(OpCost(ident, op.target, op.location, eager, compiled))
+                    unexplained_us -= compiled.median_us
+    except TimeUpError:  # what has been found so far counts
+        pass
+    return sorted(costs, key=lambda cost: cost.eager.median_us - cost.compiled.median_us)
+
+
+def _op(name: str, own: Graph, run: Graph) -> Op | None:
+    """Return an operation of a graph as the run's report has it, ``None`` if its line could not be read."""
+    return next((there for op, there in zip(own.ops, run.ops, strict=True) if op.name == name), None)
+
+
+def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float, clock: Clock) -> Iterator[_Candidate]:
+    """Yield the operations of a graph that may be slower compiled, those that take longest first."""
+    size = sum(given.nbytes for given in inputs if isinstance(given, torch.Tensor))
+    if 4 * size > memory_limit():
+        return
+    runs = [_Timed(module, clock) for _ in range(_RUNS)]
+    for run in runs:
+        require_time()
+        run.run_on(inputs)
+    times = {node: min(run.times_us[node] for run in runs) for node in runs[0].times_us}
+    whole = sum(times.values())
+    if graph_us < _SLOW_SHARE * whole:
+        return
+    wanted: dict[Any, torch.fx.Node] = {}
+    for node in sorted(times, key=lambda node: -times[node]):
+        if times[node] > _LEAST_SHARE * whole and _is_compiled_by_itself(node):
+            wanted.setdefault(_signature(node), node)
+    chosen = list(wanted.values())[:_MOST_COMPILED]
+    kept = _Timed(module, clock, set(chosen))
+    kept.run_on(inputs)
+    order = [node.name for node in chosen]
+    yield from sorted(kept.candidates, key=lambda candidate: order.index(candidate.name))
+
+
+def _is_compiled_by_itself(node: torch.fx.Node) -> bool:
+    name = _name(node)
+    return not name.endswith("_") and name not in _IN_LIBRARIES and name not in {"getitem", "get_attr"}
+
+
+def _name(node: torch.fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def _signature(node: torch.fx.Node) -> tuple[str, str]:
+    """Return what operations have in common that need to be compiled only once."""
+    given: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
+    shapes = [(tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in given]
+    return _name(node), repr(shapes)
+
+
+class _Timed(torch.fx.Interpreter):
+    """Runs a graph operation by operation, and times each one.
+
+    Parameters
+    ----------
+    module : GraphModule
+        The graph.
+    clock : Clock
+        The clock of its device.
+    wanted : set of Node
+        The operations to return as candidates.
+    """
+
+    def __init__(
+        self, module: torch.fx.GraphModule, clock: Clock, wanted: set[torch.fx.Node] | frozenset[Any] = frozenset()
+    ) -> None:
+        super().__init__(module)
+        self._clock = clock
+        self._wanted = wanted
+        self._marks: list[Any] = []
+        self._nodes: list[torch.fx.Node] = []
+        self.candidates: list[_Candidate] = []
+        self.times_us: dict[torch.fx.Node, float] = {}
+
+    def run_on(self, inputs: list[Any]) -> None:
+        """Run the graph on copies of inputs."""
+        with torch.no_grad():
+            self.run(*clone(inputs))
+        times = self._clock.times_us(self._marks)
+        self.times_us = {
+            node: later - begun for node, begun, later in zip(self._nodes, times[::2], times[1::2], strict=True)
+        }
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Run an operation."""
+        if n in self._wanted:
+            self._keep(n)
+        begun = self._clock.mark()
+        value = super().run_node(n)
+        if n.op in {"call_function", "call_method"}:
+            self._marks += [begun, self._clock.mark()]
+            self._nodes.append(n)
+        if n in self._wanted and not _are_tensors(value):
+            self.candidates.pop()
+        elif n in self._wanted and isinstance(value, tuple | list):
+            _return_items(self.candidates[-1].module, len(value))
+        return value
+
+    def _keep(self, node: torch.fx.Node) -> None:
+        graph, placeholders = torch.fx.Graph(), {}
+        inputs = []
+        for given in node.all_input_nodes:
+            value = self.env[given]
+            placeholders[given] = graph.placeholder(given.name)
+            inputs.append(clone(value))
+        graph.output((graph.node_copy(node, placeholders.__getitem__),))
+        self.candidates.append(_Candidate(node.name, torch.fx.GraphModule(self.module, graph), inputs))
+
+
+def _are_tensors(value: Any) -> bool:
+    values = value if isinstance(value, tuple | list) else [value]
+    return all(isinstance(item, torch.Tensor) for item in values)
+
+
+def _return_items(module: torch.fx.GraphModule, count: int) -> None:
+    """Make a graph of one operation return the items of its result."""
+    (output,) = (node for node in module.graph.nodes if node.op == "output")
+    (result,) = output.all_input_nodes
+    with module.graph.inserting_before(output):
+        output.args = (tuple(module.graph.call_function(operator.getitem, (result, index)) for index in range(count)),)
+    module.recompile()
+
+
+def _times(candidate: _Candidate, timer: GraphTimer) -> Any:
+    """Return the spreads of the times of an operation, eager and compiled alone."""
+    compiled = own_backend(timer.backend)(
+        torch.fx.GraphModule(candidate.module, candidate.module.graph), clone(candidate.inputs)
+    )
+
+    def timed(call: Callable[..., Any]) -> Callable[[], CallTime]:
+        return lambda: timer.time(lambda: call(*candidate.inputs))
+
+    with torch.no_grad():
+        for call in (candidate.module, compiled):
+            call(*candidate.inputs)
+        return tuple(map(spread_of, time_in_turn([timed(candidate.module), timed(compiled)], _BUDGET)))

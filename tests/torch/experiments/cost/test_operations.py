@@ -1,0 +1,76 @@
+"""Operations that are slower compiled than eager are found in slow graphs, with their line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, measure_entry
+from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+
+
+def busy(us: float) -> None:
+    end = time.thread_time() + us * 1e-6
+    while time.thread_time() < end:
+        pass
+
+
+def slow_sine(x: torch.Tensor) -> torch.Tensor:
+    busy(1000)
+    return torch.sin(x)
+
+
+class Compiler:
+    """A backend that has a slow sine; it counts the graphs of one operation that it compiles."""
+
+    def __init__(self, sine: Callable[..., Any]) -> None:
+        self.sine = sine
+        self.single: list[str] = []
+
+    def __call__(self, module: torch.fx.GraphModule, _: Any) -> Any:
+        calls = [node for node in module.graph.nodes if node.op in {"call_function", "call_method"}]
+        if len(calls) == 1:
+            self.single.append(calls[0].name)
+        for node in calls:
+            if node.target is torch.sin:
+                node.target = self.sine
+        module.recompile()
+        return module.forward
+
+
+def wave(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = x @ w
+    y = y.cos()
+    y.mul_(2)
+    y = torch.sin(y)
+    return torch.topk(y, 2)
+
+
+def measured(compiler: Compiler) -> Measurement:
+    arguments = Arguments(torch.rand(16, 16), torch.rand(16, 16))
+    return measure_entry(Entry("wave", None, wave, arguments, compiler), budget=Budget(seconds=0.0, runs=7))
+
+
+def test_the_slow_operation_is_named_with_its_line() -> None:
+    compiler = Compiler(slow_sine)
+    found = measured(compiler)
+    assert found.cost.ops is not None
+    (op,) = found.cost.ops
+    assert (op.graph, op.op) == ("A", "torch.sin")
+    assert op.location is not None
+    assert op.location.line == wave.__code__.co_firstlineno + 4
+    assert op.compiled.median_us - op.eager.median_us == pytest.approx(1000, rel=0.5)
+    assert op.compiled.runs >= 7
+    assert not {"y", "mul_"} & set(compiler.single)  # a matrix product, and an operation in place
+
+
+def test_of_a_fast_graph_no_operation_is_compiled_alone() -> None:
+    compiler = Compiler(torch.sin)
+    assert measured(compiler).cost.ops == []
+    assert compiler.single == []

@@ -48,6 +48,11 @@ class Correspondence:
                 if graph.frame in later or graph.frame not in frames
             ),
         )
+        # What calls the entry's code may differ, and with it the role of the frame; its graphs are the same.
+        run_frames = {graph.id: graph.frame for graph in run.graphs}
+        for graph in own.graphs:
+            if graph.id in self._graphs:
+                self._frames.setdefault(graph.frame, run_frames[self._graphs[graph.id]])
         self._breaks = _pairs(
             (
                 (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, own_names)))

@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_i
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
-from jupyter_graphbreak.report.cost import OpCost, overlap
+from jupyter_graphbreak.report.cost import OpCost, Spread, overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -174,8 +174,7 @@ class _Timed(torch.fx.Interpreter):
 
     def run_on(self, inputs: list[Any]) -> None:
         """Run the graph on copies of inputs."""
-        with torch.no_grad():
-            self.run(*clone(inputs))
+        self.run(*clone(inputs))
         times = self._clock.times_us(self._marks)
         self.times_us = {
             node: later - begun for node, begun, later in zip(self._nodes, times[::2], times[1::2], strict=True)
@@ -202,9 +201,14 @@ class _Timed(torch.fx.Interpreter):
         for given in node.all_input_nodes:
             value = self.env[given]
             placeholders[given] = graph.placeholder(given.name)
-            inputs.append(clone(value))
+            inputs.append(_leaf(value) if isinstance(value, torch.Tensor) else clone(value))
         graph.output((graph.node_copy(node, placeholders.__getitem__),))
         self.candidates.append(_Candidate(node.name, torch.fx.GraphModule(self.module, graph), inputs))
+
+
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy that is differentiated if the tensor is."""
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
 def _are_tensors(value: Any) -> bool:
@@ -221,16 +225,15 @@ def _return_items(module: torch.fx.GraphModule, count: int) -> None:
     module.recompile()
 
 
-def _times(candidate: _Candidate, timer: GraphTimer) -> Any:
-    """Return the spreads of the times of an operation, eager and compiled alone."""
-    compiled = own_backend(timer.backend)(
-        torch.fx.GraphModule(candidate.module, candidate.module.graph), clone(candidate.inputs)
-    )
+def _times(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, Spread]:
+    """Return the times of an operation, eager and compiled alone; of the forward pass if it is differentiated."""
 
     def timed(call: Callable[..., Any]) -> Callable[[], CallTime]:
         return lambda: timer.time(lambda: call(*candidate.inputs))
 
-    with torch.no_grad():
-        for call in (candidate.module, compiled):
-            call(*candidate.inputs)
-        return tuple(map(spread_of, time_in_turn([timed(candidate.module), timed(compiled)], _BUDGET)))
+    module = torch.fx.GraphModule(candidate.module, candidate.module.graph)  # the backend may change it
+    compiled = own_backend(timer.backend)(module, clone(candidate.inputs))
+    for call in (candidate.module, compiled):
+        call(*candidate.inputs)
+    eager_time, compiled_time = map(spread_of, time_in_turn([timed(candidate.module), timed(compiled)], _BUDGET))
+    return eager_time, compiled_time

@@ -20,7 +20,7 @@ import msgspec
 
 from jupyter_graphbreak.knowledge.lookup import all_advice
 from jupyter_graphbreak.records.records import is_resume, plain_function
-from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report
+from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Graph, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -338,7 +338,7 @@ class _Redaction:
             redacted["advice"] = [advice for advice in redacted["advice"] if advice.text]
         if "diagnostics" in redacted:
             redacted["diagnostics"] = _counted_notes(redacted["diagnostics"])
-        for field_name, name in (("ops", "op"), ("inputs", "input")):
+        for field_name, name in (("ops", "op"), ("inputs", "input")) if isinstance(struct, Graph) else ():
             if isinstance(redacted.get(field_name), list):
                 parts = enumerate(redacted[field_name], start=1)
                 redacted[field_name] = [msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts]

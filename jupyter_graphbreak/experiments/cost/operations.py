@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_i
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
-from jupyter_graphbreak.report.cost import OpCost, Spread, overlap
+from jupyter_graphbreak.report.cost import OpCost, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 #: calling a graph takes some 20 microseconds, whatever is in it.
 _SLOW_SHARE = 0.7
 _SLOW_US = 200.0
-#: An operation is reported if compiling it alone costs this many microseconds, and this share of its eager time.
-_LOSS_US, _LOSS_SHARE = 50.0, 0.2
+#: An operation is reported if compiling it alone costs this many microseconds, and this share of its eager time, in as
+#: many measurements: two spreads of a busy machine may differ by chance.
+_LOSS_US, _LOSS_SHARE = 50.0, 0.5
+_MEASUREMENTS = 2
 #: The number of runs in which operations are timed one by one, and in which each is timed alone at least.
 _RUNS = 3
 #: How many operations of a graph are compiled alone, those that take longest first, and the least share worth it.
@@ -91,13 +93,10 @@ def _slow_operations(
             for candidate in _candidates(timer.modules[number], given, unexplained_us, timer.clock):
                 if unexplained_us < _EXPLAINED_SHARE * graph_us[graph.id]:
                     break
-                eager, compiled = _times(candidate, timer)
-                loss = compiled.median_us - eager.median_us
-                op = _op(candidate.name, graph, run[ident])
-                is_slow = loss > max(_LOSS_US, _LOSS_SHARE * eager.median_us) and not overlap(eager, compiled)
-                if op is not None and is_slow and min(eager.runs, compiled.runs) >= _RUNS:
-                    costs.append(OpCost(ident, op.target, op.location, eager, compiled))
-                    unexplained_us -= compiled.median_us
+                times, op = _times_if_slower(candidate, timer), _op(candidate.name, graph, run[ident])
+                if times is not None and op is not None:
+                    costs.append(OpCost(ident, op.target, op.location, *times))
+                    unexplained_us -= times[1].median_us
     except TimeUpError:  # what has been found so far counts
         pass
     return sorted(costs, key=lambda cost: cost.eager.median_us - cost.compiled.median_us)
@@ -225,8 +224,11 @@ def _return_items(module: torch.fx.GraphModule, count: int) -> None:
     module.recompile()
 
 
-def _times(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, Spread]:
-    """Return the times of an operation, eager and compiled alone; of the forward pass if it is differentiated."""
+def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, Spread] | None:
+    """Return the times of an operation, eager and compiled alone; ``None`` if it is not clearly slower compiled.
+
+    If it is differentiated, these are the times of the forward pass.
+    """
 
     def timed(call: Callable[..., Any]) -> Callable[[], CallTime]:
         return lambda: timer.time(lambda: call(*candidate.inputs))
@@ -235,5 +237,16 @@ def _times(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, Spread]:
     compiled = own_backend(timer.backend)(module, clone(candidate.inputs))
     for call in (candidate.module, compiled):
         call(*candidate.inputs)
-    eager_time, compiled_time = map(spread_of, time_in_turn([timed(candidate.module), timed(compiled)], _BUDGET))
-    return eager_time, compiled_time
+    times = None
+    for _ in range(_MEASUREMENTS):
+        calls = time_in_turn([timed(candidate.module), timed(compiled)], _BUDGET)
+        times = spread_of(calls[0]), spread_of(calls[1])
+        if not _is_slower(*times):
+            return None
+    return times
+
+
+def _is_slower(eager: Spread, compiled: Spread) -> bool:
+    loss_us = compiled.median_us - eager.median_us
+    is_certain = min(eager.runs, compiled.runs) >= _RUNS and compiled.low_us > eager.high_us
+    return is_certain and loss_us > max(_LOSS_US, _LOSS_SHARE * eager.median_us)

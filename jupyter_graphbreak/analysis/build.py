@@ -82,6 +82,8 @@ def _word(value: Any) -> str:
 _T = TypeVar("_T")
 #: Exceptions whose class name differs from the type of the break that they report.
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
+#: The comment of an inserted statement that compiles something.
+_UNDO = "# delete this line to run it eagerly"
 #: Trace entries that show whether inductor generated code. A hit in AOTAutograd's cache means that it did not.
 _CACHE_HITS = ("artifact:fx_graph_cache_hit", "artifact:aotautograd_cache_hit")
 _CACHE_MISSES = ("artifact:fx_graph_cache_miss",)
@@ -256,14 +258,14 @@ def _compiled(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
 
 
 def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
-    """Return the edit that inserts the statement with which a cell would compile something."""
+    """Return the edit that inserts the statement with which a cell would compile something, and how to undo it."""
     if compiled.code is None or compiled.filename is None or compiled.line is None:
         return None
     source = sources.source(compiled.filename)
     if source.kind != "cell":
         return None
     line = compiled.line + sources.line_offset(compiled.filename)
-    return Edit(source.id, line, line - 1, "", compiled.code)
+    return Edit(source.id, line, line - 1, "", f"{compiled.code}  {_UNDO}")
 
 
 def _device(device: DeviceUsed) -> Device:

@@ -154,7 +154,8 @@ def test_a_mark_is_applied_before_the_call_in_its_loop_and_ends_the_recompiles(o
 
 def test_the_statement_that_compiles_is_inserted_and_undone(open_page: Open, lab: Lab) -> None:
     statement = "step = torch.compile(step)"
-    compiled = [CompiledCall("step", None, statement, Edit("s1", 22, 21, "", statement)), CompiledCall("Net", "Net")]
+    line = f"{statement}  # delete this line to run it eagerly"
+    compiled = [CompiledCall("step", None, statement, Edit("s1", 22, 21, "", line)), CompiledCall("Net", "Net")]
     opened, report = opened_report(open_page, lab, "compiles", replace(two_breaks(), compiled=compiled))
     page = opened.page
     expect(report).to_contain_text("compiled for this report: step, Net; the cell itself does not compile them")
@@ -164,16 +165,16 @@ def test_the_statement_that_compiles_is_inserted_and_undone(open_page: Open, lab
     assert opened.serious() == []
     button.focus()
     page.keyboard.press("Enter")
-    assert changed_lines(page) == ["Cell In[1] (Cell In[7] in the report): line 22", f"+{statement}"]
+    assert changed_lines(page) == ["Cell In[1] (Cell In[7] in the report): line 22", f"+{line}"]
     confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
     lines = TEXT.split("\n")
-    assert sources(page) == ["\n".join([*lines[:21], statement, *lines[21:]])]
+    assert sources(page) == ["\n".join([*lines[:21], line, *lines[21:]])]
     page.keyboard.press("Control+z")
     assert sources(page) == [TEXT]
     report.get_by_role("button", name=f"Copy code: {statement}").click()
     expect(report.get_by_role("status")).to_contain_text("Code copied")
-    assert clipboard(page) == f"{statement}\n"
+    assert clipboard(page) == f"{line}\n"
 
 
 def test_several_edits_are_one_step(open_page: Open, lab: Lab) -> None:
@@ -389,7 +390,11 @@ def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
     card.locator("summary").first.click()
     card.get_by_role("button", name="Copy code: Switch statistics off").click()
     expect(page.get_by_role("status")).to_have_text("Code copied")
-    assert clipboard(page) == "model.config.log_stats = False\n"
+    assert clipboard(page) == (
+        "# Switch statistics off: removes breaks 1 and 2.\n"
+        "# To undo: delete this code, then restart the kernel\n"
+        "model.config.log_stats = False\n"
+    )
     bars = page.locator(".gb-bars li")
     boxes = [bars.nth(index).bounding_box() for index in range(4)]
     guards, first, outside, second = (box["width"] if box else 0.0 for box in boxes)

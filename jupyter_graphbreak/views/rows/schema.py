@@ -112,7 +112,7 @@ class Rows(msgspec.Struct, frozen=True, omit_defaults=True):
     look : {"good", "bad", "error", "plain"}
         The overall outcome of the run.
     status : list of str
-        The status line, in parts.
+        The verdict on the run, and what to do first.
     about : list of Row
         Sentences about the run as a whole.
     sections : list of Section

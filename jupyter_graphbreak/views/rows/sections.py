@@ -24,12 +24,11 @@ from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.paths import decided_at, helper_of, ordered_paths, path_beside, path_effect
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
-from jupyter_graphbreak.views.words.plain_text import counted, one_line
+from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import (
     best_recompile_remedy,
     guard_lines,
-    limit_headline,
     recompilations,
     recompile_remedies,
 )
@@ -41,7 +40,7 @@ from jupyter_graphbreak.views.words.remedies import (
     sign_of,
     verdict_label,
 )
-from jupyter_graphbreak.views.words.verdict import compiled_name, verdict
+from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict
 from jupyter_graphbreak.views.words.where import brief_code, place, without_function
 
 if TYPE_CHECKING:
@@ -96,10 +95,11 @@ _MOST_GUARDS = 10
 def build_rows(report: Report) -> Rows:
     """Return all rows of a report, in reading order."""
     report = shown_part(report)
+    outcome, text = verdict(report)
     return Rows(
         version=ROWS_VERSION,
-        look=verdict(report).outcome,
-        status=_status(report),
+        look=outcome,
+        status=_status(report, text),
         about=about(report),
         title=_cut(compiled_name(report)),
         sections=[section for make in _SECTIONS if (section := make(report)) is not None],
@@ -123,13 +123,12 @@ def measurements(report: Report) -> list[Section]:
     return [section for make in _MEASUREMENTS if (section := make(report)) is not None]
 
 
-def _status(report: Report) -> list[str]:
-    """Return the status line of a run, in parts: "failed", "1 break", "2 graphs"."""
-    status = {"ok": "", "error": "failed"}.get(report.status, report.status)
-    breaks = counted(len(report.breaks), "break") if report.breaks else limit_headline(report) or "no breaks"
-    changes = report.changes
-    since = f"since the last run: {change_words.headline(changes)}" if changes and changes.breaks else ""
-    return [_cut(part) for part in (status, breaks, counted(len(report.graphs), "graph"), since) if part]
+def _status(report: Report, verdict_text: str) -> list[str]:
+    """Return the status of a run: the verdict, what to do first, and what changed since the last run."""
+    advice, changes = advice_beside_verdict(report), report.changes
+    since = f"Since the last run: {change_words.headline(changes)}" if changes and changes.breaks else ""
+    parts = (verdict_text, f"Do: {advice}" if advice else "", since)
+    return [whole_clauses(" ".join(part.split()), _MOST_OF_LABEL) for part in parts if part]
 
 
 # The sections.

@@ -144,15 +144,6 @@ def recompilations(report: Report) -> list[Recompilation]:
     return [_recompilation(recompiles, known_limit) for recompiles in by_function.values()]
 
 
-def limit_headline(report: Report) -> str:
-    """Return the headline that replaces "no breaks" if the recompile limit was reached; empty otherwise.
-
-    "no breaks, but f was compiled 8 times and now runs eagerly (recompile limit)".
-    """
-    limited = limited_functions(report)
-    return f"no breaks, but {limited}" if limited and not report.breaks else ""
-
-
 def limited_functions(report: Report) -> str:
     """Name the functions that run eagerly because of the recompile limit; empty if there are none.
 

@@ -291,11 +291,18 @@ def code_of(remedy: Remedy) -> str:
 def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
     """Return the comment for a cell that applies a remedy: what the cell does, and how to undo it.
 
-    "Set capture_scalar_outputs = True: removes break 1.", "To undo: delete this cell, and restart the kernel or run
+    "Set capture_scalar_outputs = True: removes break 1.", "To undo: delete this cell, then restart the kernel, or:
     torch._dynamo.config.capture_scalar_outputs = False".
     """
-    if how_to_apply(report, remedy) != "cell":
-        return []
+    return _comment(report, remedy, "cell") if how_to_apply(report, remedy) == "cell" else []
+
+
+def comment_for_code(report: Report, remedy: Remedy) -> list[str]:
+    """Return the comment for the copied code of a remedy that works: what the code does, and how to undo it."""
+    return _comment(report, remedy, "code") if remedy.verdict in WORKING else []
+
+
+def _comment(report: Report, remedy: Remedy, what: Literal["cell", "code"]) -> list[str]:
     target = breaks_of(report, remedy)
     aim = "ends the " if remedy.recompiles and not remedy.breaks else "removes "
     does = f"{remedy.title}: {aim}{target}." if target else f"{remedy.title}."
@@ -303,7 +310,10 @@ def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
     sources = lookup.sources(report)
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
     edited = ", undo the edits of the other cells" if "cell" in kinds else ""
-    undo = f"To undo: delete this cell{edited}, then restart the kernel"
+    undo = f"To undo: delete this {what}{edited}"
+    if remedy.kind == "mark" and what == "code" and not remedy.settings:  # it marks nothing beyond its call
+        return [does, *differs, undo]
+    undo += ", then restart the kernel"
     if kinds - {"cell"}:
         undo += "; no file was changed"
     elif steps := [*_undone_settings(report, remedy), *_undone_switches(remedy)]:

@@ -9,6 +9,7 @@ from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
 from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all
+from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line
 from jupyter_graphbreak.views.words.reason import title_of
@@ -108,12 +109,11 @@ def _first_step(report: Report) -> str:
         nothing = f"{_what_failed(report)}{nothing}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
         nothing = f" {one_line(reason)}{nothing}"
-    largest = max(break_groups(report), key=lambda group: len(group.breaks))
-    total, alike = len(report.breaks), len(largest.breaks)
-    if alike > 1 and 2 * alike >= total:
-        share = "all" if alike == total else f"{alike} of them"
-        cost = cost_of_all(largest.breaks)
-        return f", {share} for one reason: {title_of(largest.breaks[0])}.{nothing}{f' They {cost}.' if cost else ''}"
+    total, alike = len(report.breaks), _main_group(report)
+    if alike:
+        share = "all" if len(alike) == total else f"{len(alike)} of them"
+        cost = cost_of_all(alike)
+        return f", {share} for one reason: {title_of(alike[0])}.{nothing}{f' They {cost}.' if cost else ''}"
     first = ordered_breaks(report)[0]
     effect = _effect(report, first)
     if not effect and total > 1:
@@ -123,6 +123,27 @@ def _first_step(report: Report) -> str:
     if total == 1:
         return f"{_at(report, first.location)}{f': it {effect}' if effect else ''}.{nothing}"
     return f".{nothing} Fix break 1 first{f': it {effect}' if effect else ''}."
+
+
+def _main_group(report: Report) -> list[Break]:
+    """Return the breaks that happen for one reason, if at least half of all breaks do; empty otherwise."""
+    breaks = max(break_groups(report), key=lambda group: len(group.breaks)).breaks
+    return breaks if len(breaks) > 1 and 2 * len(breaks) >= len(report.breaks) else []
+
+
+def advice_beside_verdict(report: Report) -> str:
+    """Return the advice about what the verdict names; empty if changes were tried or nothing needs to be done."""
+    if report.remedies:
+        return ""
+    if not report.breaks:
+        guards = [guard for function in recompilations(report) for guard in function.guards]
+        return next((guard.advice for guard in guards if guard.advice), "")
+    first = ordered_breaks(report)[0]
+    if alike := _main_group(report):
+        first = alike[0]
+    elif not _effect(report, first):
+        first = max(report.breaks, key=_weight)
+    return next((advice.text for advice in guidance(report, first)), "")
 
 
 def _what_failed(report: Report) -> str:

@@ -76,7 +76,13 @@ function Row(props: {
   actions: ITreeActions;
 }): JSX.Element {
   const { row, isActive, isSelected, element, actions } = props;
-  const details = row.details.filter(words => words !== '').join(' · ');
+  const details = row.details
+    .filter(words => words !== '')
+    .reduce(
+      (all, words) =>
+        `${all}${all === '' ? '' : all.endsWith('.') ? ' ' : ' · '}${words}`,
+      ''
+    );
   return (
     <li
       role="treeitem"
@@ -121,10 +127,14 @@ function Row(props: {
         {row.isCode ? (
           <code className="jp-GraphBreakPanel-label">{row.label}</code>
         ) : (
-          <span className="jp-GraphBreakPanel-label">{row.label}</span>
+          <span className="jp-GraphBreakPanel-label">
+            {withCode(row.label)}
+          </span>
         )}
         {details === '' ? null : (
-          <span className="jp-GraphBreakPanel-details">{details}</span>
+          <span className="jp-GraphBreakPanel-details">
+            {withCode(details)}
+          </span>
         )}
       </span>
       {row.count === null ? null : (
@@ -134,8 +144,21 @@ function Row(props: {
   );
 }
 
+/** A text in which words between backticks are code. */
+function withCode(text: string): React.ReactNode {
+  const parts = text.split('`');
+  return parts.length % 2 === 0
+    ? text
+    : parts.map((part, index) =>
+        index % 2 === 1 ? <code key={index}>{part}</code> : part
+      );
+}
+
 function announcement(...parts: (string | number | null)[]): string {
-  return parts.filter(part => part !== null && part !== '').join(', ');
+  return parts
+    .filter(part => part !== null && part !== '')
+    .join(', ')
+    .replaceAll('`', '');
 }
 
 function onKey(event: React.KeyboardEvent, props: ITreeProps): void {

@@ -12,7 +12,7 @@ import {
 /** The JSON fields of a report that the buttons need. */
 interface IRemedies {
   remedies: { patch: string | null; code: string | null }[] | null;
-  compiled: { code: string | null }[] | null;
+  compiled: { code: string | null; edit: { new: string } | null }[] | null;
 }
 
 export interface IRemedyButtonOptions {
@@ -93,7 +93,7 @@ export class RemedyButtons {
   }
 
   private _addTo(remedy: HTMLElement): void {
-    const { apply, copy, compiled } = remedy.dataset;
+    const { apply, copy, compiled, comment } = remedy.dataset;
     const place: IPlace =
       compiled === undefined
         ? { list: 'remedies', at: Number(remedy.dataset.remedy) }
@@ -107,7 +107,7 @@ export class RemedyButtons {
     }
     if (copy === 'patch' || copy === 'code') {
       const button = named(`Copy ${copy}`, title, () =>
-        this._copy(place, copy, button)
+        this._copy(place, copy, comment ?? '', button)
       );
       buttons.push(button);
     }
@@ -136,15 +136,19 @@ export class RemedyButtons {
   private _copy(
     { list, at }: IPlace,
     what: 'patch' | 'code',
+    comment: string,
     button: HTMLElement
   ): Promise<void> {
     return this._do(async () => {
       const report = JSON.parse(await this._options.json()) as IRemedies;
+      const compiled = report.compiled?.[at];
       const text =
         (list === 'compiled'
-          ? report.compiled?.[at]?.code
+          ? (compiled?.edit?.new.trim() ?? compiled?.code)
           : report.remedies?.[at]?.[what]) ?? '';
-      await writeClipboard(text.endsWith('\n') ? text : `${text}\n`);
+      const lines = comment === '' ? [] : comment.split('\n');
+      const above = lines.map(line => `# ${line}\n`).join('');
+      await writeClipboard(above + text + (text.endsWith('\n') ? '' : '\n'));
       return what === 'patch' ? 'Patch copied' : 'Code copied';
     }, button);
   }

@@ -18,6 +18,7 @@ from jupyter_graphbreak.views.words.remedies import (
     change_lines,
     code_of,
     comment_for_cell,
+    comment_for_code,
     compatible_remedies,
     how_to_apply,
     outcome,
@@ -315,6 +316,16 @@ def test_a_cell_says_what_it_does_and_how_to_undo_it(remedy: Remedy, undo: str) 
 def test_a_cell_says_what_differs_with_it() -> None:
     remedy = a_remedy("works but differs", kind="switch", code="...", differences=["prints nothing"])
     assert comment_for_cell(two_breaks(), remedy)[1] == "What differs: prints nothing."
+
+
+def test_copied_code_says_what_it_does_and_how_to_undo_it() -> None:
+    report = two_breaks()
+    switch = a_remedy(kind="switch", code="...")
+    undo = "To undo: delete this code, then restart the kernel"
+    assert comment_for_code(report, switch) == [f"{switch.title}: removes break 1.", undo]
+    mark = a_remedy(kind="mark", code="torch._dynamo.mark_dynamic(x, 0)")
+    assert comment_for_code(report, mark)[-1] == "To undo: delete this code"
+    assert comment_for_code(report, a_remedy("break stays", kind="switch", code="...")) == []
 
 
 def test_a_changed_cell_has_no_comment() -> None:

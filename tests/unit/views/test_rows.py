@@ -16,7 +16,7 @@ from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows import sections
 from jupyter_graphbreak.views.rows.schema import Row, Rows, Section
 from jupyter_graphbreak.views.rows.sections import MOST_ROWS, build_rows
-from tests.support.sample_reports import FOLDER, SAVED, failed, hostile, no_breaks, two_breaks
+from tests.support.sample_reports import FOLDER, SAVED, failed, hostile, no_breaks, remedies, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +35,26 @@ def labels(report: Report, ident: str) -> list[str]:
 
 def test_sections_are_in_reading_order() -> None:
     assert [section.id for section in build_rows(two_breaks()).sections] == ["break", "graph", "skipped", "scope"]
-    assert build_rows(two_breaks()).status == ["2 breaks", "4 graphs"]
-    assert build_rows(failed()).status == ["failed", "1 break", "0 graphs"]
-    assert build_rows(no_breaks()).status == ["no breaks", "1 graph"]
+    assert build_rows(no_breaks()).status == ["No breaks: one graph."]
     assert [build_rows(report).look for report in (two_breaks(), no_breaks())] == ["bad", "good"]
+
+
+def test_the_status_is_the_verdict_and_what_to_do_first() -> None:
+    """A report may be far below its cell, where only the panel is in view."""
+    assert build_rows(two_breaks()).status == [
+        "2 breaks. Fix break 1 first: it adds 1 graph.",
+        "Do: Make it branchless: `torch.where(score > 3, y / score, y)`, or use `torch.cond`.",
+    ]
+    ended, advice = build_rows(failed()).status
+    assert ended == "Break 1 ended the run: `torch._dynamo.graph_break()`, line 5 in f."
+    assert advice == "Do: Remove the `torch._dynamo.graph_break()` call."
+    # Trials say more than advice.
+    assert build_rows(remedies()).status == ["2 breaks. Switch statistics off: that removes both, as far as it ran."]
+    (break_, other) = two_breaks().breaks
+    breaks = [msgspec.structs.replace(other, id=f"b{number}") for number in range(2, 5)]
+    alike, advice = build_rows(msgspec.structs.replace(two_breaks(), breaks=[break_, *breaks])).status
+    assert alike.startswith("4 breaks, 3 of them for one reason: `torch._dynamo.graph_break()`.")
+    assert advice == "Do: Move the call out of the compiled region."
 
 
 def test_a_break_has_place_consequence_and_advice() -> None:
@@ -69,7 +85,7 @@ def test_a_comparison_of_runs_has_the_same_wording_as_the_text() -> None:
     assert found.details[0] in after.to_text()
     assert found.rows[0].label.startswith("breaks 2")
     assert (found.total, len(found.rows)) == (2, 3)
-    assert "since the last run: 1 break gone, 1 new" in build_rows(after).status
+    assert "Since the last run: 1 break gone, 1 new" in build_rows(after).status
 
 
 def test_a_break_resumes_at_the_branch_that_ran() -> None:

@@ -37,7 +37,7 @@ from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
-from jupyter_graphbreak.views.words.recompilation import limit_headline, limited_functions, recompilations
+from jupyter_graphbreak.views.words.recompilation import limited_functions, recompilations
 from jupyter_graphbreak.views.words.verdict import verdict
 from jupyter_graphbreak.views.words.where import brief_code, place
 from tests.support.sample_reports import no_breaks, two_breaks
@@ -248,7 +248,6 @@ SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile l
 
 def test_a_headline_does_not_hide_the_recompile_limit() -> None:
     report = again("k == 1", "k == 2", "k == 3", limit=True)
-    assert limit_headline(report) == SPENT
     verdict = f"{SPENT[0].upper()}{SPENT[1:]}."
     assert render_text(report).startswith(f"{verdict}\nCell In[1], f: 1 graph, 2 ops")
     assert f'<p class="gb-verdict gb-bad">{verdict}</p>' in render_html(report)
@@ -268,7 +267,7 @@ def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
     assert limited_functions(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
     limited = replace(report, skipped=[Skipped("k1", None, "f", None, "", kind="recompile limit")])
     assert verdict(limited) == ("bad", "No breaks, but f was compiled once and now runs eagerly (recompile limit).")
-    assert limit_headline(no_breaks()) == ""
+    assert limited_functions(no_breaks()) == ""
 
 
 def several_guards() -> Report:

@@ -226,7 +226,7 @@ class BreakTable:
             name, filename, line = frame.code
             if event.conditions.stack:
                 branches = message.cause.gb_type == _BRANCHING
-                location = self._sources.place(event.conditions.stack[-1], branches=branches)
+                location = self._sources.place(self._leaf(event.conditions), branches=branches)
             elif message.file is not None:
                 function = message.stack[-1].function if message.stack else name
                 location = self._sources.location(message.file, message.line, function)
@@ -379,6 +379,13 @@ class BreakTable:
             if note not in self._notes:
                 self._notes.append(note)
         return setting
+
+    def _leaf(self, conditions: additions.Conditions) -> StackEntry:
+        """Return the innermost place of a break that is not machinery, such as IPython's wrapper of ``open``."""
+        for entry in reversed(conditions.whole_stack):
+            if self._sources.kind(entry.filename, entry.function) != "machinery":
+                return entry
+        return conditions.stack[-1]
 
     def _stack(self, event: Event) -> list[Location]:
         return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)

@@ -56,6 +56,7 @@ COMPILED = {
     "fullgraph_nested_err": Expected("4 error", graphs=0),
     "eogb_dyn": Expected("8 resumed, 11 error", graphs=1),
     "skip_frame_nested": Expected("4 skipped", graphs=2, eager=1),
+    "ipythons_open": Expected("6 resumed, 6 resumed", graphs=2),
     "raise_after_break": Expected("4 resumed, 5 resumed, 6 skipped", graphs=2, eager=1),
     "kbd_caught": Expected("6 resumed", graphs=1),
     "two_fns_same_name": Expected("5 resumed, 11 resumed", graphs=1),

@@ -115,8 +115,8 @@ def _about(variation: OtherVariation) -> str:
                 "are right. To have one, always pass a tensor that has no effect."
             )
         case "dtype":
-            dtypes = " and ".join(str(value).removeprefix("torch.") for value in variation.values)
-            return f"{name} is sometimes {dtypes}: convert it to one dtype before the call."
+            dtypes = " and ".join(f"sometimes {str(value).removeprefix('torch.')}" for value in variation.values)
+            return f"{name} is {dtypes}: convert it to one dtype before the call."
         case "requires_grad":
             return (
                 f"{name} requires a gradient in some calls only: each kind has its own graph, and two graphs are right."

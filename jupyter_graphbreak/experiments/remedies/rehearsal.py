@@ -470,9 +470,8 @@ class TrialRunner:
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
-        given_up = _functions_given_up(run.report) - _functions_given_up(self.original.report)
-        if given_up:
-            return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
+        if (loss := self._loss(run.report)) is not None:
+            return loss
         as_many = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new or as_many:
             new = next(iter(comparison.new), None)
@@ -485,6 +484,16 @@ class TrialRunner:
         if not self._uncompiled_original.repeatable:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None
+
+    def _loss(self, changed: Report) -> tuple[RemedyVerdict, str] | None:
+        """Return the verdict on a change with which Dynamo compiles nothing or gives up; ``None`` on any other."""
+        original = self.original.report
+        if original.summary.ops and not changed.summary.ops:
+            return "fails", "then nothing is compiled"
+        given_up = _functions_given_up(changed) - _functions_given_up(original)
+        if given_up:
+            return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
+        return None
 
     def _compare_results(self, run: CompiledRun, cases: list[ReferenceCase]) -> tuple[str | None, list[Difference]]:
         """Return why the changed program fails, if it does, and how its results differ."""

@@ -117,6 +117,7 @@ class Rerun:
         self._found_for_recompiles = None
         if found.recompiles:
             from jupyter_graphbreak.experiments.recompiles.finding import find_recompile_remedies
+            from jupyter_graphbreak.experiments.remedies.application import compile_file
 
             self._found_for_recompiles = find_recompile_remedies(
                 found,
@@ -125,6 +126,7 @@ class Rerun:
                 seconds=end - time.monotonic(),
                 find_cell=self._find_cell,
                 on_status=self._on_status,
+                compile_text=options.get("compile_text", compile_file),
                 without_breaks=self._found.entries_with_remedies,
             )
             found = self._found_for_recompiles.report

@@ -13,14 +13,22 @@ from jupyter_graphbreak.experiments.families.bound_names import is_bound_before,
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_at, site_of, step_of
+from jupyter_graphbreak.experiments.families.site import (
+    Site,
+    dotted,
+    draft_of,
+    names_bound,
+    names_read,
+    site_at,
+    site_of,
+    step_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.arms import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
-    from jupyter_graphbreak.experiments.families.site import Site
 
 #: Functions and methods whose gradient may not be finite for zero or negative numbers, but is for one.
 _STEEP = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
@@ -126,6 +134,42 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     yield from _drop_test(site, branch)
     yield from _keep_flag_as_tensor(site, branch)
     yield from _propose_for_statement(site, branch)
+
+
+def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
+    """Yield changes that give both sides of a condition on a size to torch.cond, which runs only one of them.
+
+    Parameters
+    ----------
+    source : str
+        The id of the source.
+    text : str
+        Its text.
+    line : int
+        The line of the condition, or the line that gives the size a name.
+    """
+    draft = draft_of(text)
+    statement = draft.find(line, None, line, None) if draft is not None else None
+    if draft is None or not isinstance(statement, ast.stmt):
+        return
+    conditions = [node for node in ast.walk(statement) if isinstance(node, ast.If | ast.IfExp)]
+    function = draft.enclosing_function(statement)
+    if not conditions and isinstance(statement, ast.Assign) and function is not None:
+        named = names_bound(statement)
+        later = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
+        conditions = [node for node in later if not named.isdisjoint(names_read(node.test))]
+    for node in conditions:
+        around = draft.enclosing(node, ast.stmt)
+        if around is None:
+            continue
+        site = Site(source, draft, node, around, {source: text})
+        if isinstance(node, ast.If):
+            proposals = _propose_for_statement(site, node)
+        else:
+            proposals = _propose_for_expression(site, node)
+        for proposal in proposals:
+            if proposal.title == _COND:
+                yield replace(proposal, title=f"{_COND} on line {node.lineno}")
 
 
 def _contains(outer: ast.AST, inner: ast.AST) -> bool:

@@ -30,7 +30,7 @@ _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 _HIGHER = 8
 _LIMIT = "torch._dynamo.config.recompile_limit"
 
-Family = Literal["mark", "dynamic", "tensor", "setting", "limit"]
+Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch"]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.configuration import applied_settings
+from jupyter_graphbreak.experiments.families.branches import propose_for_size
 from jupyter_graphbreak.experiments.recompiles.candidates import (
     DYNAMIC_BY_SETTING,
     Circumstances,
@@ -26,8 +27,9 @@ from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, wi
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, run_lines
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied
-from jupyter_graphbreak.experiments.remedies.application import source_text
+from jupyter_graphbreak.experiments.remedies.application import compile_file, source_text
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
@@ -36,6 +38,7 @@ from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING, Edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import CodeType
 
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
@@ -57,6 +60,8 @@ _OTHER_LAYOUT = re.compile(r"expected size \S+, stride")
 _DEFAULT_LIMIT = 8
 #: The maximum number of candidates of one entry.
 _MOST_CANDIDATES = 16
+#: The maximum number of conditions on a size that are rewritten.
+_MOST_CONDITIONS = 3
 
 
 class FoundRecompileRemedies(NamedTuple):
@@ -72,6 +77,7 @@ class FoundRecompileRemedies(NamedTuple):
             for known, ident, candidate, owner in self.working
             if known is entry
             and not candidate.adjustment.tensors
+            and "branch" not in candidate.families
             and all(before.path.root.kind == "argument" for before in candidate.befores)
         }
 
@@ -117,6 +123,7 @@ def find_recompile_remedies(
     seconds: float | None = None,
     find_cell: FindCell = lambda _: None,
     on_status: Callable[[str], None] = lambda _: None,
+    compile_text: Callable[[str, str], list[CodeType]] = compile_file,
     without_breaks: Callable[[Entry], Mapping[tuple[str, ...], EntryWithRemedy]] = lambda _: {},
 ) -> FoundRecompileRemedies:
     """Return a report with remedies for its recompiles, after those that it already has.
@@ -135,6 +142,8 @@ def find_recompile_remedies(
         Returns the cell with a given file name.
     on_status : callable
         Receives status messages.
+    compile_text : callable
+        As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     without_breaks : callable
         Returns the remedies for the breaks of an entry, by the ids of the remedies.
     """
@@ -148,7 +157,7 @@ def find_recompile_remedies(
         with entry.set_up():
             try:
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
-                    found = search.run(end)
+                    found = search.run(end, lambda: TrialRunner(entry, compile_text, find_cell))  # noqa: B023 - called now
                     combined = search.combined(found, without_breaks(entry))
                     is_enough = combined is not None and combined.tried.ended
                     person = None if is_enough else found.person
@@ -230,8 +239,16 @@ class _EntrySearch:
         self._remedies = {remedy.id: remedy for remedy in report.remedies or []}
         self._line: SpecializingLine | None = self._specializing_line(None)
 
-    def run(self, end: float) -> _Found:
-        """Try candidates until one ends all recompiles, and return what was found."""
+    def run(self, end: float, make_runner: Callable[[], TrialRunner]) -> _Found:
+        """Try candidates until one ends all recompiles, and return what was found.
+
+        Parameters
+        ----------
+        end : float
+            When to stop, in seconds of :func:`time.monotonic`.
+        make_runner : callable
+            Returns what applies changes of the entry's code.
+        """
         seen = self._seen
         if len(seen) < 2:  # noqa: PLR2004
             return self.without_trials(None)
@@ -276,7 +293,54 @@ class _EntrySearch:
                 pending.appendleft(adjusted)
         works = any(tried.verdict in WORKING for tried, _ in self._tried)
         self._line = self._specializing_line(None if works else trials.specializing)
+        ended = any(tried.ended for tried, _ in self._tried)
+        if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
+            self._rewrite_condition(self._line, trials, make_runner)
         return self._collected(varied, named)
+
+    def _rewrite_condition(
+        self, line: SpecializingLine, trials: CallTrials, make_runner: Callable[[], TrialRunner]
+    ) -> None:
+        """Try to end the recompiles by the best change together with a condition on a size that stays in one graph."""
+        source, text = line.filename, self._texts.text(line.filename)
+        proposals = list(propose_for_size(source, text, line.line))[:_MOST_CONDITIONS]
+        if not proposals:
+            return
+        runner = make_runner()
+        filename = self._texts.filename(source)
+        theirs = next((ident for ident, name in runner.program.files.items() if name == filename), None)
+        if theirs is None:
+            return
+        best, change = min(
+            (pair for pair in self._tried if pair[0].verdict in WORKING), key=lambda pair: pair[0].compilations
+        )
+        for proposal in proposals:
+            joined = self._joined(edits_of({source: text}, Change(proposal.texts)), change)
+            if joined is None:
+                continue
+            title = f"{proposal.title}; {best.candidate.title}"
+            self._on_status(title)
+            apply = runner.entry_with_change(Change({theirs: proposal.texts[source]}))
+            tried = trials.run(best.candidate, apply)
+            families = ("branch", *best.candidate.families)
+            candidate = dataclasses.replace(best.candidate, title=title, families=families)
+            # If the condition still decides while compiling, PyTorch warns about torch.cond.
+            if tried.verdict not in WORKING or tried.ended:
+                self._tried.append((dataclasses.replace(tried, candidate=candidate), joined))
+            if tried.verdict == "works" and tried.ended:
+                break
+
+    def _joined(self, edits: Sequence[Edit], change: Change) -> Change | None:
+        """Return a change that makes edits as well; ``None`` if they overlap with its own."""
+        originals = {source: self._texts.text(source) for source in [*(e.source for e in edits), *change.texts]}
+        own = edits_of(originals, change)
+        if any(one.source == two.source and _overlap(one, two) for one in edits for two in own):
+            return None
+        texts = {
+            source: apply_edits(text, [edit for edit in (*own, *edits) if edit.source == source])
+            for source, text in originals.items()
+        }
+        return dataclasses.replace(change, texts=texts)
 
     def combined(self, found: _Found, without_breaks: Mapping[tuple[str, ...], EntryWithRemedy]) -> _Combined | None:
         """Try the best change together with the remedy that removes most breaks; ``None`` if that does not work."""
@@ -291,21 +355,14 @@ class _EntrySearch:
         if not usable:
             return None
         remedy, apply = max(usable, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works"))
-        originals = {edit.source: self._texts.text(edit.source) for edit in remedy.edits}
-        originals |= {source: self._texts.text(source) for source in change.texts}
-        edits = edits_of(originals, change)
-        if any(one.source == two.source and _overlap(one, two) for one in remedy.edits for two in edits):
+        joined = self._joined(remedy.edits, change)
+        if joined is None:
             return None
-        edits += remedy.edits
         self._on_status(f"{remedy.title}; {best.candidate.title}")
         tried = self._trials.run(best.candidate, apply)
         if tried.verdict not in WORKING:
             return None
-        texts = {
-            source: apply_edits(text, [edit for edit in edits if edit.source == source])
-            for source, text in originals.items()
-        }
-        return _Combined(remedy, tried, dataclasses.replace(change, texts=texts))
+        return _Combined(remedy, tried, joined)
 
     def _is_no_better(self, candidate: RecompileCandidate) -> bool:
         """Return whether a candidate is only a weaker mark than one that works."""
@@ -412,6 +469,10 @@ class _Texts:
     def text(self, source: str) -> str:
         """Return the whole text of a source, as its editor shows it."""
         return source_text(self._files.get(source, ""), self._find_cell)
+
+    def filename(self, source: str) -> str | None:
+        """Return the file name in the code objects of a source."""
+        return self._files.get(source)
 
     def place(self, site: CallSite) -> tuple[str | None, CallSite | None]:
         """Return the source of a call, and the call with the lines and columns of the editor."""

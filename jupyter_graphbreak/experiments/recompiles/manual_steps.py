@@ -90,7 +90,7 @@ def _about_line(line: SpecializingLine) -> str:
     if _CONDITION.match(line.code):
         return (
             f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "
-            "graph, and that is right. To have one graph, decide before the call, or use torch.where."
+            "graph, and that is right. To have one graph, decide before the call."
         )
     return (
         f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "

@@ -347,15 +347,34 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
+def test_both_sides_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
+    def either(x: torch.Tensor) -> torch.Tensor:
+        length = x.shape[0]
+        y = x + 1
+        if length > 10:
+            y = y * 2
+        return y
+
+    report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
+    remedy = best(report)
+    assert counts(remedy) == (3, 1, 0)
+    assert "torch.cond" in remedy.title
+    assert remedy.title.endswith("; Mark dimension 0 of `x` as dynamic")
+    assert "y = torch.cond(length > 10, lambda: y * 2, lambda: y.clone())" in (remedy.patch or "")
+    assert not [each for each in report.remedies or [] if each.recompiles and each.person]
+
+
 def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
     def either(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] > 10:
-            return x * 2
+            return x.sum(0)
         return x * 3
 
     report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     assert counts(best(report)) == (3, 2, 0)
     assert "if x.shape[0] > 10" in person(report)
+    (rewritten,) = [each for each in report.remedies or [] if "torch.cond" in each.title]
+    assert rewritten.verdict not in WORKING
 
 
 def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work() -> None:

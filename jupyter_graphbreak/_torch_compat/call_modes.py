@@ -140,5 +140,8 @@ def restored_functorch_depth() -> Iterator[None]:
     try:
         yield
     finally:
-        if undo is not None and functorch_depth() > depth:
-            undo(depth)
+        while undo is not None and (now := functorch_depth()) > depth:
+            with contextlib.suppress(RuntimeError):  # torch 2.9 raises one after it has ended the transform
+                undo(now - 1)
+            if functorch_depth() >= now:
+                break

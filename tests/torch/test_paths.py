@@ -53,6 +53,20 @@ def test_exactly_the_lines_that_run_because_of_the_answer(function: Callable[...
     assert {(path.compiled, path.eager) for path in report.paths} <= {("True", "False")}
 
 
+def exports(x: torch.Tensor) -> torch.Tensor:
+    if torch.compiler.is_exporting():
+        return x
+    return x + 1
+
+
+def test_a_question_is_listed_exactly_if_this_release_answers_it_differently() -> None:
+    differs = not torch.equal(torch.compile(exports, backend="eager")(ONES), exports(ONES))  # it does in torch 2.9
+    torch._dynamo.reset()
+    assert [path.location.line for path in watch(exports).paths if path.location] == (
+        [exports.__code__.co_firstlineno + 1] if differs else []
+    )
+
+
 def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
     def first(x: torch.Tensor) -> torch.Tensor:
         return x.sin() if questions.compiled_here() else x.cos()

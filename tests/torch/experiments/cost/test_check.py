@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -269,9 +270,11 @@ def changes_of(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool
 
 def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
     config = torch._inductor.config.save_config()
+    generator = inspect.getsource(importlib.import_module("torch._inductor.codegen.cpp"))
+    applies = "emulate_precision_casts" in generator  # in torch 2.9, the setting has no effect on code for the CPU
     tried = changes_of(rounds, torch.linspace(1, 2, 64).bfloat16())
     assert tried == {
-        "torch._inductor.config.emulate_precision_casts = True": (True, True),
+        "torch._inductor.config.emulate_precision_casts = True": (applies, applies),
         'backend="aot_eager"': (True, True),
     }
     assert torch._inductor.config.save_config() == config

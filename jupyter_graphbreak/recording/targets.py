@@ -147,13 +147,27 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
             yield value
         elif isinstance(value, type):
             if not _is_foreign(value):
-                bare = (getattr(m, "__func__", m) for m in vars(value).values())  # of static and class methods
-                members = [inspect.unwrap(m) if inspect.isfunction(m) else m for m in bare]
-                pending += [(m, depth + 1) for m in members if isinstance(m, types.FunctionType)]
+                pending += [(member, depth + 1) for member in _members(value)]
         elif _is_object(value):
             yield value
             pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _is_foreign(kind)]
             pending += [(part, depth + 1) for part in _parts(value)]
+
+
+def _members(kind: type) -> Iterator[Any]:
+    """Yield the functions of a class, also those of its properties, and its descriptors that users wrote."""
+    for member in vars(kind).values():
+        if isinstance(member, property):
+            yield from (
+                function for function in (member.fget, member.fset, member.fdel) if inspect.isfunction(function)
+            )
+            continue
+        function = getattr(member, "__func__", member)  # of static and class methods
+        function = function.func if isinstance(function, functools.cached_property) else function
+        if inspect.isfunction(function):
+            yield inspect.unwrap(function)
+        elif hasattr(type(member), "__get__") and _is_object(member):
+            yield member
 
 
 def _references(function: types.FunctionType) -> Iterator[Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dis
 import functools
+import re
 import sys
 import types
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -71,13 +72,91 @@ class LibraryContainer(NamedTuple):
         )
 
 
+#: The parts of packages that code may change.
+LibraryPart: TypeAlias = "LibraryAttribute | LibraryContainer | LibraryNamespace | LoadedModules"
+
+
+class LibraryNamespace(NamedTuple):
+    """The globals of a library's module of which the user's code calls functions that sound like registrations."""
+
+    scope: dict[str, Any]
+    callers: frozenset[str]
+
+    @property
+    def title(self) -> str:
+        """The name of the module."""
+        return str(self.scope["__name__"])
+
+    def content(self) -> dict[str, Any]:
+        """Return the values of the globals, and the items of lists, dicts and sets among them; caches are left out."""
+        result: dict[str, Any] = {}
+        for name, value in list(self.scope.items()):
+            if not name.startswith("__") and not isinstance(value, types.ModuleType) and not _CACHE.search(name):
+                holder = LibraryContainer(None, name, value)
+                result[name] = value, holder.content() if type(value) in {list, dict, set} else None
+        return result
+
+    def refill(self, content: dict[str, Any]) -> None:
+        """Restore what :meth:`content` returned."""
+        for name in self.content().keys() - content.keys():
+            del self.scope[name]
+        for name, (value, items) in content.items():
+            holder = LibraryContainer(None, name, value)
+            if items is not None and [*map(id, items)] != [*map(id, holder.content())]:
+                holder.refill(items)
+            if self.scope.get(name, _MISSING) is not value:
+                self.scope[name] = value
+
+
+class LoadedModules(dict[str, types.ModuleType]):
+    """The content of ``sys.modules``, of which the user's code names the dict. Imports do not count as a change."""
+
+    @classmethod
+    def now(cls) -> LoadedModules:
+        """Return the present content."""
+        return cls(sys.modules)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LoadedModules) and not (
+            other.put_after(self) or any(other.get(name) is not module for name, module in self.items())
+        )
+
+    __hash__ = None
+
+    def put_after(self, before: LoadedModules) -> list[str]:
+        """Return the names of new modules that were not imported."""
+        return [name for name in self.keys() - before.keys() if getattr(self[name], "__spec__", None) is None]
+
+    def restore(self) -> None:
+        """Undo the changes since then, except imports."""
+        for name in self.now().put_after(self):
+            del sys.modules[name]
+        sys.modules.update((name, module) for name, module in self.items() if sys.modules.get(name) is not module)
+
+
+#: Names of functions that change what their module knows.
+REGISTERS = re.compile(
+    r"_?(?:(?:un|de)?register|add|set|reset|(?:un)?install|remove|push|pop|insert|append|update|clear|configure|use|define|"
+    r"declare|(?:de)?activate)(?:_|$|[A-Z])"
+)
+#: Names of globals that only save time.
+_CACHE = re.compile(r"cache|memo|lock", re.IGNORECASE)
+
+
+def is_user_module(module: types.ModuleType) -> bool:
+    """Return whether a module is the user's: from a file of theirs, or made without a file."""
+    if module.__name__ == "__main__":
+        return True
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return type(module) is types.ModuleType and module.__spec__ is None
+    return not is_library(file)
+
+
 def is_library_owner(owner: types.ModuleType | type | types.FunctionType) -> bool:
     """Return whether a module, class or function belongs to the standard library or to an installed package."""
     module = owner if isinstance(owner, types.ModuleType) else sys.modules.get(owner.__module__)
-    if getattr(module, "__name__", "__main__") == "__main__":
-        return False
-    file = getattr(module, "__file__", None)
-    return file is None or is_library(file)
+    return isinstance(module, types.ModuleType) and not is_user_module(module)
 
 
 def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], Any]:
@@ -96,11 +175,40 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
     return result
 
 
+def library_parts(function: types.FunctionType) -> dict[int, LibraryPart]:
+    """Return the parts of packages, except single attributes, that a function may change, by their ids."""
+    parts: dict[int, LibraryPart] = {id(called.scope): called for called in _called_namespaces(function)}
+    parts.update((id(named.container), named) for named in _named_containers(function))
+    if _names_loaded_modules(function):
+        parts[id(sys.modules)] = LoadedModules()
+    return parts
+
+
+def _called_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespace]:
+    """Yield the namespaces of libraries that a function changes, judging by the names of the functions it calls."""
+    for root, path in _loads(function.__code__):
+        owner: Any = function.__globals__.get(root, sys.modules.get(root))
+        for name in path:
+            owner = getattr(owner, "__dict__", {}).get(name)
+        if isinstance(owner, types.FunctionType) and REGISTERS.match(owner.__name__):
+            scope = owner.__globals__
+            if is_library(owner.__code__.co_filename) and "__name__" in scope:
+                yield LibraryNamespace(scope, frozenset({owner.__name__, (root, *path)[-1]}))
+
+
 #: Modules whose containers change for other reasons: imports, and contexts of warnings.
 _NOT_WATCHED = frozenset({"sys", "warnings"})
 
 
-def named_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
+def _names_loaded_modules(function: types.FunctionType) -> bool:
+    """Return whether a function names ``sys.modules``."""
+    return any(
+        path == ("modules",) and function.__globals__.get(root, sys.modules.get(root)) is sys
+        for root, path in _loads(function.__code__)
+    )
+
+
+def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
     """Yield the lists, dicts and sets of packages that a function names, such as ``copyreg.dispatch_table``."""
     for root, path in _loads(function.__code__):
         owner: Any = function.__globals__.get(root, sys.modules.get(root))
@@ -121,6 +229,7 @@ def _loads(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for instruction in dis.get_instructions(code):
         if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
             root, path = instruction.argval, ()
+            result[root, path] = None
         elif instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and root is not None:
             path = (*path, instruction.argval)
             result[root, path] = None
@@ -159,11 +268,14 @@ def _named_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, .
     begun = False
     root: str | None = None
     path: tuple[str, ...] = ()
+    aliases = _aliases(code)
     for instruction in dis.get_instructions(code):
         name = instruction.argval
         match instruction.opname:
             case "LOAD_GLOBAL" | "LOAD_NAME":
                 begun, root, path = (True, None, ()) if name in _SETTERS else (begun, name, ())
+            case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW" | "LOAD_DEREF" if name in aliases:
+                root, path = aliases[name]
             case "LOAD_ATTR":
                 path = (*path, name)
             case "LOAD_CONST" if begun:
@@ -172,31 +284,54 @@ def _named_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, .
                     yield root, (*path, name)
 
 
+def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the local names of modules and of what global names lead to, as in ``F = torch.nn.functional``."""
+    aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
+    held: tuple[str, tuple[str, ...]] | None = None
+    constant: Any = None
+    module, imports_names = "", False  # of the present import
+    for instruction in dis.get_instructions(code):
+        name = instruction.argval
+        match instruction.opname:
+            case "LOAD_CONST":
+                constant, held = name, None
+            case "IMPORT_NAME":
+                module, imports_names = name, constant is not None
+                held = module.partition(".")[0], ()
+            case "IMPORT_FROM":
+                held = module, (name,) if imports_names else ()
+            case "LOAD_GLOBAL" | "LOAD_NAME":
+                held = name, ()
+            case "LOAD_ATTR" if held is not None:
+                held = held[0], (*held[1], name)
+            case "STORE_FAST" | "STORE_NAME" | "STORE_GLOBAL" | "STORE_DEREF" if held is not None:
+                aliases[name], held = held, None
+            case "SWAP" | "ROT_TWO" | "POP_TOP" if module and not imports_names:
+                pass  # in `import a.b as c`
+            case _:
+                held = None
+    return aliases
+
+
 def _assignments_in(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    imported: dict[str, str] = {}
-    module = ""
-    root: str | None = None
-    path: list[str] = []
+    aliases = _aliases(code)
+    nothing: tuple[None, tuple[str, ...]] = None, ()
+    root: str | None
+    root, path = nothing
     copied: tuple[str, tuple[str, ...]] | None = None  # the owner in `owner.name += 1`, loaded once and used twice
     for instruction in dis.get_instructions(code):
         name = instruction.argval
         match instruction.opname:
-            case "IMPORT_NAME":
-                module = name
-            case "STORE_FAST" | "STORE_NAME" | "STORE_GLOBAL" | "STORE_DEREF":
-                if module:
-                    imported[name] = module
-                module = ""
             case "LOAD_GLOBAL" | "LOAD_NAME":
-                root, path = name, []
+                root, path = name, ()
             case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW" | "LOAD_DEREF":
-                root, path = imported.get(name), []
+                root, path = aliases.get(name, nothing)
             case "LOAD_ATTR" | "LOAD_METHOD":
-                path.append(name)
+                path = (*path, name)
             case "COPY" | "DUP_TOP" if root is not None:
-                copied = root, tuple(path)
+                copied = root, path
             case "SWAP" | "ROT_TWO" if copied is not None:
-                root, path = copied[0], [*copied[1]]
+                root, path = copied
             case "STORE_ATTR" | "DELETE_ATTR":
                 if root is not None:
                     yield root, (*path, name)

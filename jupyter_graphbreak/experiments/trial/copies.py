@@ -7,6 +7,7 @@ import contextvars
 import copy
 import enum
 import functools
+import gc
 import inspect
 import io
 import logging
@@ -47,7 +48,7 @@ _ATOMS = (
 #: Types of objects that belong to the process rather than to the program: copies share them.
 _PROCESS_TYPES = (
     logging.Filterer, logging.Manager, threading.Thread, contextvars.ContextVar,
-    contextvars.Context, contextvars.Token, types.FrameType, types.TracebackType, types.CodeType,
+    contextvars.Token, types.FrameType, types.TracebackType, types.CodeType,
 )  # fmt: skip
 #: Logging packages: their loggers refer to threads, streams and settings.
 _LOGGING_PACKAGES = frozenset({"loguru", "structlog", "absl"})
@@ -191,6 +192,14 @@ class _Copier:
             return self._object(value)  # which fails
         view: Any = memoryview(whole).cast("B")
         return view.cast(value.format, value.shape)
+
+    def _context(self, value: contextvars.Context) -> Any:
+        return value.copy()
+
+    def _read_only_mapping(self, value: types.MappingProxyType[Any, Any]) -> Any:
+        """Return a view of a copied dict; the view of a class's attributes stays."""
+        (mapping,) = gc.get_referents(value)
+        return value if "__module__" in value else types.MappingProxyType(self.copy(mapping))
 
     def _weak_mapping(self, value: Any) -> Any:
         result = type(value)()
@@ -384,6 +393,8 @@ class _Copier:
         (torch.Generator, _generator),
         (threading.local, _local),
         (memoryview, _view),
+        (contextvars.Context, _context),
+        (types.MappingProxyType, _read_only_mapping),
         ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _weak_mapping),
         (weakref.WeakSet, _weak_set),
         ((dict, list, tuple, set), _container),

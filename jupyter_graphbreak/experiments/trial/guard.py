@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
@@ -20,6 +21,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     ObservedEffect,
     TrialStoppedError,
     is_own_code,
+    line_that_imports,
     listen,
 )
 from jupyter_graphbreak.recording.targets import own_codes
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import CodeType, FrameType, TracebackType
 
-    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute, LibraryContainer
+    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryPart
     from jupyter_graphbreak.experiments.trial.process_state import StateChange
     from jupyter_graphbreak.records.records import StackEntry
 
@@ -38,11 +40,14 @@ class _Guard:
 
     is_exclusive = True
 
-    def __init__(self) -> None:
+    def __init__(self, calls: tuple[Any, ...]) -> None:
+        self._calls = calls
         self.effect: ObservedEffect | None = None
         self.lines: dict[str, StackEntry | None] = {}
 
     def notice(self, effect: ObservedEffect, _: FrameType) -> None:
+        if effect.place is None and effect.imports:  # Dynamo imports what the code that it traces would import
+            effect = replace(effect, place=line_that_imports(effect.imports, own_codes(*self._calls)))
         if self.effect is None:
             self.effect = effect
         raise EffectRefusedError(effect)
@@ -52,14 +57,14 @@ class _Guard:
 
 
 @contextlib.contextmanager
-def guarded(*calls: Any, assigned: Iterable[LibraryAttribute | LibraryContainer] = ()) -> Iterator[None]:
+def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
     Parameters
     ----------
     *calls : callable
         The callables that run; their code is searched for the line that changes the state of the process.
-    assigned : iterable of LibraryAttribute or LibraryContainer
+    assigned : iterable of LibraryPart
         The parts of packages that they may change.
 
     Raises
@@ -67,7 +72,7 @@ def guarded(*calls: Any, assigned: Iterable[LibraryAttribute | LibraryContainer]
     TrialStoppedError
         If the code was stopped, even if it caught that, or if user code has changed the state.
     """
-    guard = _Guard()
+    guard = _Guard(calls)
     before = ProcessState(assigned)
     with copied_context(), UNAUDITED.installed(), REFUSABLE.installed():
         try:

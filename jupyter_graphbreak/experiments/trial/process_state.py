@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.process_settings import context_variables, process_settings
-from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute, LibraryContainer
+from jupyter_graphbreak.experiments.trial.assigned_attributes import (
+    LibraryContainer,
+    LibraryNamespace,
+    LibraryPart,
+    LoadedModules,
+)
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
 from jupyter_graphbreak.recording.steady import DEFERRED
 from jupyter_graphbreak.records.package_paths import is_library
@@ -80,12 +85,12 @@ class ProcessState:
 
     Parameters
     ----------
-    assigned : iterable of LibraryAttribute or LibraryContainer
+    assigned : iterable of LibraryPart
         Parts of packages to include, because the code that will run names them.
     """
 
-    def __init__(self, assigned: Iterable[LibraryAttribute | LibraryContainer] = ()) -> None:
-        self._parts = [*_parts(), *map(_library_attribute, assigned)]
+    def __init__(self, assigned: Iterable[LibraryPart] = ()) -> None:
+        self._parts = [*_parts(), *map(_library_part, assigned)]
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
@@ -127,6 +132,15 @@ def _parts() -> Iterator[_Part]:
     yield _Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
     if hasattr(time, "tzset"):  # after the environment, which it reads
         yield _Part("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), frozenset({"tzset"}))
+    if hasattr(signal, "pthread_sigmask"):
+        yield _Part("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+                    lambda blocked: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
+                    frozenset({"pthread_sigmask"}))  # fmt: skip
+    yield _Part("sets what Python calls for asynchronous generators", sys.get_asyncgen_hooks,
+                lambda hooks: sys.set_asyncgen_hooks(*hooks), frozenset({"set_asyncgen_hooks"}))  # fmt: skip
+    yield _Part("sets how coroutines are tracked", sys.get_coroutine_origin_tracking_depth,
+                sys.set_coroutine_origin_tracking_depth,
+                frozenset({"set_coroutine_origin_tracking_depth"}))  # fmt: skip
     yield _Part("sets the mask of new files", _file_mask, os.umask, frozenset({"umask"}))
     yield _Part("sets signal handlers", _signal_handlers, _set_signal_handlers, frozenset({"signal"}))
     yield _Part(
@@ -171,7 +185,7 @@ def _parts() -> Iterator[_Part]:
             "sets the context of decimal numbers",
             lambda: _decimal_settings(decimal),
             lambda settings: _set_decimal_settings(decimal, settings),
-            frozenset({"getcontext", "setcontext", "prec", "rounding"}),
+            frozenset({"getcontext", "setcontext", "prec", "rounding", *_DECIMAL_CONTEXTS}),
         )
     yield _Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
     yield _Part(
@@ -207,12 +221,33 @@ def _parts() -> Iterator[_Part]:
         yield _Part(f"sets {setting.name}", setting.read, setting.write, setting.names, frozenset())
 
 
-def _library_attribute(attribute: LibraryAttribute | LibraryContainer) -> _Part:
-    if isinstance(attribute, LibraryContainer):
-        return _Part(f"changes {attribute.title}", lambda: _Identities(attribute.content()),
-                     lambda saved: attribute.refill(list(saved.items)), frozenset({attribute.name}))  # fmt: skip
-    read, write = _identity_of(attribute.read), _setter(attribute.write)
-    return _Part(f"sets {attribute.title}", read, write, frozenset({attribute.name}), is_assigned=True)
+def _library_part(part: LibraryPart) -> _Part:
+    match part:
+        case LoadedModules():
+            return _Part("changes sys.modules", LoadedModules.now, LoadedModules.restore, frozenset({"modules"}),
+                         frozenset({"sys"}))  # fmt: skip
+        case LibraryNamespace():
+            return _Part(f"changes the state of the module {part.title}", lambda: _Globals(part.content()), part.refill,
+                         part.callers)  # fmt: skip
+        case LibraryContainer():
+            return _Part(f"changes {part.title}", lambda: _Identities(part.content()),
+                         lambda saved: part.refill(list(saved.items)), frozenset({part.name}))  # fmt: skip
+    read, write = _identity_of(part.read), _setter(part.write)
+    return _Part(f"sets {part.title}", read, write, frozenset({part.name}), is_assigned=True)
+
+
+class _Globals(dict[str, Any]):
+    """The globals of a module, with their items. What an import changes, which may do so only once, does not count."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        super().__init__(content)
+        self._loaded = len(sys.modules)
+        self._ids = {name: (id(value), [*map(id, items or ())]) for name, (value, items) in content.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Globals) and (self._loaded != other._loaded or self._ids == other._ids)
+
+    __hash__ = None
 
 
 #: Attributes of ``sys`` that code may set.
@@ -469,16 +504,23 @@ def _set_locale(text: str) -> None:
 _DECIMAL_ATTRIBUTES = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
 
-def _decimal_settings(decimal: Any) -> tuple[dict[str, Any], dict[Any, bool]]:
-    now = decimal.getcontext()
-    return {name: getattr(now, name) for name in _DECIMAL_ATTRIBUTES}, dict(now.traps)
+_DECIMAL_CONTEXTS = ("DefaultContext", "BasicContext", "ExtendedContext")
 
 
-def _set_decimal_settings(decimal: Any, settings: tuple[dict[str, Any], dict[Any, bool]]) -> None:
-    now = decimal.getcontext()
-    for name, value in settings[0].items():
-        setattr(now, name, value)
-    now.traps.update(settings[1])
+def _decimal_settings(decimal: Any) -> list[tuple[Any, dict[str, Any], dict[Any, bool]]]:
+    contexts = [decimal.getcontext(), *(getattr(decimal, name) for name in _DECIMAL_CONTEXTS)]
+    return [
+        (context, {name: getattr(context, name) for name in _DECIMAL_ATTRIBUTES}, dict(context.traps))
+        for context in contexts
+    ]
+
+
+def _set_decimal_settings(decimal: Any, settings: list[tuple[Any, dict[str, Any], dict[Any, bool]]]) -> None:
+    decimal.setcontext(settings[0][0])
+    for context, attributes, traps in settings:
+        for name, value in attributes.items():
+            setattr(context, name, value)
+        context.traps.update(traps)
 
 
 def _context_variables() -> dict[Any, Any]:

@@ -8,6 +8,7 @@ listener is active on the same thread.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import importlib
 import inspect
@@ -26,16 +27,17 @@ from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.process_settings import file_writers, registrations
 from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
+from jupyter_graphbreak.experiments.trial.user_imports import describe_import
 from jupyter_graphbreak.recording.children import without_setting
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
+from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Callable, Iterable, Iterator
+    from types import CodeType, FrameType
     from typing import Literal
 
     from jupyter_graphbreak._torch_compat.threads import Claim
-    from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.schema import EffectKind
 
     #: Describes an event, given its arguments; ``None`` if it has no effect.
@@ -81,11 +83,14 @@ class ObservedEffect:
         The effect, worded as the rest of a sentence: "writes to the file rows.csv".
     place : StackEntry or None
         The innermost line of user code that leads to it, or a line of a library if there is none.
+    imports : str
+        The module whose import it is.
     """
 
     kind: EffectKind
     what: str
     place: StackEntry | None = None
+    imports: str = ""
 
 
 class TrialStoppedError(Exception):
@@ -163,6 +168,11 @@ def _listeners_here() -> list[Listener]:
     return [listener for claim, listener in _claims if claim in claims]
 
 
+def _is_in_trial() -> bool:
+    """Return whether this thread runs a trial, which nothing else may observe."""
+    return any(listener.is_exclusive for listener in _listeners.get(threading.get_ident(), ()))
+
+
 def is_listening() -> bool:
     """Return whether a listener is active on this thread."""
     return threading.get_ident() in _listeners
@@ -212,7 +222,9 @@ def _install() -> None:
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if not _listeners or (not _claims and threading.get_ident() not in _listeners):
         return
-    if event not in _EVENTS and not event.startswith(_FAMILY_STARTS):  # such as the event of sys._getframe
+    if (
+        event not in _EVENTS and event != _IMPORT and not event.startswith(_FAMILY_STARTS)
+    ):  # such as the event of sys._getframe
         return
     _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
 
@@ -220,6 +232,10 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 @disable_dynamo
 def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
     """Pass an audit event to the listeners; excluded from compilation, since it runs inside compiled calls."""
+    if event == _IMPORT:
+        if _is_in_trial():
+            _handle_import(args[0], frame)
+        return
     known = _EVENTS.get(event) or _family(event)
     if known is None:
         return
@@ -230,6 +246,29 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
         what = f"does something outside its objects ({event})"
     if what is not None:
         notice(kind, what, frame)
+
+
+def _handle_import(name: str, frame: FrameType | None) -> None:
+    """Pass on that user code imports a module, also if Dynamo does so while it traces the code."""
+    if threading.get_ident() in _busy or (what := describe_import(name)) is None:
+        return
+    while frame is not None and not is_own_code(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is not None:
+        effect = ObservedEffect("state", what, line_that_imports(name, [frame.f_code]), imports=name)
+        _listeners_here()[-1].notice(effect, frame)
+
+
+def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None:
+    """Return the line of user code that imports a module."""
+    for code in codes:
+        for instruction in dis.get_instructions(code) if is_own_code(code.co_filename) else ():
+            place = instruction.positions
+            if instruction.opname == "IMPORT_NAME" and instruction.argval == name and place is not None:
+                return StackEntry(
+                    code.co_filename, place.lineno or code.co_firstlineno, code.co_name, code.co_firstlineno
+                )
+    return None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -374,6 +413,8 @@ ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working 
 _RESTORED = {ENVIRONMENT, FOLDER}
 
 _THREAD = "starts a thread"
+#: The event of an import, which has an effect only in trials: a real run imports each module once.
+_IMPORT = "import"
 #: What code does that passes work to threads or processes which exist already.
 SUBMITS = "hands work to another thread or process"
 #: What code does that has an event loop call a function later.
@@ -467,6 +508,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     },
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
+        "siginterrupt": ("state", "sets signal handlers"),
     },
     "faulthandler": {
         **dict.fromkeys(("dump_traceback_later", "cancel_dump_traceback_later"), ("state", "sets a timer of faults")),
@@ -477,12 +519,27 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},
     "atexit": {"register": ("state", "registers a function that runs when the process ends")},
-}
+    "abc": {"ABCMeta.register": ("state", "registers a class with an abstract class")},
+    "asyncio": dict.fromkeys(("set_event_loop", "set_event_loop_policy"), ("state", "sets the event loop")),
+    "codecs": dict.fromkeys(("register", "unregister", "register_error"), ("state", "registers a codec")),
+    "copyreg": dict.fromkeys(("pickle", "add_extension", "remove_extension"), ("state", "registers how to pickle")),
+    "csv": dict.fromkeys(("register_dialect", "unregister_dialect"), ("state", "registers a CSV dialect")),
+    "mimetypes": {"add_type": ("state", "adds a type of files")},
+    "readline": dict.fromkeys(
+        ("add_history", "clear_history", "remove_history_item", "replace_history_item", "parse_and_bind",
+         "set_auto_history", "set_completer", "set_completer_delims", "set_history_length", "set_pre_input_hook",
+         "set_startup_hook", "insert_text"),
+        ("state", "sets how lines are read"),
+    ),
+    "sqlite3": dict.fromkeys(
+        ("register_adapter", "register_converter", "enable_callback_tracebacks"), ("state", "sets how rows are read")
+    ),
+}  # fmt: skip
 
 
 #: Functions that make descriptors, and functions that use one up or move its position; none has an audit event.
 _MAKE_DESCRIPTORS = ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd")
-_USE_DESCRIPTOR = ("read", "readv", "lseek", "close")
+_USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
 #: The descriptors that trials have made; using another one is an effect.
 _made_descriptors: set[int] = set()
 
@@ -506,6 +563,7 @@ class _Replacements:
 
     def __init__(self, make: Callable[[], Iterator[tuple[Any, str, Callable[..., Any]]]]) -> None:
         self._make = make
+        self._known: tuple[int, dict[int, Callable[..., Any]]] = 0, {}
         self._users = 0
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
@@ -529,6 +587,14 @@ class _Replacements:
                             setattr(owner, name, original)
                     self._replaced.clear()
 
+    def instead_of(self, function: Any) -> Callable[..., Any] | None:
+        """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
+        with _installing:
+            if self._known[0] != len(sys.modules):  # more functions may be there
+                made = self._replaced or [(o, name, getattr(o, name), new) for o, name, new in self._make()]
+                self._known = len(sys.modules), {id(original): new for _, _, original, new in made}
+        return self._known[1].get(id(function))
+
 
 def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name, what in file_writers():
@@ -545,9 +611,11 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         if owner is None and "dbm" in sys.modules:
             with contextlib.suppress(ImportError):  # not in every Python build
                 owner = importlib.import_module(module)
-        for name, (kind, what) in functions.items():
-            if (original := getattr(owner, name, None)) is not None:
-                yield owner, name, _announcing(original, kind, what)
+        for dotted, (kind, what) in functions.items():
+            *kinds, name = dotted.split(".")
+            holder = getattr(owner, kinds[0], None) if kinds else owner
+            if (original := getattr(holder, name, None)) is not None:
+                yield holder, name, _announcing(original, kind, what)
     for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
         for name in names:
             if hasattr(os, name):

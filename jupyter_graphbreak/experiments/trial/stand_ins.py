@@ -16,6 +16,7 @@ import inspect
 import io
 import mmap
 import multiprocessing.connection
+import multiprocessing.heap
 import multiprocessing.pool
 import multiprocessing.queues
 import multiprocessing.sharedctypes
@@ -45,6 +46,7 @@ _FILES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io
 _close = os.close
 #: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
+_C_DATA: Any = ctypes.Structure.__mro__[1]
 _CSV_WRITER = type(csv.writer(io.StringIO()))
 #: What using memory does that other processes see.
 SHARES = "uses memory that processes share"
@@ -115,6 +117,8 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
     for module, name, kind, what in _LAZY_HANDLES:
         if isinstance(value, getattr(sys.modules.get(module), name, ())):
             return kind, what
+    if isinstance(value, _C_DATA) and isinstance(getattr(value, "_wrapper", None), multiprocessing.heap.BufferWrapper):
+        return "process", SHARES
     if isinstance(value, memoryview) and isinstance(value.obj, mmap.mmap):
         return "file", "uses a file that is mapped into memory"
     return ("database", "uses an open database") if type(value).__module__ in _DATABASES else None

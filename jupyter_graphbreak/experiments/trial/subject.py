@@ -8,6 +8,7 @@ import enum
 import functools
 import inspect
 import logging
+import re
 import sys
 import threading
 import types
@@ -21,10 +22,11 @@ import torch
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryAttribute,
-    LibraryContainer,
+    LibraryPart,
     assigned_attributes,
     is_library_owner,
-    named_containers,
+    is_user_module,
+    library_parts,
     sets_attributes,
 )
 from jupyter_graphbreak.experiments.trial.copies import (
@@ -43,6 +45,7 @@ from jupyter_graphbreak.experiments.trial.copies import (
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
+from jupyter_graphbreak.experiments.trial.side_effects import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.package_paths import is_library
@@ -60,6 +63,9 @@ _LRU_CACHE = type(functools.lru_cache(len))
 
 
 _LOGGING = frozenset({"logging", "logging.handlers"})
+#: Names in modules and classes that trials leave as they are.
+_OF_MODULES = re.compile("__")
+_OF_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
 #: The lists of loggers and handlers that Python itself keeps; trials restore them.
 _OF_LOGGING = frozenset({"handlers", "filters", "buffer"})
 
@@ -139,8 +145,8 @@ class Subject:
         each run.
     consumable : list of str
         The same for objects that a run would consume, such as a generator.
-    assigned : list of LibraryAttribute or LibraryContainer
-        The attributes of packages to which the code assigns, and the containers of packages that it names.
+    assigned : list of LibraryPart
+        The parts of packages that the code may change, by the names in it.
     """
 
     def __init__(
@@ -153,15 +159,15 @@ class Subject:
         self._separate: set[Any] = set()
         self._uncopied: list[Any] = []
         self.consumable: list[str] = []
-        self.assigned: list[LibraryAttribute | LibraryContainer] = []
+        self.assigned: list[LibraryPart] = []
         self._globals: dict[int, dict[str, Any]] = {}
         self._functions: list[types.FunctionType] = []
         self._places: list[_Place | _SwappedPlace] = []
         self._entered = 0
-        self._before: list[tuple[dict[str, Any], frozenset[str], dict[str, Any]]] = []
+        self._before: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._caches: list[Any] = []
-        #: Namespaces of user modules that the code may change, and the names swapped in each.
-        self._namespaces: list[tuple[dict[str, Any], frozenset[str]]] = []
+        #: User modules and classes that the code may change, and the names swapped in each.
+        self._namespaces: list[tuple[types.ModuleType | type, frozenset[str]]] = []
         self.shared: list[str] = []
         self.call: Any = self._copy(fn, _name(fn))
         self.owner: Any = None
@@ -301,7 +307,7 @@ class Subject:
         if self._entered == 1:
             for place in swapped:
                 place.exchange()
-            self._before = [(scope, names, dict(scope)) for scope, names in self._namespaces]
+            self._before = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
         try:
             with self.modes.entered():
                 yield
@@ -314,13 +320,19 @@ class Subject:
                 self._saved_uncopied.restore()
 
     def _restore_namespaces(self) -> None:
-        """Undo what a run did to modules without naming it, such as with ``setattr``; Dynamo's own names stay."""
-        for scope, swapped, before in self._before:
-            for name in [name for name in scope if name not in before and not name.startswith("__")]:
-                del scope[name]
+        """Undo what a run did to modules and classes without naming it, such as with ``setattr``.
+
+        What Dynamo adds to a module, and Python to a class, stays.
+        """
+        for owner, swapped, before in self._before:
+            ignored = _OF_CLASSES if isinstance(owner, type) else _OF_MODULES
+            write = type if isinstance(owner, type) else types.ModuleType
+            now = vars(owner)
+            for name in [name for name in now if name not in before and not ignored.match(name)]:
+                write.__delattr__(owner, name)
             for name, value in before.items():
-                if name not in swapped and not name.startswith("__") and scope.get(name, _MISSING) is not value:
-                    scope[name] = value
+                if name not in swapped and not ignored.match(name) and now.get(name, _MISSING) is not value:
+                    write.__setattr__(owner, name, value)
 
     def _copy(self, value: Any, name: str) -> Any:
         if id(value) in self._memo:
@@ -376,7 +388,8 @@ class Subject:
                 if not library:
                     self._places.append(_Place(variable, *_cell_access(cell)))
         if not library:
-            for variable in sorted(_global_names(function.__code__)):
+            names = _global_names(function.__code__)
+            for variable in sorted(scope if names & _READ_ANY_GLOBAL else names):
                 self._copy_global(variable, scope)
             self._places += _function_places(result)
         return result
@@ -426,6 +439,9 @@ class Subject:
 
     def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
         value = scope.get(name, _MISSING)
+        if (refusing := REFUSABLE.instead_of(value)) is not None:
+            scope[name] = refusing
+            return
         if isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
         if value is not _MISSING:
@@ -446,7 +462,7 @@ class Subject:
         assigned: dict[tuple[int, str], Any] = {}
         functions = []
         assigns_attributes = False
-        containers: dict[int, LibraryContainer] = {}
+        of_libraries: dict[int, LibraryPart] = {}
         loggers: dict[int, logging.Filterer] = {}
         for item in list(reached(*roots)):
             kinds.update(dict.fromkeys(type(item).__mro__))
@@ -457,14 +473,14 @@ class Subject:
                 names = _global_names(item.__code__)
                 kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
                 assigned.update(assigned_attributes(item))
-                containers.update((id(named.container), named) for named in named_containers(item))
+                of_libraries.update(library_parts(item))
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
         self._swap_modules(modules)
         if assigns_attributes:
-            self._namespaces = [(vars(module), frozenset(names)) for module, names in modules]
-        known: set[tuple[int, str]] = set()
+            self._namespaces = [(module, frozenset(names)) for module, names in modules]
+        known = {(id(vars(module)), name) for module, names in modules for name in names}
         for function, names in functions:
             scope = function.__globals__
             accesses: list[Any] = [(name, scope, _item_access(scope, name)) for name in sorted(names)]
@@ -477,10 +493,11 @@ class Subject:
         kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
         for kind in kinds:
             if is_own(kind) and not self._is_library_type(kind):
-                known |= self._swap_attributes(kind, with_members=assigns_attributes)
-        known.update((id(module), name) for module, names in modules for name in names)
+                swapped = self._swap_attributes(kind, with_members=assigns_attributes)
+                self._namespaces.append((kind, frozenset(name for _, name in swapped)))
+                known |= swapped
         self._swap_assigned(assigned, known)
-        self.assigned += containers.values()
+        self.assigned += of_libraries.values()
         self._swap_attached_data(loggers.values())
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
@@ -498,7 +515,7 @@ class Subject:
         for (_, name), owner in assigned.items():
             if is_library_owner(owner):
                 self.assigned.append(LibraryAttribute(owner, name))
-            elif (id(owner), name) not in known:
+            elif (id(vars(owner) if isinstance(owner, types.ModuleType) else owner), name) not in known:
                 place = _Place(f"{owner.__name__}.{name}", *_attribute_access(owner, name))
                 value = place.read()
                 self._places.append(_SwappedPlace(place, self._copy(value, place.name) if is_data(value) else value))
@@ -528,6 +545,12 @@ class Subject:
             return
         if value is _MISSING or is_atom(value):
             self._places.append(_SwappedPlace(place, value))
+        elif (refusing := REFUSABLE.instead_of(value)) is not None:
+            self._places.append(_SwappedPlace(place, refusing))
+        elif isinstance(value, functools.singledispatchmethod) or (
+            isinstance(value, types.FunctionType) and self._is_library(value)  # such as one with a registry
+        ):
+            self._swap_if_copied(place, value)
         elif is_data(value) or isinstance(value, _LRU_CACHE):
             self._places.append(_SwappedPlace(place, self._copy(value, place.name)))
         elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
@@ -547,6 +570,11 @@ class Subject:
         return kind is object or is_library(home or "")
 
 
+#: Functions with which code reads or writes globals, or attributes, that it does not name.
+_READ_ANY_GLOBAL = frozenset({"globals", "exec", "eval"})
+_READ_ANY_ATTRIBUTE = _READ_ANY_GLOBAL | {"getattr", "attrgetter", "vars", "__dict__"}
+
+
 def _is_variable(value: Any) -> bool:
     return type(value) in {bool, int, float, torch.Tensor}
 
@@ -562,11 +590,16 @@ def _used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
         modules = [value for name in names if isinstance(value := function.__globals__.get(name), types.ModuleType)]
         imported = dict.fromkeys(_names(function.__code__, constants=True))
         modules += [sys.modules[name] for name in imported if name in sys.modules and name != "__main__"]
+        if "modules" in names:
+            own = sys.modules.get(str(function.__globals__.get("__name__")))
+            modules += [own] if own is not None else []
         for module in modules:
-            if is_library(getattr(module, "__file__", None) or "") or not hasattr(module, "__file__"):
+            if not is_user_module(module):
                 continue
             known = result.setdefault(module.__name__, (module, {}))[1]
-            used = [name for name in names if name in vars(module) and not name.startswith("__")]
+            wanted = vars(module) if names & _READ_ANY_ATTRIBUTE else [name for name in names if name in vars(module)]
+            used = [name for name in wanted if not name.startswith("__")]
+            used += [name for name in ("__getattr__",) if name in vars(module)]  # which provides what a module lacks
             new = [vars(module)[name] for name in used if name not in known]
             modules += [part for part in new if isinstance(part, types.ModuleType)]
             known.update(dict.fromkeys(used))
@@ -609,11 +642,16 @@ def _function_places(function: types.FunctionType) -> Iterator[_Place]:
         yield _Place(f"the attributes of {function.__name__}", lambda: vars(function), _ignore)
 
 
-def _closes_over_data(function: types.FunctionType) -> bool:
-    """Return whether the closure of a function contains or refers to an object that a call may change."""
+def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
+    """Return whether the closure of a function contains or refers to an object that a call may change.
+
+    It may do so by a function inside it, as those that ``functools.singledispatch`` returns do.
+    """
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
             content = cell.cell_contents
+            if depth and isinstance(content, types.FunctionType) and _closes_over_data(content, depth - 1):
+                return True
             content = getattr(content, "__self__", content) if isinstance(content, types.MethodType) else content
             if isinstance(content, weakref.ref) or (is_data(content) and not isinstance(content, tuple)):
                 return True

@@ -1,0 +1,95 @@
+"""Judge whether importing a module of the user's changes anything besides the module itself.
+
+A module is imported once. If a trial is the first to import it, it stays imported, so a real call would not repeat what
+its import does.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.machinery
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.trial.assigned_attributes import REGISTERS
+from jupyter_graphbreak.records.package_paths import is_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def describe_import(name: str) -> str | None:
+    """Return what the import of a module does that outlives a trial, worded as the rest of a sentence; or ``None``."""
+    parent, _, last = name.rpartition(".")
+    folders = getattr(sys.modules.get(parent), "__path__", None) if parent else None
+    if name in sys.modules or (parent and folders is None):
+        return None
+    spec = importlib.machinery.PathFinder.find_spec(name if folders is None else f"{parent}.{last}", folders)
+    file = spec.origin if spec is not None else None
+    if file is None or not file.endswith(".py") or is_library(file) or not _changes_objects(file):
+        return None
+    return f"imports the module {name} for the first time, which changes more than itself"
+
+
+@functools.lru_cache(maxsize=256)
+def _changes_objects(file: str) -> bool:
+    """Return whether the top level of a file calls or assigns to something that it does not define."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    statements = list(_statements(tree.body))
+    own = {name for statement in statements for name in _defined_names(statement)}
+    return any(_is_change(statement, own) for statement in statements)
+
+
+def _defined_names(statement: ast.stmt) -> Iterator[str]:
+    match statement:
+        case ast.Assign(targets):
+            names = [part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+            yield from (name.id for name in names if isinstance(name.ctx, ast.Store))
+        case ast.AnnAssign(ast.Name(id=name)) | ast.ClassDef(name=name):
+            yield name
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run on import, also those in branches, loops and classes."""
+    for statement in body:
+        yield statement
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            for _, value in ast.iter_fields(statement):
+                if isinstance(value, list):
+                    yield from _statements([part for part in value if isinstance(part, ast.stmt)])
+
+
+def _is_change(statement: ast.stmt, own: set[str]) -> bool:
+    match statement:
+        case ast.Expr(ast.Call(ast.Name(id="print"))):
+            return False
+        case ast.Expr(ast.Call(func)):
+            return isinstance(func, ast.Name) or _is_of_other(func, own)
+        case ast.Assign(targets) | ast.Delete(targets):
+            return any(_is_of_other(target, own) for target in targets)
+        case ast.AugAssign(target) | ast.AnnAssign(target):
+            return _is_of_other(target, own)
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return any(REGISTERS.match(_called_name(decorator)) for decorator in statement.decorator_list)
+    return False
+
+
+def _is_of_other(part: ast.expr, own: set[str]) -> bool:
+    return isinstance(part, ast.Attribute | ast.Subscript) and _root(part) not in own
+
+
+def _root(expression: ast.expr) -> str:
+    """Return the first name in an expression such as ``a.b[0]``."""
+    while isinstance(expression, ast.Attribute | ast.Subscript):
+        expression = expression.value
+    return getattr(expression, "id", "")
+
+
+def _called_name(decorator: ast.expr) -> str:
+    function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _MISSING = object()
 #: Names by which code changes the attributes of objects without an assignment.
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
+#: The same, with those of code that is given as text.
+_ANY_SETTERS = _SETTERS | {"exec"}
 
 
 class LibraryAttribute(NamedTuple):
@@ -73,7 +75,32 @@ class LibraryContainer(NamedTuple):
 
 
 #: The parts of packages that code may change.
-LibraryPart: TypeAlias = "LibraryAttribute | LibraryContainer | LibraryNamespace | LoadedModules"
+LibraryPart: TypeAlias = "LibraryAttribute | LibraryContainer | LibraryNamespace | LibraryOwner | LoadedModules"
+
+
+class LibraryOwner(NamedTuple):
+    """A module or class of a library that the user's code passes on, perhaps to code that sets its attributes."""
+
+    owner: Any
+
+    @property
+    def title(self) -> str:
+        """The name to show."""
+        return str(self.owner.__name__)
+
+    def content(self) -> dict[str, Any]:
+        """Return the attributes."""
+        return {name: value for name, value in list(vars(self.owner).items()) if not name.startswith("__")}
+
+    def refill(self, content: dict[str, Any]) -> None:
+        """Restore what :meth:`content` returned."""
+        now = self.content()
+        for name in now.keys() - content.keys():
+            if not is_library_code(now[name]):
+                delattr(self.owner, name)
+        for name, value in content.items():
+            if now.get(name, _MISSING) is not value:
+                setattr(self.owner, name, value)
 
 
 class LibraryNamespace(NamedTuple):
@@ -153,6 +180,11 @@ def is_user_module(module: types.ModuleType) -> bool:
     return not is_library(file)
 
 
+def is_library_code(value: Any) -> bool:
+    """Return whether an object is a module, class or function of a library."""
+    return isinstance(value, types.ModuleType | type | types.FunctionType) and is_library_owner(value)
+
+
 def is_library_owner(owner: types.ModuleType | type | types.FunctionType) -> bool:
     """Return whether a module, class or function belongs to the standard library or to an installed package."""
     module = owner if isinstance(owner, types.ModuleType) else sys.modules.get(owner.__module__)
@@ -175,13 +207,50 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
     return result
 
 
-def library_parts(function: types.FunctionType) -> dict[int, LibraryPart]:
-    """Return the parts of packages, except single attributes, that a function may change, by their ids."""
-    parts: dict[int, LibraryPart] = {id(called.scope): called for called in _called_namespaces(function)}
-    parts.update((id(named.container), named) for named in _named_containers(function))
-    if _names_loaded_modules(function):
-        parts[id(sys.modules)] = LoadedModules()
-    return parts
+def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
+    """Return the parts of packages, except single attributes, that functions may change."""
+    functions = list(functions)
+    sets_any = any(_ANY_SETTERS & {*function.__code__.co_names} for function in functions)
+    parts: dict[int, LibraryPart] = {}
+    for function in functions:
+        parts.update((id(called.scope), called) for called in _called_namespaces(function))
+        parts.update((id(named.container), named) for named in _named_containers(function))
+        if sets_any:
+            parts.update((id(passed.owner), passed) for passed in _passed_owners(function))
+        if _names_loaded_modules(function):
+            parts[id(sys.modules)] = LoadedModules()
+    return list(parts.values())
+
+
+def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
+    """Yield the modules and classes of libraries that a function uses as values, not only to read an attribute."""
+    for root, path in _passed(function.__code__):
+        owner: Any = function.__globals__.get(root, sys.modules.get(root))
+        for name in path:
+            owner = getattr(owner, "__dict__", {}).get(name)
+        if isinstance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
+            yield LibraryOwner(owner)
+
+
+@functools.lru_cache(maxsize=1024)
+def _passed(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the first name and the attribute path of what code reads and passes on, perhaps as its ``__dict__``."""
+    result: dict[tuple[str, tuple[str, ...]], None] = {}
+    held: tuple[str, tuple[str, ...]] | None = None
+    for instruction in dis.get_instructions(code):
+        is_callee = instruction.opname == "LOAD_METHOD" or instruction.argrepr.startswith("NULL")
+        if instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and held is not None and not is_callee:
+            if instruction.argval != "__dict__":
+                held = held[0], (*held[1], instruction.argval)
+            continue
+        if held is not None and not (is_callee and "GLOBAL" not in instruction.opname):
+            result[held] = None
+        is_global = instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"} and not is_callee
+        held = (instruction.argval, ()) if is_global else None
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            result.update(dict.fromkeys(_passed(constant)))
+    return tuple(result)
 
 
 def _called_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespace]:

@@ -24,6 +24,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
+from jupyter_graphbreak.experiments.trial.side_effects import REFUSABLE
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in
 from jupyter_graphbreak.recording.targets import is_own
 
@@ -139,7 +140,9 @@ class _Copier:
         return result
 
     def _copy(self, value: Any) -> Any:
-        if isinstance(value, types.BuiltinMethodType) and _is_bound_to_data(value):
+        if (refusing := REFUSABLE.instead_of(value)) is not None:
+            return refusing
+        if is_bound_to_data(value):
             return self._builtin_method(value)
         for kinds, copier in self._first_copiers:
             if isinstance(value, kinds):
@@ -413,9 +416,11 @@ def _describe_error(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _is_bound_to_data(method: types.BuiltinMethodType) -> bool:
-    """Return whether a built-in method is bound to an object that is copied."""
-    return isinstance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in _LOCKS
+def is_bound_to_data(method: Any) -> bool:
+    """Return whether an object is a built-in method of an object that is copied."""
+    return isinstance(method, types.BuiltinMethodType) and (
+        isinstance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in _LOCKS
+    )
 
 
 def _defines_copying(kind: type) -> bool:
@@ -619,7 +624,9 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
 
 def is_atom(value: Any) -> bool:
     """Return whether an object is immutable."""
-    return isinstance(value, _ATOMS) or type(value) is object
+    kind: Any = type(value)
+    has_attributes = kind.__dictoffset__ and not isinstance(value, enum.Enum)  # an instance of a subclass may have them
+    return kind is object or (isinstance(value, _ATOMS) and not has_attributes)
 
 
 def is_code(value: Any) -> bool:

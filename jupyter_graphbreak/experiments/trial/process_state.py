@@ -24,8 +24,10 @@ from jupyter_graphbreak._torch_compat.process_settings import context_variables,
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryContainer,
     LibraryNamespace,
+    LibraryOwner,
     LibraryPart,
     LoadedModules,
+    is_library_code,
 )
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
 from jupyter_graphbreak.recording.steady import DEFERRED
@@ -229,11 +231,26 @@ def _library_part(part: LibraryPart) -> _Part:
         case LibraryNamespace():
             return _Part(f"changes the state of the module {part.title}", lambda: _Globals(part.content()), part.refill,
                          part.callers)  # fmt: skip
+        case LibraryOwner():
+            return _Part(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
+                         frozenset({part.title.rpartition(".")[2]}))  # fmt: skip
         case LibraryContainer():
             return _Part(f"changes {part.title}", lambda: _Identities(part.content()),
                          lambda saved: part.refill(list(saved.items)), frozenset({part.name}))  # fmt: skip
     read, write = _identity_of(part.read), _setter(part.write)
     return _Part(f"sets {part.title}", read, write, frozenset({part.name}), is_assigned=True)
+
+
+class _OwnerAttributes(dict[str, Any]):
+    """The attributes of a module or class. What libraries add to it when it is first used does not count."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OwnerAttributes) and all(
+            self[name] is other.get(name, _MISSING) if name in self else is_library_code(other[name])
+            for name in {**self, **other}
+        )
+
+    __hash__ = None
 
 
 class _Globals(dict[str, Any]):

@@ -19,6 +19,7 @@ import sysconfig
 import threading
 from dataclasses import dataclass
 from pathlib import PurePath
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -524,6 +525,8 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "codecs": dict.fromkeys(("register", "unregister", "register_error"), ("state", "registers a codec")),
     "copyreg": dict.fromkeys(("pickle", "add_extension", "remove_extension"), ("state", "registers how to pickle")),
     "csv": dict.fromkeys(("register_dialect", "unregister_dialect"), ("state", "registers a CSV dialect")),
+    "calendar": {"setfirstweekday": ("state", "sets the first day of weeks")},
+    "gettext": dict.fromkeys(("textdomain", "bindtextdomain", "install"), ("state", "sets how texts are translated")),
     "mimetypes": {"add_type": ("state", "adds a type of files")},
     "readline": dict.fromkeys(
         ("add_history", "clear_history", "remove_history_item", "replace_history_item", "parse_and_bind",
@@ -589,6 +592,8 @@ class _Replacements:
 
     def instead_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
+        if not isinstance(function, BuiltinFunctionType | FunctionType):
+            return None
         with _installing:
             if self._known[0] != len(sys.modules):  # more functions may be there
                 made = self._replaced or [(o, name, getattr(o, name), new) for o, name, new in self._make()]

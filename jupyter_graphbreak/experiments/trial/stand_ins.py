@@ -72,6 +72,7 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
         "uses a lock that processes share",
     ),
     (types.GeneratorType, "state", "advances a generator"),
+    ((types.CoroutineType, types.AsyncGeneratorType), "state", "advances a coroutine"),
     ((ctypes.CDLL, _FUNCTION_POINTER), "process", "calls a function of a library"),
 )
 #: The same for types of modules that are imported only if the program uses them: module, name, kind and description.

@@ -36,6 +36,7 @@ from jupyter_graphbreak.experiments.trial.copies import (
     from_slot,
     identity_memo,
     is_atom,
+    is_bound_to_data,
     is_code,
     is_data,
     is_shared,
@@ -442,6 +443,9 @@ class Subject:
         if (refusing := REFUSABLE.instead_of(value)) is not None:
             scope[name] = refusing
             return
+        if is_bound_to_data(value):
+            scope[name] = method = self._copy(value, name)
+            self._places.append(_Place(name, functools.partial(_identity, method.__self__), _ignore))
         if isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
         if value is not _MISSING:
@@ -462,7 +466,7 @@ class Subject:
         assigned: dict[tuple[int, str], Any] = {}
         functions = []
         assigns_attributes = False
-        of_libraries: dict[int, LibraryPart] = {}
+        own: list[types.FunctionType] = []
         loggers: dict[int, logging.Filterer] = {}
         for item in list(reached(*roots)):
             kinds.update(dict.fromkeys(type(item).__mro__))
@@ -473,7 +477,7 @@ class Subject:
                 names = _global_names(item.__code__)
                 kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
                 assigned.update(assigned_attributes(item))
-                of_libraries.update(library_parts(item))
+                own.append(item)
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
@@ -497,7 +501,7 @@ class Subject:
                 self._namespaces.append((kind, frozenset(name for _, name in swapped)))
                 known |= swapped
         self._swap_assigned(assigned, known)
-        self.assigned += of_libraries.values()
+        self.assigned += library_parts(own)
         self._swap_attached_data(loggers.values())
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:

@@ -43,6 +43,11 @@ STOPPED = {
         "len(torch.distributions.kl._KL_REGISTRY)",
     ),
     "a library under a local name": ("F = torch.nn; setattr(F, 'own', 1)", "hasattr(torch.nn, 'own')"),
+    "a library, by a helper": ("set_it(json, 'own', 1)", "hasattr(json, 'own')"),
+    "the dict of a library": ("vars(json)['own'] = 1", "hasattr(json, 'own')"),
+    "a class of a library": ("type.__setattr__(torch.nn.Linear, 'own', 1)", "hasattr(torch.nn.Linear, 'own')"),
+    "a function in an attribute": ("OWN.register(find_codec)", "has_codec('own_codec')"),
+    "a coroutine": ("COROUTINE.send(None)", "COROUTINE.cr_frame is None"),
     "memory of processes": ("SHARED[0] += 1", "SHARED[0]"),
     "an import that changes another module": ("import own_changes", "own.ITEMS"),
 }  # fmt: skip
@@ -57,6 +62,8 @@ UNDONE = {
     "one of a method": ("Own.show.register(array.array)(len)", "len(vars(Own)['show'].dispatcher.registry)"),
     "a context": ("CONTEXT.run(VARIABLE.set, 1)", "CONTEXT.get(VARIABLE)"),
     "behind a read-only mapping": ("VIEW['n'].append(1)", "VIEW['n']"),
+    "a bound method of a list": ("APPEND(1)", "APPEND.__self__"),
+    "an attribute of a number": ("NUMBER.n = getattr(NUMBER, 'n', 0) + 1", "vars(NUMBER)"),
     "a property": ("OWN.read", "own.ITEMS"),
     "a cached property": ("Own().found", "FOUND"),
     "a descriptor": ("OWN.described", "Described.hits"),
@@ -120,6 +127,14 @@ class Own:
         FOUND.append(1)
         return 1
 OWN = Own()
+OWN.register = codecs.register
+async def wait():
+    return 1
+def set_it(owner, name, value):
+    setattr(owner, name, value)
+class Number(int):
+    pass
+NUMBER, APPEND, COROUTINE = Number(3), [].append, wait()
 @functools.singledispatch
 def show(x):
     return 1
@@ -159,6 +174,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
         return importlib.import_module(name)
 
     yield make
+    for name in made:
+        sys.modules[name].COROUTINE.close()
     patch.undo()
     for name in ("own", "own_made", "own_changes", "own_defines", *made):
         sys.modules.pop(name, None)

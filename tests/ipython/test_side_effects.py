@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import mimetypes
 import os
 import signal
 import socket
@@ -44,6 +45,11 @@ EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
         "state",
         "signal.signal(signal.SIGUSR2, signal.SIG_IGN)",
         lambda _: signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN,
+    ),
+    "type of files": (
+        "state",
+        "import mimetypes; mimetypes.add_type('x/y', '.rows')",
+        lambda _: mimetypes.guess_type("a.rows")[0] == "x/y",
     ),
     "socket": ("network", "sender.send(b'1')", lambda names: len(names["receiver"].recv(100))),
 }
@@ -124,6 +130,7 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
     notebook.ip.user_ns.update(rows=rows, sender=sender, receiver=receiver, kept=[])
     yield notebook
     signal.signal(signal.SIGUSR2, handler)
+    mimetypes.init()  # without the types that cells added
     for resource in (rows, sender, receiver):
         resource.close()
     notebook.ip.run_line_magic("unload_ext", "jupyter_graphbreak")

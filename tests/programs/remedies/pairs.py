@@ -1337,3 +1337,103 @@ def f(x):
     return x * factor
 def given():
     return (torch.linspace(-1, 2, 6),)
+# === a clamp, right
+def f(x):
+    if x.min() < 0:
+        y = x.clamp(min=0)
+    else:
+        y = x
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a clamp, wrong
+def f(x):
+    if x.min() < 0:
+        x.clamp_(min=0)
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a root in an arm, right
+def f(x):
+    if x.sum() > 0:
+        y = x.abs() + 1
+    else:
+        y = x * 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a root in an arm, wrong
+def f(x):
+    if x.min() >= 0:
+        y = x.sqrt()
+    else:
+        y = x * 3
+    return y
+def given():
+    return (torch.linspace(1, 2, 6).requires_grad_(),)
+# === an array of numpy, right
+def f(x):
+    y = x * 2
+    m = y.detach().numpy().mean()
+    return y + float(m)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an array of numpy, wrong
+def f(x):
+    y = x * 2
+    a = y.detach().numpy()
+    a += 1
+    if y.sum() > 3:
+        y = y + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a cast in an arm, right
+def f(x):
+    if x.abs().max() > 1:
+        y = x / x.abs().max()
+    else:
+        y = x * 1.0
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a cast in an arm, wrong
+def f(x):
+    if x.abs().max() > 1:
+        y = (x / x.abs().max()).half()
+    else:
+        y = x * 1.0
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an alias in an arm, right
+def f(x):
+    y = x + 0
+    if y.sum() > 0:
+        y = y * 2
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an alias in an arm, wrong
+def f(x):
+    y = x
+    if x.sum() > 0:
+        y = x + 0
+    y.add_(1)
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an index of the largest, right
+def f(x):
+    k = x.argmax().item()
+    return x * k
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an index of the largest, wrong
+def f(x):
+    k = x.argmax().item()
+    if k > 2:
+        return x[k] + x
+    return x[k + 3] - x
+def given():
+    return (torch.linspace(-1, 2, 6),)

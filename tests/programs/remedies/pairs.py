@@ -593,7 +593,7 @@ class Net(torch.nn.Module):
         self.register_buffer("total", torch.zeros(()))
     def forward(self, x):
         if x.sum() > 0:
-            self.total = self.total + x.sum()
+            self.total = self.total + 1
         return x * 2
 f = Net()
 def given():

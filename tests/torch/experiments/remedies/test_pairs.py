@@ -19,6 +19,10 @@ CASES = [
 ]
 #: Programs with the word "right" for which no change is known that works: a person decides.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
+#: The same for changes that give the result a different dtype if the input has one, which the verdict says.
+RIGHT_FOR_ONE_DTYPE = frozenset(
+    {"a key in an arm, right", "a number of each side, right", "threshold for large values, right"}
+)
 
 
 @pytest.mark.parametrize("program", CASES)
@@ -34,6 +38,7 @@ def test_every_claim_is_true(tmp_path: Path, program: Written) -> None:
         false = false_claims(program, loaded, report, remedy, "eager")
         assert not false, what + "\n".join(false)
     if program.name.endswith("right") and program.name not in UNSOLVED:
-        assert any(remedy.verdict == "works" for remedy in claims) or not report.breaks, [
+        expected = "works on what ran" if program.name in RIGHT_FOR_ONE_DTYPE else "works"
+        assert any(remedy.verdict == expected for remedy in claims) or not report.breaks, [
             (remedy.title, remedy.verdict, remedy.reason) for remedy in report.remedies
         ]

@@ -186,6 +186,10 @@ class FoldedBreak:
     reasons: list[str] = field(default_factory=list)
 
 
+#: The function that IPython's kernels put in place of ``open``.
+_OPEN_OF_IPYTHON = "_modified_open"
+
+
 class BreakTable:
     """Folds the events of a run into its breaks.
 
@@ -380,12 +384,11 @@ class BreakTable:
                 self._notes.append(note)
         return setting
 
-    def _leaf(self, conditions: additions.Conditions) -> StackEntry:
-        """Return the innermost place of a break that is not machinery, such as IPython's wrapper of ``open``."""
-        for entry in reversed(conditions.whole_stack):
-            if self._sources.kind(entry.filename, entry.function) != "machinery":
-                return entry
-        return conditions.stack[-1]
+    @staticmethod
+    def _leaf(conditions: additions.Conditions) -> StackEntry:
+        """Return the innermost place of a break; for a call of IPython's wrapper of ``open``, the place of the call."""
+        entries = [*conditions.whole_stack, *conditions.stack]
+        return next((entry for entry in reversed(entries) if entry.function != _OPEN_OF_IPYTHON), entries[-1])
 
     def _stack(self, event: Event) -> list[Location]:
         return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)

@@ -91,6 +91,7 @@ def opened_after(open_page: Open, lab: Lab, name: str) -> tuple[PageUnderTest, f
     return opened, clock.seconds()
 
 
+@pytest.mark.exhaustive
 def test_a_notebook_of_five_megabytes_with_20_000_sources(open_page: Open, lab: Lab) -> None:
     lab.save("sources", carrying(many_sources()), *["x = 1"] * 200)
     assert (lab.folder / "sources.ipynb").stat().st_size > 5_000_000
@@ -110,7 +111,7 @@ def test_a_notebook_of_five_megabytes_with_20_000_sources(open_page: Open, lab: 
     assert [*opened.errors, *opened.complaints] == []
 
 
-@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("trusted", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, trusted: bool) -> None:
     name = f"breaks-{trusted}"
     lab.save(name, carrying(many_breaks()))

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from jupyter_graphbreak.records.package_paths import is_library
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -177,7 +177,7 @@ def is_user_module(module: types.ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if file is None:
         return type(module) is types.ModuleType and module.__spec__ is None
-    return not is_library(file)
+    return not is_library(file) and not file.startswith(OWN_FOLDER)
 
 
 def is_library_code(value: Any) -> bool:

@@ -329,7 +329,11 @@ def test_lock_of_progress_bars_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> 
     assert [check.equal for check in checked.check or []] == [True]
 
 
-@pytest.mark.parametrize("function", PURE, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function",
+    [pytest.param(each, marks=[pytest.mark.exhaustive] if number % 6 else []) for number, each in enumerate(PURE)],
+    ids=lambda function: function.__name__,
+)
 def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:
     before = seen()
     compiled = torch.compile(function, backend="eager")

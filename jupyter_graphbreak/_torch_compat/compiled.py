@@ -33,6 +33,15 @@ def is_torch_compile(value: Any) -> bool:
     )  # `is`, since == on an array returns an array
 
 
+def compiling_nothing() -> contextlib.AbstractContextManager[None]:
+    """Make ``torch.compile`` return what it is given on this thread, while the context is open."""
+    return patched_here(sys.modules["torch"], "compile", _uncompiled)
+
+
+def _uncompiled(model: Any = None, **_: Any) -> Any:
+    return (lambda function: function) if model is None else model
+
+
 def compiled_callable(value: Any) -> Any:
     """Return the plain function behind a compiled function or module, ``None`` if the object is not compiled."""
     torch = sys.modules.get("torch")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 def require_support() -> None:
@@ -41,12 +42,16 @@ def cache_folder() -> Path:
 
 def devices() -> list[torch.device]:
     """Return the CPU and all CUDA devices."""
+    import torch
+
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return [torch.device("cpu"), *(torch.device("cuda", index) for index in range(count))]
 
 
 def why_no_cuda() -> str | None:
     """Return why PyTorch finds no CUDA device, although it is built for CUDA; ``None`` if it finds one or is not."""
+    import torch
+
     if torch.version.cuda is None or torch.cuda.is_available():
         return None
     try:

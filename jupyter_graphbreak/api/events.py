@@ -10,14 +10,13 @@ import msgspec
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.records.source_texts import recorded_sources
-from jupyter_graphbreak.views.words.events import Event, events_of
+from jupyter_graphbreak.views.words.events import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jupyter_graphbreak.records.records import CompileKey
-
-__all__ = ["Event", "EventStream"]
+    from jupyter_graphbreak.views.words.events import Event
 
 
 class EventStream:

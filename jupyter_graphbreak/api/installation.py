@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from jupyter_graphbreak._torch_compat.toolchain import (
     cache_folder,
     cpp_compiler,
@@ -26,9 +24,12 @@ from jupyter_graphbreak._torch_compat.toolchain import (
     require_support,
     why_no_cuda,
 )
+from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import torch
 
 #: Inductor's code for the CPU includes these headers; the first is part of Python, the second of the compiler.
 _HEADERS = {"Python.h": (), "omp.h": ("-fopenmp",)}
@@ -65,7 +66,7 @@ def examine_installation() -> Iterator[Finding]:
 
     If a part is missing, no function is compiled on the devices that need it.
     """
-    for examine in (_folder, _versions):  # PyTorch uses the folder when Dynamo is imported
+    for examine in (_pytorch, _folder, _python):  # PyTorch uses the folder when Dynamo is imported
         finding = examine()
         yield finding
         if finding.fix is not None:
@@ -82,13 +83,21 @@ def examine_installation() -> Iterator[Finding]:
             yield _compiled_function(device)
 
 
-def _versions() -> Finding:
-    what, names = "Versions", f"PyTorch {importlib.metadata.version('torch')}, Python {platform.python_version()}"
+def _pytorch() -> Finding:
+    try:
+        return Finding("PyTorch", f"version {require_torch()} is installed.")
+    except TorchUnavailable as error:
+        sentence, _, command = str(error).rpartition(": ")
+        return Finding("PyTorch", f"{sentence}.", f"Install it: `{command}`.")
+
+
+def _python() -> Finding:
+    version = f"Python {platform.python_version()}"
     try:
         require_support()
     except RuntimeError as error:
-        return Finding(what, f"{names}: {error}", "Use a version of Python that PyTorch supports.")
-    return Finding(what, f"{names}: torch.compile supports them.")
+        return Finding("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
+    return Finding("Python", f"torch.compile supports {version}.")
 
 
 def _folder() -> Finding:
@@ -183,6 +192,8 @@ def _wanted() -> str:
 
 
 def _without_cuda(reason: str) -> Finding:
+    import torch
+
     says = f"PyTorch is built for CUDA {torch.version.cuda}, but uses no GPU: {reason.rstrip('.')}."
     if shutil.which("nvidia-smi") is None:
         return Finding("GPU", says)
@@ -191,6 +202,7 @@ def _without_cuda(reason: str) -> Finding:
 
 def _compiled_function(device: torch.device) -> Finding:
     """Compile a function with inductor, and compare its result with the eager one."""
+    import torch
 
     def function(x: torch.Tensor) -> torch.Tensor:
         return (torch.sin(x) + 1).sum(-1)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from jupyter_graphbreak.api.events import Event
     from jupyter_graphbreak.api.rerun import KeptRun
     from jupyter_graphbreak.results import Job
+    from jupyter_graphbreak.views.words.events import Event
 
 
 class Run:

@@ -24,7 +24,7 @@ def doctor_command(form: str) -> int:
     Looks at the versions, the cache folder, the C++ compiler and Triton, and compiles a function on each device. The
     exit status is 1 if something is missing.
     """
-    from jupyter_graphbreak.api.installation import examine_installation  # it imports PyTorch
+    from jupyter_graphbreak.api.installation import examine_installation
 
     findings: list[Finding] = []
     for finding in examine_installation():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def test_all_is_well(cli: Cli) -> None:
     done = cli("doctor")
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split(":")[0].split(maxsplit=1) for line in done.stdout.splitlines()[:-1]] == [
-        ["ok", what] for what in ("Cache folder", "Versions", "C++ compiler", "Triton", "cpu")
+        ["ok", what] for what in ("PyTorch", "Cache folder", "Python", "C++ compiler", "Triton", "cpu")
     ]
     assert done.stdout.endswith("\nAll is well.\n")
 
@@ -70,3 +71,10 @@ def test_the_cache_folder_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
     ((says, fix),) = faults(cli, TORCHINDUCTOR_CACHE_DIR=str(file / "folder")).values()
     assert says == f"{file / 'folder'} cannot be written: Not a directory."
     assert "TORCHINDUCTOR_CACHE_DIR" in fix
+
+
+def test_pytorch_is_missing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object file')")
+    ((says, fix),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").values()
+    assert says == "PyTorch is not installed here (libcudart.so.12: cannot open shared object file)."
+    assert fix == "Install it: `pip install 'torch>=2.9'`."

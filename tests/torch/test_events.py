@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.api.events import Event
+from jupyter_graphbreak.views.words.events import Event
 
 NAME = Path(__file__).name
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.compiled import compiling_nothing
 from jupyter_graphbreak.experiments.remedies.application import applied
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
@@ -201,7 +202,7 @@ class Original:
             ]
             instrumented[source] = instrumented_text(texts[source], ranges, count)
             count += len(ranges)
-        with sandboxed(), record_sides() as sides:
+        with sandboxed(), compiling_nothing(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []

@@ -223,9 +223,8 @@ def _install() -> None:
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if not _listeners or (not _claims and threading.get_ident() not in _listeners):
         return
-    if (
-        event not in _EVENTS and event != _IMPORT and not event.startswith(_FAMILY_STARTS)
-    ):  # such as the event of sys._getframe
+    # Others, such as the event of sys._getframe, are no effects.
+    if event not in _EVENTS and event != _IMPORT and not event.startswith(_FAMILY_STARTS):
         return
     _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
 

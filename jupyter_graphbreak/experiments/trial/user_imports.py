@@ -1,4 +1,4 @@
-"""Judge whether importing a module of the user's changes anything besides the module itself.
+"""Judge whether importing a user's module changes anything besides the module itself.
 
 A module is imported once. If a trial is the first to import it, it stays imported, so a real call would not repeat what
 its import does.

@@ -361,7 +361,7 @@ def test_both_sides_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
     assert "torch.cond" in remedy.title
     assert remedy.title.endswith("; Mark dimension 0 of `x` as dynamic")
     assert "y = torch.cond(length > 10, lambda: y * 2, lambda: y.clone())" in (remedy.patch or "")
-    assert not [each for each in report.remedies or [] if each.recompiles and each.person]
+    assert not [remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.person]
 
 
 def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
@@ -373,7 +373,7 @@ def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
     report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     assert counts(best(report)) == (3, 2, 0)
     assert "if x.shape[0] > 10" in person(report)
-    (rewritten,) = [each for each in report.remedies or [] if "torch.cond" in each.title]
+    (rewritten,) = [remedy for remedy in report.remedies or [] if "torch.cond" in remedy.title]
     assert rewritten.verdict not in WORKING
 
 

@@ -38,6 +38,26 @@ def compiling_nothing() -> contextlib.AbstractContextManager[None]:
     return patched_here(sys.modules["torch"], "compile", _uncompiled)
 
 
+def running_eagerly() -> contextlib.AbstractContextManager[None]:
+    """Run what is compiled already without its compiled code on this thread, while the context is open.
+
+    The stance ``force_eager`` does the same, but for all threads.
+    """
+    eval_frame = importlib.import_module("torch._dynamo.eval_frame")
+    return patched_here(eval_frame, "_callback_from_stance", _no_callback)
+
+
+def _no_callback(_: Any) -> None:
+    return None
+
+
+def without_own_compilation(call: Any) -> Any:
+    """Make a module that ``Module.compile`` compiled in place run as it is; return the object that was given."""
+    if isinstance(call, sys.modules["torch"].nn.Module):
+        call.__dict__.pop("_compiled_call_impl", None)
+    return call
+
+
 def _uncompiled(model: Any = None, **_: Any) -> Any:
     return (lambda function: function) if model is None else model
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from jupyter_graphbreak._torch_compat.compiled import running_eagerly
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
 from jupyter_graphbreak._torch_compat.numerics import inductor_changes
 from jupyter_graphbreak.analysis.build import build_report
@@ -155,7 +156,8 @@ class _CompiledCall:
 def _observe_eager(entry: Entry) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
-    return _observe(subject.call, subject)
+    with running_eagerly():
+        return _observe(subject.call, subject)
 
 
 def _observe_exact(entry: Entry) -> tuple[_Observation, _Observation] | None:
@@ -174,7 +176,8 @@ def _observe_in_double(entry: Entry, *, varied: bool) -> _Observation:
     double_state(subject, varied=varied)
     given = subject.arguments or entry.arguments
     args, kwargs = to_double((given.args, given.kwargs), subject.state_memo(), varied=varied)
-    return _observe(subject.call, subject, Arguments(*args, **kwargs))
+    with running_eagerly():
+        return _observe(subject.call, subject, Arguments(*args, **kwargs))
 
 
 def _call(

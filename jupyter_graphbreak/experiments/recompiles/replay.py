@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compilation_counts
+from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compilation_counts, running_eagerly
 from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.experiments.trial.entry import recompiling
@@ -123,7 +124,8 @@ def replay(
                 arguments = given if call.arguments is None else rebuilt_arguments(subject.call, call, given)
                 before = compilation_counts()
                 program = _program(compiled, subject, call.state, adjustment.lines, owner or DEFAULT_OWNER)
-                result = run(program, subject, arguments)
+                with contextlib.nullcontext() if compiles else running_eagerly():
+                    result = run(program, subject, arguments)
                 counts.append(compilation_counts() - before)
                 results.append(_with_numbers(result, adjustment.tensors) if adjustment.tensors else result)
     return Replayed(results, counts)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
+from jupyter_graphbreak._torch_compat.compiled import without_own_compilation
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_entries
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, readable_new_globals
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
@@ -17,7 +18,7 @@ from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import SETS_COMPILER, ProcessState
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
-from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls, key_of
+from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls, key_of, owner_of
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.recording.targets import own_codes, reached
@@ -169,7 +170,7 @@ class KeptEntries:
             Entry(
                 name,
                 entered.frame,
-                subject.call,
+                without_own_compilation(subject.call),
                 subject.arguments or given,
                 entered.backend,
                 entered.dynamic,
@@ -184,8 +185,13 @@ class KeptEntries:
         self._keys.append((self.entries[-1], key_of(entered.call, entered.modes)))
 
     def calls_of(self, entry: Entry) -> list[SeenCall]:
-        """Return the different calls of an entry, in their order; the first is the one that was copied."""
-        return next((self.seen.calls_of(key) for known, key in self._keys if known is entry), [])
+        """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
+
+        Modules of one class share their code, so the calls of one are compiled again because of what another one has.
+        """
+        keys = dict.fromkeys(key for known, key in self._keys if known is entry or _is_alike(known, entry))
+        own = next((key for known, key in self._keys if known is entry), None)
+        return [call for key in sorted(keys, key=lambda key: key != own) for call in self.seen.calls_of(key)]
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
@@ -205,6 +211,19 @@ class KeptEntries:
             if changed is not None or entry.wrapped in refused:
                 self.entries = [kept for kept in self.entries if kept is not entry]
         self._states.clear()
+
+
+def _is_alike(one: Entry, other: Entry) -> bool:
+    """Return whether two entries are modules of one class, with tensors of the same sizes."""
+    modules = [owner_of(entry.call) for entry in (one, other)]
+    if not all(isinstance(module, torch.nn.Module) for module in modules) or type(modules[0]) is not type(modules[1]):
+        return False
+    names = [getattr(entry.call, "__name__", None) for entry in (one, other)]
+    shapes = [
+        [(name, tensor.shape, tensor.dtype) for name, tensor in module.state_dict(keep_vars=True).items()]
+        for module in modules
+    ]
+    return names[0] == names[1] and shapes[0] == shapes[1] and one.modes == other.modes
 
 
 def _limit(tensors: list[torch.Tensor]) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from jupyter_graphbreak._torch_compat.compiled import running_eagerly
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, describe, edge_inputs, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -153,7 +154,8 @@ class Reference:
         if input_.again and self.changed:
             self._call(self.first.arguments, gradients=False)
             arguments = self.subject.with_copies(input_.arguments)
-            return run(self.subject.call, self.subject, arguments, input_.seed)
+            with running_eagerly():
+                return run(self.subject.call, self.subject, arguments, input_.seed)
         return self._call(input_.arguments, input_.seed, state=input_.state)
 
     def _call(
@@ -167,7 +169,8 @@ class Reference:
         self.subject.restore()
         self.subject.assign(state or {})
         own = self.subject.with_copies(arguments)
-        return run(self.subject.call, self.subject, own, seed, gradients=gradients)
+        with running_eagerly():
+            return run(self.subject.call, self.subject, own, seed, gradients=gradients)
 
     def _differs(self, other: Result) -> bool:
         return other.raised is not None or difference(self.result.value, other.value) is not None

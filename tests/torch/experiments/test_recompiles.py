@@ -168,6 +168,52 @@ def test_a_counter_of_a_module_becomes_a_tensor_and_the_module_stays_as_it_was()
     assert type(counting.calls) is int
 
 
+def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
+    module = Counting()
+    module.compile(backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for _ in range(4):
+            module(torch.ones(3))
+    assert best(run.try_remedies(seconds=60)).family == "tensor"
+
+
+class Numbered(torch.nn.Module):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.number
+
+
+def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None:
+    text = textwrap.dedent(
+        """
+        layers = [Numbered(number) for number in range(5)]
+        for layer in layers:
+            layer.compile(backend="eager")
+        def run_layers(x):
+            for layer in layers:
+                x = layer(x)
+        run_layers(torch.ones(2, 3, requires_grad=True))
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    names = {"torch": torch, "Numbered": Numbered, "__name__": "__main__"}
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), dict(names))  # noqa: S102
+    remedy = best(run.try_remedies(seconds=60))
+    assert counts(remedy) == (5, 1, 0)
+    (edit,) = remedy.edits
+    assert edit.new.strip() == "layer.number = torch.as_tensor(layer.number, dtype=torch.int64)"
+    lines = text.split("\n")
+    lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n")
+    torch.compiler.reset()
+    assert compiled_frames(lambda: exec("\n".join(lines), dict(names))) == 1  # noqa: S102
+
+
 def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_betas() -> None:
     linear = torch.nn.Linear(4, 4)
     optimizer = torch.optim.AdamW(linear.parameters(), lr=1e-2)

@@ -208,6 +208,45 @@ def test_a_module_is_checked_with_its_parameters_and_buffers() -> None:
     assert "the gradient of linear.bias" in " ".join(checked(net, forgets_to_double, torch.rand(4, 8)).differences)
 
 
+class Cosine(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cos(x)
+
+
+class OuterCosine(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Cosine()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) * 2
+
+
+def cosine_in_place() -> Any:
+    module = Cosine()
+    module.compile(backend=another_function_of_cos)
+    return module
+
+
+def cosine_inside() -> Any:
+    module = OuterCosine()
+    module.inner.compile(backend=another_function_of_cos)
+    return module
+
+
+def another_function_of_cos(gm: torch.fx.GraphModule, _: Any) -> Any:
+    replaced(gm, torch.cos, torch.sin)
+    return gm.forward
+
+
+@pytest.mark.parametrize("make", [cosine_in_place, cosine_inside])
+def test_a_module_that_was_compiled_in_place_is_compared_with_its_eager_run(make: Callable[[], Any]) -> None:
+    module = make()
+    with jupyter_graphbreak.capture(entries=True) as run:
+        module(torch.ones(3))
+    assert [check.equal for check in run.check().check or []] == [False]
+
+
 def test_exception_of_the_compiled_call_is_a_difference() -> None:
     def refuses(_: torch.fx.GraphModule, __: Any) -> Any:
         def run(*_: Any) -> Any:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import runpy
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from jupyter_graphbreak.commands.formats import CommandResult, result_of_job
 from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options
+from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-_WITH_VALUE = ("--format", "--baseline")
+    from jupyter_graphbreak.api.watching import Run
+    from jupyter_graphbreak.results import Report
+
+_WITH_VALUE = ("--format", "--baseline", "--patch")
 _INTERRUPTED = 130
 
 
@@ -40,13 +46,23 @@ class _ProgramCommand(click.Command):
 @click.command("script", cls=_ProgramCommand, short_help="Run a Python program and explain what was compiled.")
 @click.option("--processes", is_flag=True, help="Also explain the processes that the program starts.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
+@click.option("--try", "tries", is_flag=True, help="Try changes that remove breaks and recompiles.")
+@click.option("--patch", metavar="FILE", help="Try a change of yours: a unified diff.")
+@click.option("--cost", is_flag=True, help="Measure what compiling costs and saves.")
+@click.option("--check", is_flag=True, help="Compare compiled results with eager ones.")
 @shared_options
 @click.pass_context
-def script_command(context: click.Context, /, *, processes: bool, compiles: bool, **shared: Any) -> int:
+def script_command(
+    context: click.Context, /, *, processes: bool, compiles: bool, tries: bool, patch: str | None, cost: bool,
+    check: bool, **shared: Any,
+) -> int:  # fmt: skip
     """Run the Python program FILE, or MODULE as `python -m` does, and explain what torch.compile did in it.
 
     With --compile, the modules and tensor functions that the program calls are compiled with the backend eager, as in
     a notebook cell without torch.compile.
+
+    With --try, --patch, --cost and --check, the functions that were compiled run again on copies when the program has
+    ended; the files and the state that they would change stay as they are.
 
     Put options of graphbreak before the program, and the program's own options after it. In all formats except text,
     the program prints to stderr, so that stdout has only the report. If the program ends with an exit status other
@@ -67,13 +83,20 @@ def script_command(context: click.Context, /, *, processes: bool, compiles: bool
     if module is not None and not _module_exists(module):
         raise click.UsageError(f"-m {module}: no such module")
 
+    _refuse_unreadable(patch)
+
+    from jupyter_graphbreak.api.run_reports import job_of
     from jupyter_graphbreak.api.watching import capture, run_routed
 
+    again = tries or patch is not None or cost or check
     status = 0
     run = None
     with _stdout_to_stderr(enabled=shared["form"] != "text"):
         try:
-            with capture(processes=processes, compile=compiles) as run, _as_main(module, program[0], arguments):
+            with (
+                capture(processes=processes, compile=compiles, entries=again) as run,
+                _as_main(module, program[0], arguments),
+            ):
                 if compiles:
                     run_routed(program[0], module)
                 elif module is None:
@@ -92,8 +115,41 @@ def script_command(context: click.Context, /, *, processes: bool, compiles: bool
             sys.stdout.flush()
     if run is None:
         return status or 1
-    gate_status = gate.finish(result_of_job(run.job) if run.job is not None else CommandResult([run.report]))
+    report = _rerun(run, tries=tries, patch=patch, cost=cost, check=check) if again else run.report
+    job = job_of(report, run.job.processes[1:]) if run.job is not None else None
+    gate_status = gate.finish(result_of_job(job) if job is not None else CommandResult([report]))
     return status or gate_status
+
+
+def _refuse_unreadable(patch: str | None) -> None:
+    """Raise an error of usage if a patch is not readable, before the program runs."""
+    if patch is None:
+        return
+    from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
+
+    try:
+        read_patch(patch)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--patch {patch}: {error}") from None
+
+
+def _rerun(run: Run, *, tries: bool, patch: str | None, cost: bool, check: bool) -> Report:
+    """Return the report of a program that has ended, after its functions ran again on copies, without their output."""
+    from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
+
+    report = run.report
+    try:
+        with redirect_thread_streams(io.StringIO(), io.StringIO()):
+            if tries or patch is not None:
+                report = run.try_remedies(also=[patch] if patch is not None else [])
+            if cost:
+                report = run.measure()
+            if check:
+                report = run.check()
+    except KeyboardInterrupt:
+        note = Diagnostic("warning", "What was to run again was interrupted.")
+        report = replace(report, diagnostics=[*report.diagnostics, note])
+    return report
 
 
 def _status(code: Any) -> int:

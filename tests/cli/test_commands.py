@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import json
 import os
@@ -295,6 +296,32 @@ def test_a_script_runs_as_python_runs_it(cli: Cli, program: Path) -> None:
     done = cli("script", "--format", "json", "-m", "training_loop", "a")
     assert Report.from_json(done.stdout).breaks[0].gb_id == "GB0170"
     assert "argv ['a'] __main__" in done.stderr
+
+
+def test_a_script_is_tried_measured_and_checked_after_its_end(cli: Cli, program: Path) -> None:
+    done = cli("script", "--try", "--check", "--cost", "--format", "json", program)
+    assert done.returncode == 0
+    assert done.stderr.count("argv") == 1, "the program itself ran once"
+    report = json.loads(done.stdout)
+    assert "works" in {remedy["verdict"] for remedy in report["remedies"]}
+    assert [check["equal"] for check in report["check"]] == [True]
+    assert report["cost"]["entries"]
+
+
+def test_a_patch_is_judged_on_a_script(cli: Cli, program: Path, tmp_path: Path) -> None:
+    old = program.read_text()
+    new = old.replace("momentum.sum() > 0", "momentum.dim() > 0")
+    patch = tmp_path / "own.patch"
+    patch.write_text("".join(difflib.unified_diff(
+        old.splitlines(keepends=True), new.splitlines(keepends=True), program.name, program.name,
+    )))  # fmt: skip
+    done = cli("script", "--patch", patch, program)
+    assert "Your patch" in done.stdout
+    assert "different results" in done.stdout
+    assert program.read_text() == old
+    wrong = cli("script", "--patch", "nowhere.patch", program)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "--patch nowhere.patch: " in wrong.stderr
 
 
 def test_the_status_of_a_script_wins(cli: Cli, program: Path, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ class Numbered(torch.nn.Module):
         self.linear = torch.nn.Linear(3, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear(x) * self.number
+        return torch.mul(self.linear(x), self.number)
 
 
 def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None:

@@ -219,7 +219,7 @@ class OuterCosine(torch.nn.Module):
         self.inner = Cosine()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.inner(x) * 2
+        return torch.mul(self.inner(x), 2)
 
 
 def cosine_in_place() -> Any:

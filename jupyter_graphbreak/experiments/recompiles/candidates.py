@@ -10,7 +10,7 @@ from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
 from jupyter_graphbreak.experiments.trial.seen_calls import Path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.varied import Number, Size, Varied
     from jupyter_graphbreak.report.remedies import Kind
@@ -45,20 +45,27 @@ class BeforeCall:
         The code; ``NAME`` stands for the expression for the value, and ``VALUE`` for a new value in an assignment.
     assigns : bool
         Whether the code replaces the value: ``template`` is then the expression for the new one.
+    optional : Path or None
+        The value itself, or what contains it, if that is ``None`` in some calls, in which there is nothing to do.
     """
 
     path: Path
     template: str
     assigns: bool = False
+    optional: Path | None = None
 
     def value(self, name: str) -> str:
         """Return the expression for the new value."""
         return self.template.replace("NAME", name)
 
-    def lines(self, name: str) -> list[str]:
-        """Return the code for a value that is called ``name``."""
+    def lines(self, name_of: Callable[[Path], str]) -> list[str]:
+        """Return the code, given the expression for each place."""
+        name = name_of(self.path)
         value = self.value(name)
-        return (f"{name} = {value}" if self.assigns else value).split("\n")
+        lines = (f"{name} = {value}" if self.assigns else value).split("\n")
+        if self.optional is None:
+            return lines
+        return [f"if {name_of(self.optional)} is not None:", *(f"    {line}" for line in lines)]
 
 
 @dataclass(frozen=True)
@@ -226,8 +233,9 @@ def mark(sizes: Sequence[Size], how: str, owner: str) -> RecompileCandidate:
     by_path: dict[Path, list[int]] = {}
     for size in sizes:
         by_path.setdefault(size.path, []).append(size.dim)
+    optional = {size.path: size.optional for size in sizes}
     befores = [
-        BeforeCall(path, f"{_MARKS[how]}(NAME, {dims[0] if len(dims) == 1 else dims})")
+        BeforeCall(path, f"{_MARKS[how]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional[path])
         for path, dims in by_path.items()
     ]
     adjective = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}[how]
@@ -238,8 +246,19 @@ def mark(sizes: Sequence[Size], how: str, owner: str) -> RecompileCandidate:
 def _before_each_call(
     title: str, family: Family, befores: Sequence[BeforeCall], tensors: tuple[Path, ...], owner: str
 ) -> RecompileCandidate:
-    lines = tuple(line for before in befores for line in before.lines(expression(before.path, owner)))
+    lines = tuple(with_joined_conditions(before.lines(lambda path: expression(path, owner)) for before in befores))
     return RecompileCandidate(title, (family,), Adjustment(lines, tensors), tuple(befores))
+
+
+def with_joined_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of blocks of code, with a condition that several blocks in a row begin with only once."""
+    lines: list[str] = []
+    condition = None
+    for first, *rest in blocks:
+        is_condition = first.startswith("if ")
+        lines += rest if is_condition and first == condition else [first, *rest]
+        condition = first if is_condition else None
+    return lines
 
 
 def _dims(dims: Sequence[int]) -> str:

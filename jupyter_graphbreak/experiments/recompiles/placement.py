@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.experiments.recompiles.candidates import expression
+from jupyter_graphbreak.experiments.recompiles.candidates import expression, with_joined_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -111,7 +111,7 @@ class _CallWriter:
         self._path = path
         self._given = given
         self._evaluations: list[str] = []
-        self._marks: list[str] = []
+        self._marks: list[list[str]] = []
         #: The names of arguments that are evaluated before the call, by their places.
         self._hoisted: dict[tuple[int, int], str] = {}
         #: The places of arguments that are replaced in the call itself.
@@ -120,7 +120,7 @@ class _CallWriter:
     @property
     def lines(self) -> list[str]:
         """The lines to insert: arguments are evaluated first, in the order of the call."""
-        return [*self._evaluations, *self._marks]
+        return [*self._evaluations, *with_joined_conditions(self._marks)]
 
     def on_state(self, before: BeforeCall, site: CallSite) -> bool:
         """Write what to do with the called module or a variable; return whether that is possible."""
@@ -129,7 +129,7 @@ class _CallWriter:
         is_rebound = before.assigns and not before.path.steps
         if not is_visible or (is_rebound and (root.kind != "global" or site.function != "<module>")):
             return False
-        self._marks += before.lines(expression(before.path, site.owner or ""))
+        self._marks.append(before.lines(lambda path: expression(path, site.owner or "")))
         return True
 
     def on_argument(self, before: BeforeCall) -> bool:
@@ -137,7 +137,7 @@ class _CallWriter:
         name = before.path.root.name
         argument = self._given.get(name)
         if argument is None:
-            return False
+            return before.optional is not None  # this call leaves it out
         hoisted = self._hoisted.get(_start(argument))
         if before.assigns and not before.path.steps and hoisted is None:
             source = self._source(argument)
@@ -147,7 +147,7 @@ class _CallWriter:
         if not self._hoist(argument, name):
             return False
         source = self._hoisted.get(_start(argument)) or self._source(argument)
-        self._marks += before.lines(f"{source}{''.join(map(str, before.path.steps))}")
+        self._marks.append(before.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
         return True
 
     def _source(self, node: ast.expr) -> str:
@@ -223,7 +223,8 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
     try:
         signature = inspect.signature(getattr(call, "forward", call))
         keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-        return dict(signature.bind(*node.args, **keywords).arguments)
+        # Not all: a function that is known from its frame has no defaults.
+        return dict(signature.bind_partial(*node.args, **keywords).arguments)
     except (TypeError, ValueError):
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import re
 from dataclasses import dataclass
@@ -29,11 +30,15 @@ OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "l
 
 @dataclass(frozen=True)
 class Size:
-    """A dimension of a tensor that varied, with its sizes in the order of the calls."""
+    """A dimension of a tensor that varied, with its sizes in the order of the calls that have the tensor.
+
+    ``optional`` is the place that is ``None`` in the other calls: that of the tensor or of what contains it.
+    """
 
     path: Path
     dim: int
     values: tuple[int, ...]
+    optional: Path | None = None
 
     def __str__(self) -> str:
         return str(self.path)
@@ -129,10 +134,13 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
     sizes: list[Size] = []
     numbers: list[Number] = []
     others: list[OtherVariation] = []
+    optional = {path for path, sketches in by_path.items() if any(sketch is None for sketch in sketches)}
     for path, sketches in by_path.items():
-        if all(isinstance(sketch, TensorSketch) for sketch in sketches):
-            sizes += _varied_sizes(path, sketches)
-            others += _varied_kinds(path, sketches)
+        tensors = [sketch for sketch in sketches if sketch is not None]
+        if tensors and all(isinstance(sketch, TensorSketch) for sketch in tensors):
+            sizes += _varied_sizes(path, tensors, next((part for part in _within(path) if part in optional), None))
+            others += _varied_kinds(path, tensors)
+            others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional else []
         elif all(type(sketch) in {int, float} for sketch in sketches):
             if len(set(sketches)) > 1:
                 numbers.append(Number(path, tuple(sketches), _tuple_length(path, by_path)))
@@ -167,11 +175,17 @@ def _tuple_length(path: Path, by_path: dict[Path, list[Sketch]]) -> int:
     return len(around.keys) if isinstance(around, Container) and around.kind is tuple else 0
 
 
-def _varied_sizes(path: Path, sketches: list[TensorSketch]) -> list[Size]:
+def _within(path: Path) -> Iterator[Path]:
+    """Yield the places that contain a place, the outermost first, and the place itself."""
+    for count in range(len(path.steps) + 1):
+        yield Path(path.root, path.steps[:count])
+
+
+def _varied_sizes(path: Path, sketches: list[TensorSketch], optional: Path | None) -> list[Size]:
     if len({len(sketch.shape) for sketch in sketches}) > 1:
         return []
     shapes = list(zip(*(sketch.shape for sketch in sketches), strict=True))
-    return [Size(path, dim, values) for dim, values in enumerate(shapes) if len(set(values)) > 1]
+    return [Size(path, dim, values, optional) for dim, values in enumerate(shapes) if len(set(values)) > 1]
 
 
 def _varied_kinds(path: Path, sketches: list[TensorSketch]) -> list[OtherVariation]:
@@ -203,7 +217,7 @@ def _other_variations(path: Path, sketches: list[Sketch]) -> list[OtherVariation
         kind = "none"
     elif all(isinstance(sketch, bool) for sketch in distinct):
         kind = "flag"
-    elif all(isinstance(sketch, str) for sketch in distinct):
+    elif all(isinstance(sketch, str | enum.Enum) for sketch in distinct):
         kind = "text"
     elif all(isinstance(sketch, Container) for sketch in distinct):
         kind = "length"

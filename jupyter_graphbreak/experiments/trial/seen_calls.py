@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+import enum
+import inspect
 import sys
 import types
 import weakref
@@ -41,7 +43,7 @@ _MOST_FUNCTIONS = 100
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
 #: The instructions that look up a variable globally, in a function and in a cell.
 _LOOKUPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-_OPAQUE = (*_PLAIN, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
+_OPAQUE = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
 
 
 class Root(NamedTuple):
@@ -278,12 +280,22 @@ def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
 
 
 def sketch_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
-    """Return the sketches of arguments and their parts, by place."""
+    """Return the sketches of arguments and their parts, by place; those that are ``None`` by default count as given."""
+    named = dict.fromkeys(_none_by_default(getattr(call, "forward", call))) | arguments.named(call)
     return {
         path: sketch(value)
-        for name, given in arguments.named(call).items()
+        for name, given in named.items()
         for path, value in parts(given, Path(Root("argument", name)))
     }
+
+
+def _none_by_default(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters whose default is ``None``."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [parameter.name for parameter in parameters if parameter.default is None]
 
 
 def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
@@ -300,7 +312,7 @@ def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, S
 
 def sketch(value: Any) -> Sketch:
     """Return a description of a value without the value itself, unless it is plain."""
-    if isinstance(value, _PLAIN) and type(value) in _PLAIN:
+    if (isinstance(value, _PLAIN) and type(value) in _PLAIN) or isinstance(value, enum.Enum):
         return value
     if _is_dense(value):
         return TensorSketch(tuple(value.shape), value.dtype, value.device, value.requires_grad)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import gc
 import textwrap
 import weakref
@@ -368,6 +369,20 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
+class Side(enum.Enum):
+    LEFT = 1
+    RIGHT = 2
+
+
+def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
+    def masked(x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        return x * 2 if mask is None else x * mask
+
+    x = torch.ones(3)
+    report = tried(masked, [lambda compiled: compiled(x), lambda compiled: compiled(x, mask=x)])
+    assert "`mask` is sometimes None" in person(report)
+
+
 @pytest.mark.parametrize(
     ("fn", "calls", "words"),
     [
@@ -375,6 +390,7 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
         (lambda d: sum(d.values()), [{name: torch.ones(3)} for name in "abc"], "keys of `d` vary"),
         (lambda x: x * 2, [torch.ones(3), torch.ones(3, dtype=torch.float64)], "one dtype"),
         (lambda m: torch.ones(3) if m is None else m * 2, [None, torch.ones(3)], "sometimes None"),
+        (lambda m: torch.ones(3) * (2 if m is Side.LEFT else 3), [Side.LEFT, Side.RIGHT], "has 2 values"),
     ],
 )
 def test_other_variations_leave_a_decision_to_a_person(fn: Any, calls: list[Any], words: str) -> None:
@@ -456,6 +472,31 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
     assert best(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
     assert counts(best(report)) == (3, 2, 0)
     assert "`k` and `v` are the same tensor in some calls only" in person(report)
+
+
+def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_path: Any) -> None:
+    text = textwrap.dedent(
+        """
+        import torch
+        @torch.compile(backend="eager")
+        def attend(x, past=None):
+            if past is not None:
+                x = torch.cat([past[0], x])
+            return x * 2, (x,)
+        y, past = attend(torch.ones(5, 3))
+        for _ in range(4):
+            y, past = attend(torch.ones(2, 3), past)
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
+    remedy = best(run.try_remedies(seconds=60))
+    assert counts(remedy) == (3, 2, 0)
+    marked = "if past is not None:\n    torch._dynamo.mark_dynamic(past[0], 0)"
+    assert marked in (remedy.code or "")
+    assert textwrap.indent(marked, "    ") in "\n".join(edit.new for edit in remedy.edits)
 
 
 def test_a_cache_of_transformers_that_grows_is_to_be_of_fixed_length() -> None:

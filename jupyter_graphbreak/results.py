@@ -161,7 +161,9 @@ class Job(job.Job, frozen=True):
         return self.to_text()
 
     def __repr__(self) -> str:
-        return f"<Job of {len(self.processes)} processes, {len(self.breaks)} breaks>"
+        return (
+            f"<Job of {sum(len(process.members) for process in self.processes)} processes, {len(self.breaks)} breaks>"
+        )
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         from jupyter_graphbreak.views.html.bundle import REST_TYPE

@@ -1,29 +1,57 @@
-"""Combine the reports of several processes, and find the ranks that have each break."""
+"""Combine the reports of several processes: the ranks that have each break, equal ranks, and when ranks compiled."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import re
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report.job import Job, JobBreak, JobPlace, Process
+import msgspec
+from msgspec.structs import replace
+
+from jupyter_graphbreak.records.records import CompileTime
+from jupyter_graphbreak.report.figures import Timing
+from jupyter_graphbreak.report.job import EqualProcess, Job, JobBreak, JobPlace, Process, RankCompiling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.report.location import Source
-    from jupyter_graphbreak.report.schema import Break
+    from jupyter_graphbreak.report.schema import Break, Diagnostic, Report
 
     _Occurrence = tuple[Process, Break, JobPlace | None]
 
+#: Each rank has its own device, and objects in guards have other addresses in each process.
+_OWN_NUMBERS = re.compile(
+    rb"(?P<device>\b(?:cuda|xpu|hpu|npu|mtia):|\bindex=|_rank_)\d+\w*|\b(?:0x[0-9a-f]{6,}|\d{9,})\b"
+)
+_SECONDS = re.compile(rb'"\w+_s":[\d.e+-]+')
+_NO_TIMES: Mapping[str, list[CompileTime]] = {}
 
-def build_job(processes: Iterable[Process]) -> Job:
+
+def build_job(
+    processes: Iterable[Process],
+    compile_times: Mapping[str, list[CompileTime]] = _NO_TIMES,
+    diagnostics: Iterable[Diagnostic] = (),
+) -> Job:
     """Return the job that consists of some processes, those without a rank first.
 
     Breaks of two processes are the same break if file, line and cause are the same.
+
+    Parameters
+    ----------
+    processes : iterable of Process
+    compile_times : mapping
+        When each process compiled, by its id.
+    diagnostics : iterable of Diagnostic
+        Notes about the job as a whole.
     """
-    ordered = sorted(processes, key=lambda process: (process.rank is not None, process.rank or 0))
-    ranks = sorted({process.rank for process in ordered if process.rank is not None})
+    folded = _folded(sorted(processes, key=lambda process: (process.rank is not None, process.rank or 0)))
+    ranks = sorted({rank for process in folded for rank in _ranks(process)})
     by_key: dict[tuple[JobPlace | None, str], list[_Occurrence]] = {}
-    for process in ordered:
+    for process in folded:
         sources = {source.id: source for source in reversed(process.report.sources)}
         for break_ in process.report.breaks:
             # Columns and code can differ between ranks, but not the line and the cause.
@@ -31,18 +59,61 @@ def build_job(processes: Iterable[Process]) -> Job:
             key = (JobPlace(place.path, place.cell, place.line) if place is not None else None, break_.gb_type)
             by_key.setdefault(key, []).append((process, break_, place))
     breaks = [_job_break(occurrences, ranks) for occurrences in by_key.values()]
-    return Job(ordered, sorted(breaks, key=lambda break_: not break_.missing_in))
+    return Job(
+        sorted(folded, key=lambda process: (process.rank is not None, len(process.equal))),
+        sorted(breaks, key=lambda break_: not break_.missing_in),
+        diagnostics=list(diagnostics),
+        compiling=_compiling(folded, compile_times),
+    )
+
+
+def fingerprint(report: Report) -> bytes:
+    """Return a value that is the same for reports that differ only in times, device numbers and object addresses."""
+    text = msgspec.json.encode(replace(report, timing=Timing(), startup=None))
+    return hashlib.sha256(_OWN_NUMBERS.sub(rb"\g<device>N", _SECONDS.sub(b"", text))).digest()
+
+
+def _folded(processes: list[Process]) -> list[Process]:
+    """Return the processes with ranks that have equal reports as one."""
+    folded: list[Process] = []
+    positions: dict[bytes, int] = {}
+    equal: dict[int, list[EqualProcess]] = defaultdict(list)
+    known: dict[int, bytes] = {}  # equal processes may share one report
+    for process in processes:
+        if process.rank is None:
+            folded.append(process)
+            continue
+        key = known.get(id(process.report))
+        if key is None:
+            key = known[id(process.report)] = fingerprint(process.report)
+        if key in positions:
+            equal[positions[key]].append(EqualProcess(process.id, process.rank, process.pid))
+        else:
+            positions[key] = len(folded)
+            folded.append(process)
+    return [
+        replace(process, equal=equal[position]) if position in equal else process
+        for position, process in enumerate(folded)
+    ]
+
+
+def _ranks(process: Process) -> Iterator[int]:
+    """Yield the ranks of a process and of those that are equal to it."""
+    for member in process.members:
+        if member.rank is not None:
+            yield member.rank
 
 
 def _job_break(occurrences: list[_Occurrence], ranks: list[int]) -> JobBreak:
     _, break_, place = occurrences[0]
-    having = {process.rank for process, _, _ in occurrences if process.rank is not None}
+    having = {rank for process, _, _ in occurrences for rank in _ranks(process)}
+    ids = (member.id for process, _, _ in occurrences for member in process.members)
     return JobBreak(
         place=place,
         gb_id=break_.gb_id,
         gb_type=break_.gb_type,
         ranks=sorted(having),
-        processes=list(dict.fromkeys(process.id for process, _, _ in occurrences)),
+        processes=list(dict.fromkeys(ids)),
         missing_in=[rank for rank in ranks if rank not in having] if having else [],
     )
 
@@ -60,3 +131,96 @@ def _place(sources: Mapping[str, Source], break_: Break) -> JobPlace | None:
         function=location.function,
         code=location.code,
     )
+
+
+class _Span(msgspec.Struct):
+    """A time without a pause in which one rank compiled, with its functions."""
+
+    start: float
+    end: float
+    times: list[CompileTime]
+
+
+def _compiling(processes: list[Process], compile_times: Mapping[str, list[CompileTime]]) -> list[RankCompiling]:
+    """Return when each rank compiled, by rank."""
+    spans: dict[tuple[int, str], list[_Span]] = {}
+    for process in processes:
+        for member in process.members:
+            if member.rank is not None and compile_times.get(member.id):
+                spans[member.rank, member.id] = _joined(compile_times[member.id])
+    if not spans:
+        return []
+    origin = min(span[0].start for span in spans.values())
+    crowded = _crowded(spans.values(), len({rank for rank, _ in spans}))
+    compiling = []
+    for (rank, id_), of_rank in sorted(spans.items()):
+        alone = list(_outside(of_rank, crowded))
+        longest = max(alone, key=lambda part: part[1] - part[0], default=None)
+        compiling.append(
+            RankCompiling(
+                rank=rank,
+                process=id_,
+                start_s=_rounded(of_rank[0].start - origin),
+                end_s=_rounded(of_rank[-1].end - origin),
+                compile_s=_rounded(sum(span.end - span.start for span in of_rank)),
+                alone_s=_rounded(sum(end - start for start, end, _ in alone)),
+                alone_start_s=_rounded(longest[0] - origin) if longest is not None else None,
+                alone_function=_function_at(longest[2], longest[0], longest[1]) if longest is not None else None,
+            )
+        )
+    return compiling
+
+
+def _joined(times: list[CompileTime]) -> list[_Span]:
+    """Return the compilations of one rank, those that overlap as one: a frame may be compiled inside another one."""
+    joined: list[_Span] = []
+    for time in sorted(times, key=lambda time: (time.start, time.seconds)):
+        end = time.start + time.seconds
+        if joined and time.start <= joined[-1].end:
+            joined[-1].end = max(joined[-1].end, end)
+            joined[-1].times.append(time)
+        else:
+            joined.append(_Span(time.start, end, [time]))
+    return joined
+
+
+def _crowded(spans: Iterable[list[_Span]], ranks: int) -> list[tuple[float, float]]:
+    """Return the times, in order, in which more than half of the ranks compile."""
+    changes = sorted(change for of_rank in spans for span in of_rank for change in ((span.start, 1), (span.end, -1)))
+    crowded: list[tuple[float, float]] = []
+    number, start = 0, 0.0
+    for moment, change in changes:
+        was_crowded = 2 * number > ranks
+        number += change
+        if 2 * number > ranks and not was_crowded:
+            start = moment
+        elif was_crowded and 2 * number <= ranks and moment > start:
+            crowded.append((start, moment))
+    return crowded
+
+
+def _outside(spans: list[_Span], crowded: list[tuple[float, float]]) -> Iterator[tuple[float, float, _Span]]:
+    """Yield the parts of a rank's compilations in which it compiles with at most half of the ranks."""
+    for span in spans:
+        start = span.start
+        inside = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded)  # type: ignore[misc]
+        for first, last in inside:
+            if last <= start:
+                continue
+            if first > start:
+                yield start, first, span
+            start = max(start, last)
+        if start < span.end:
+            yield start, span.end, span
+
+
+def _function_at(span: _Span, start: float, end: float) -> str | None:
+    """Return the function that took most of a time, from the innermost compilation that names one."""
+    named = [time for time in span.times if time.function is not None]
+    overlaps = {time: min(end, time.start + time.seconds) - max(start, time.start) for time in named}
+    longest = max(overlaps, key=lambda time: overlaps[time], default=None)
+    return longest.function if longest is not None and overlaps[longest] > 0 else None
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, 3)

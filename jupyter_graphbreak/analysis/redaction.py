@@ -174,8 +174,14 @@ _OTHERS: dict[str, dict[Content, str]] = {
     },
     "NumericsTrial": {"numerics change": "change", "kept": "equal time_ratio"},
     "Divergence": {"id": "graph", "parts": "location", "op": "op"},
-    "Job": {"schema version": "schema_version", "parts": "processes breaks diagnostics"},
-    "Process": {"id": "id", "kept": "rank pid", "removed": "command", "parts": "report"},
+    "Job": {"schema version": "schema_version", "parts": "processes breaks diagnostics compiling"},
+    "Process": {"id": "id", "kept": "rank pid", "removed": "command", "parts": "report equal"},
+    "EqualProcess": {"id": "id", "kept": "rank pid"},
+    "RankCompiling": {
+        "id": "process",
+        "kept": "rank start_s end_s compile_s alone_s alone_start_s",
+        "function": "alone_function",
+    },
     "JobBreak": {
         "parts": "place",
         "gb id": "gb_id",

@@ -6,7 +6,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.analysis.build import build_report
+import msgspec
+
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.results import ExplainedNotebook, Job, Report
 
@@ -20,7 +21,9 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
     Parameters
     ----------
     path : str or Path
-        A folder of logs, or one log. Logs may be compressed with gzip or zstd, or incomplete.
+        A folder of logs, or one log; or the URL of one in object storage that ``fsspec`` opens, such as
+        ``s3://bucket/traces``. Logs may be compressed with gzip or zstd, or incomplete. Many logs are read in several
+        processes.
     sources : iterable of str or Path
         Folders from which the source files named in the logs may be read, in addition to the working folder and
         the folders of installed packages. A file is used only if it still has the lines that the log quotes.
@@ -30,8 +33,8 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
     Returns
     -------
     Report or Job
-        A report if one process wrote the logs, or a job with a report for each process. Their ``diagnostics`` tell
-        what could not be read.
+        A report if one process wrote the logs, or a job with a report for each process; ranks that are equal share one.
+        The ``diagnostics`` tell what could not be read.
 
     Raises
     ------
@@ -45,19 +48,19 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
     from tqdm.auto import tqdm
 
     from jupyter_graphbreak.analysis.jobs import build_job
-    from jupyter_graphbreak.trace.processes import read_processes, trace_files
-    from jupyter_graphbreak.trace.source_folders import SourceFolders
+    from jupyter_graphbreak.api.log_reading import find_logs, read_logs
 
-    logs = trace_files(Path(path))
-    size = sum(file.stat().st_size for file in logs.files)
-    processes: list[Process] = []
+    logs = find_logs(path)
+    size = sum(logs.sizes.values())
     with tqdm(total=size, unit="B", unit_scale=True, leave=False, delay=1, disable=not progress) as bar:
-        for trace in read_processes(logs, bar.update, folders=SourceFolders(sources)):
-            report = build_report(trace.records)
-            processes.append(Process(f"p{len(processes) + 1}", trace.rank, trace.pid or None, None, report))
-    if len(processes) == 1:
-        return Report.of(processes[0].report)
-    return Job.of(build_job(processes))
+        contents = read_logs(logs, [str(folder) for folder in sources], bar.update)
+    if len(contents.processes) == 1:
+        report = contents.processes[0].report
+        return Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, *contents.notes]))
+    by_id = {f"p{number}": process for number, process in enumerate(contents.processes, start=1)}
+    processes = [Process(id_, process.rank, process.pid, None, process.report) for id_, process in by_id.items()]
+    times = {id_: process.compile_times for id_, process in by_id.items()}
+    return Job.of(build_job(processes, times, contents.notes))
 
 
 def read_notebook(path: str | Path) -> list[Report]:

@@ -120,7 +120,13 @@ def _html(result: CommandResult) -> str:
 
 def _markdown(result: CommandResult, verdict: GateVerdict | None, new: list[set[str]], *, redacted: bool) -> str:
     from jupyter_graphbreak.views.markdown import render_markdown, render_markdown_lines
-    from jupyter_graphbreak.views.words.jobs import job_headline, job_place, process_name, processes_with_break
+    from jupyter_graphbreak.views.words.jobs import (
+        compiling_lines,
+        job_headline,
+        job_place,
+        process_name,
+        processes_with_break,
+    )
 
     parts = []
     if verdict is not None:
@@ -133,7 +139,7 @@ def _markdown(result: CommandResult, verdict: GateVerdict | None, new: list[set[
             f"{job_place(break_.place)}: {break_.gb_type}, {processes_with_break(job, break_)}"
             for break_ in itertools.islice((break_ for break_ in job.breaks if break_.missing_in), _MAX_UNEVEN)
         ]
-        parts.append(render_markdown_lines(job_headline(job), uneven))
+        parts.append(render_markdown_lines(job_headline(job), [*uneven, *compiling_lines(job)]))
         titles = [process_name(process) for process in job.processes]
     parts.append(render_markdown(result.reports, titles, new))
     return "\n\n".join(part for part in parts if part)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,16 +11,20 @@ from jupyter_graphbreak.commands.exit_statuses import FileProblem
 from jupyter_graphbreak.commands.formats import CommandResult, result_of_job
 from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options, sources_option
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @click.command("log", short_help="Explain the logs that a program wrote with TORCH_TRACE.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path")
 @sources_option
 @shared_options
-def log_command(path: Path, *, sources: tuple[Path, ...], **shared: Any) -> int:
+def log_command(path: str, *, sources: tuple[Path, ...], **shared: Any) -> int:
     """Explain the logs that a program wrote with TORCH_TRACE=FOLDER.
 
-    PATH is that folder or one log in it. Logs may be compressed with gzip or zstd, or incomplete. For several
-    processes, breaks that only some ranks have come first.
+    PATH is that folder or one log in it, on disk or as a URL of object storage (s3://bucket/traces), which needs
+    fsspec's package for that storage. Logs may be compressed with gzip or zstd, or incomplete. For several processes,
+    breaks that only some ranks have come first, and ranks with equal reports are listed once.
     """
     from jupyter_graphbreak.api.saved import read_trace
     from jupyter_graphbreak.results import Job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,11 @@ def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
         raise UsageError(f"%compile_explain --log explains a log, not a call: leave out {options.expression!r}")
     try:
         folders = [Path(folder).expanduser() for folder in options.sources or ()]
-        explained = read_trace(Path(path).expanduser(), sources=folders, progress=not options.quiet)
+        explained = read_trace(
+            os.path.expanduser(path),  # noqa: PTH111 - a Path would change a URL
+            sources=folders,
+            progress=not options.quiet,
+        )
     except (UnreadableTrace, OSError) as error:
         raise UsageError(str(error)) from None
     if options.output is not None:

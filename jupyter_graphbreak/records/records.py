@@ -44,6 +44,10 @@ _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_fr
             "restart_reasons", "recompile_reason", "backend_compile_time_s",
             "cudagraph_skip_reason")  # fmt: skip
 
+_FRAME_SECONDS = "entire_frame_compile_time_s"
+#: Greater than any time that a log can have.
+_LATEST = 1e11
+
 #: Keys of the envelope that describe the origin of a record, not its content.
 _CONTEXT_KEYS = frozenset(
     {
@@ -155,6 +159,30 @@ class Record(msgspec.Struct, frozen=True):
     def attempt(self) -> int:
         """The number of restarts of the frame before this entry; 0 if the entry has none."""
         return int(self.envelope.get("attempt") or 0)
+
+
+class CompileTime(msgspec.Struct, frozen=True, array_like=True):
+    """When one compilation began, in seconds since 1970, how long it took, and the function's name if known."""
+
+    start: float
+    seconds: float
+    function: str | None = None
+
+
+def compile_time(record: Record) -> CompileTime | None:
+    """Return when a compilation took place, from its complete metrics; ``None`` for other records."""
+    if not record.kind.endswith("compilation_metrics") or not isinstance(record.data, dict):
+        return None
+    data = record.data
+    start, microseconds, seconds = (data.get(name) for name in ("start_time", "duration_us", _FRAME_SECONDS))
+    if isinstance(microseconds, int | float):
+        seconds = microseconds / 1e6
+    function = data.get("co_name")
+    if not (isinstance(start, int | float) and isinstance(seconds, int | float)):
+        return None
+    if not (0 < start < _LATEST and 0 <= seconds < _LATEST):
+        return None
+    return CompileTime(start, seconds, compiled_function(function) if isinstance(function, str) else None)
 
 
 def without_spare_data(record: Record) -> Record:

@@ -12,14 +12,63 @@ from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report,
 JOB_MIME_TYPE = "application/vnd.graphbreak.job.v1+json"
 
 
+class EqualProcess(msgspec.Struct, frozen=True):
+    """A rank whose report differs from that of a :class:`Process` only in times and in the number of its device."""
+
+    id: str
+    rank: int | None
+    pid: int | None
+
+
 class Process(msgspec.Struct, frozen=True):
-    """One process of a job; ``rank`` is its rank in a distributed job, if it has one."""
+    """One process of a job; ``rank`` is its rank in a distributed job, if it has one.
+
+    Parameters
+    ----------
+    equal : list of EqualProcess
+        Further ranks with the same report, apart from times and the number of the device.
+    """
 
     id: str
     rank: int | None
     pid: int | None
     command: str | None
     report: Report
+    equal: list[EqualProcess] = []
+
+    @property
+    def members(self) -> list[EqualProcess]:
+        """The process itself and those with the same report."""
+        return [EqualProcess(self.id, self.rank, self.pid), *self.equal]
+
+
+class RankCompiling(msgspec.Struct, frozen=True):
+    """When one rank compiled, and for how long; the times count from the job's first compilation.
+
+    Parameters
+    ----------
+    process : str
+        The id of the process.
+    start_s, end_s : float
+        When its first compilation began, and when its last one ended.
+    compile_s : float
+        How long it compiled.
+    alone_s : float
+        How long it compiled while at least half of the ranks did not: they wait for it in their next collective.
+    alone_start_s : float or None
+        When the longest such time began.
+    alone_function : str or None
+        The function that it compiled then.
+    """
+
+    rank: int
+    process: str
+    start_s: float
+    end_s: float
+    compile_s: float
+    alone_s: float = 0.0
+    alone_start_s: float | None = None
+    alone_function: str | None = None
 
 
 class JobPlace(msgspec.Struct, frozen=True):
@@ -54,12 +103,21 @@ class JobBreak(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The reports of several processes, and their breaks; breaks that only some ranks have come first."""
+    """The reports of several processes, and their breaks; breaks that only some ranks have come first.
+
+    Parameters
+    ----------
+    processes : list of Process
+        Ranks with equal reports are one of them. Processes without a rank come first, then reports of the fewest ranks.
+    compiling : list of RankCompiling
+        When each rank compiled, for logs that say it.
+    """
 
     processes: list[Process]
     breaks: list[JobBreak]
     schema_version: str = SCHEMA_VERSION
     diagnostics: list[Diagnostic] = []
+    compiling: list[RankCompiling] = []
 
     def to_json(self) -> bytes:
         """Return the job as JSON."""

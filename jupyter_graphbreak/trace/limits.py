@@ -24,6 +24,10 @@ class Limits(msgspec.Struct, frozen=True):
         Processes that wrote into one file.
     unpacked, ratio : int
         Bytes that any compressed file may unpack to, and bytes per compressed byte for larger files.
+    download : int
+        Bytes of a file in object storage, which is copied to a temporary folder while it is read.
+    reports : int
+        Bytes of different reports, as JSON, before graphs are listed without operations.
     seconds : float
         The time for all files.
     """
@@ -36,6 +40,8 @@ class Limits(msgspec.Struct, frozen=True):
     processes: int = 4096
     unpacked: int = 256 << 20
     ratio: int = 200
+    download: int = 1 << 30
+    reports: int = 64 << 20
     seconds: float = 900.0
 
 
@@ -49,6 +55,11 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """The seconds until then, negative afterwards."""
+        return self._end - time.monotonic()
 
     @property
     def is_over(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import re
 from collections import defaultdict
@@ -251,9 +252,7 @@ def _verified_segments(
     filename: str, text: list[str], quoted: dict[int, str], functions: dict[int, str]
 ) -> list[SegmentText]:
     """Return the functions of a file from which the log quotes enough to prove that the text is the same."""
-    try:
-        ast.parse("".join(text))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a file that Python cannot have compiled
+    if not _is_python("".join(text)):  # a file that Python cannot have compiled
         return []
     source = source_of_file(filename, text, set(), functions)
     verified = []
@@ -263,6 +262,15 @@ def _verified_segments(
         if _DEFINITION.match(segment.text) and sum(map(len, inside)) >= _ENOUGH_QUOTED:
             verified.append(segment)
     return verified
+
+
+@functools.lru_cache(maxsize=64)
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _is_library(filename: str) -> bool:

@@ -13,7 +13,14 @@ import msgspec
 
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import ResumedAt, read_addition
-from jupyter_graphbreak.records.records import KEPT, Record, encodable, without_spare_data
+from jupyter_graphbreak.records.records import (
+    KEPT,
+    CompileTime,
+    Record,
+    compile_time,
+    encodable,
+    without_spare_data,
+)
 from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
 from jupyter_graphbreak.trace.entries import Tally, begins_as_trace, entries
 from jupyter_graphbreak.trace.limits import Deadline, Limits
@@ -111,6 +118,8 @@ _MOST_CODE = 24 << 20
 _LONGEST_MESSAGE = 1 << 20
 #: The maximum number of names in a folder that are sorted.
 _MOST_NAMES = 1 << 16
+#: The compilations of one process whose times are kept.
+_MOST_COMPILE_TIMES = 4096
 _LIMITS = Limits()
 
 
@@ -130,12 +139,15 @@ class ProcessTrace:
     rank : int or None
     records : list of Record
         PyTorch's records of the kinds that a report needs, and our own about the run as a whole.
+    compile_times : list of CompileTime
+        When it compiled.
     """
 
     file: Path
     pid: int
     rank: int | None = None
     records: list[Record] = field(default_factory=list)
+    compile_times: list[CompileTime] = field(default_factory=list)
 
 
 class TraceFiles(NamedTuple):
@@ -172,7 +184,7 @@ def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
     files = []
     for file in candidates[: limits.files]:
         try:
-            if _is_trace(file):
+            if is_trace(file):
                 files.append(file)
         except OSError:
             unreadable += 1
@@ -186,8 +198,7 @@ def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
         raise UnreadableTrace(
             f"{path}: no structured trace in this folder{why}; run the program with TORCH_TRACE={path}"
         )
-    by_rank = sorted(files, key=lambda file: (_rank_in(file) is not None, _rank_in(file) or 0, str(file)))
-    return TraceFiles(by_rank, notes)
+    return TraceFiles(sorted(files, key=lambda file: (*rank_order(file.name), str(file))), notes)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
@@ -244,7 +255,7 @@ def read_processes(
     waiting: list[ProcessTrace] = []  # the last process gets the notes about later files
     for file in traces.files:
         try:
-            processes = _FileReader(file, on_read, find_cell, folders, limits, deadline).processes()
+            processes = read_file(file, deadline, on_read, find_cell, folders, limits)
         except UnreadableTrace as error:
             failed.append(error)
             continue
@@ -258,6 +269,33 @@ def read_processes(
         additional = (additions.Note(level="warning", message=note) for note in notes)
         process.records += [Record({note.kind: msgspec.to_builtins(note)}) for note in additional]
         yield process
+
+
+def read_file(
+    file: Path,
+    deadline: Deadline,
+    on_read: Callable[[int], None] = lambda _: None,
+    find_cell: FindCell = lambda _: None,
+    folders: SourceFolders | None = None,
+    limits: Limits = _LIMITS,
+) -> list[ProcessTrace]:
+    """Return the traces of the processes that wrote into one file, usually a single one.
+
+    Parameters
+    ----------
+    file : Path
+    deadline : Deadline
+        The time at which to stop reading.
+    on_read, find_cell, folders, limits
+        As for :func:`read_processes`.
+
+    Raises
+    ------
+    UnreadableTrace
+        If the file cannot be read or has no trace entry.
+    """
+    folders = folders if folders is not None else SourceFolders()
+    return _FileReader(file, on_read, find_cell, folders, limits, deadline).processes()
 
 
 class _FileReader:
@@ -307,7 +345,7 @@ class _FileReader:
             what = "the file is empty" if empty else tally.damage or tally.limit or "not a structured trace"
             raise UnreadableTrace(f"{self._file}: {what}; run the program with TORCH_TRACE=FOLDER")
         if not self._by_pid:  # there are entries, but none that a report needs
-            self._by_pid[0] = ProcessTrace(self._file, 0, _rank_in(self._file))
+            self._by_pid[0] = ProcessTrace(self._file, 0, _rank_in(self._file.name))
             self._origins[0] = Origin()
         notes = list(_problem_notes(self._file.name, tally, self._reduced_graphs))
         for pid, process in self._by_pid.items():
@@ -331,12 +369,15 @@ class _FileReader:
         if process is None:
             if len(self._by_pid) >= self._limits.processes:
                 return f"more than {self._limits.processes} processes wrote into it"
-            process = self._by_pid[entry.process] = ProcessTrace(self._file, entry.process, _rank_in(self._file))
+            process = self._by_pid[entry.process] = ProcessTrace(self._file, entry.process, _rank_in(self._file.name))
             self._origins[entry.process] = Origin()
         rank = record.envelope.get("rank")
         if isinstance(rank, int):
             process.rank = rank
         self._origins[entry.process].read(record)
+        timed = compile_time(record)
+        if timed is not None and len(process.compile_times) < _MOST_COMPILE_TIMES:
+            process.compile_times.append(timed)
         if record.kind != "artifact:torch_version":
             self._entry_count += 1
             self._text_size += entry.size
@@ -392,12 +433,25 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _rank_in(file: Path) -> int | None:
-    match = _RANK.search(file.name)
+def _rank_in(name: str) -> int | None:
+    match = _RANK.search(name)
     return int(match[1]) if match is not None else None
 
 
-def _is_trace(file: Path) -> bool:
+def rank_order(name: str) -> tuple[bool, int]:
+    """Return the key that sorts names of files by the rank in them, those without a rank first."""
+    rank = _rank_in(name)
+    return rank is not None, rank or 0
+
+
+def is_trace(file: Path) -> bool:
+    """Return whether a file begins as a trace.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
     try:
         with opened(file) as stream:
             return begins_as_trace(stream.read(_HEAD))

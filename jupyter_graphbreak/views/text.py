@@ -15,7 +15,14 @@ from jupyter_graphbreak.views.words.cost import break_time, time_with
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_of, details, legend
 from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
-from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, job_place, process_name, processes_with_break
+from jupyter_graphbreak.views.words.jobs import (
+    compiling_lines,
+    job_headline,
+    job_notes,
+    job_place,
+    process_name,
+    processes_with_break,
+)
 from jupyter_graphbreak.views.words.lines import break_numbers, listing
 from jupyter_graphbreak.views.words.paths import is_in_library, ordered_paths, path_sentence
 from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
@@ -513,6 +520,8 @@ def render_job(job: Job) -> str:
         lines.append(cut(f" -  {process_name(process)}: {summary}"))
     if len(job.processes) > _MOST:
         lines.append(f"{INDENT}and {len(job.processes) - _MOST} more processes")
+    for line in compiling_lines(job):
+        lines += wrapped(f"{INDENT}", line, indent=INDENT)
     notes = job_notes(job)
     for note in notes[:_MOST]:
         lines += wrapped(f"{note.level}: ", note.message, indent="")

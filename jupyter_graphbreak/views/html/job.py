@@ -10,7 +10,14 @@ from jupyter_graphbreak.views.html.environment import environment, style_sheet
 from jupyter_graphbreak.views.html.render import packed_data, page_of, render_html, render_with_data
 from jupyter_graphbreak.views.text import summary_line
 from jupyter_graphbreak.views.words.bounds import bounded
-from jupyter_graphbreak.views.words.jobs import job_headline, job_notes, job_place, process_name, processes_with_break
+from jupyter_graphbreak.views.words.jobs import (
+    compiling_lines,
+    job_headline,
+    job_notes,
+    job_place,
+    process_name,
+    processes_with_break,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
 _MOST_REPORTS = 8
 #: How many breaks are listed; the rest are counted.
 _MOST_BREAKS = 200
+#: Ranks whose times of compiling are listed.
+_MOST_RANKS = 2048
 
 
 def render_job_html(job: Job, *, with_data: bool = False) -> str:
@@ -43,6 +52,7 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
     template = environment().get_template("job.html.j2")
     return template.render(
         job=job, breaks=breaks, css=style_sheet("job"), headline=job_headline(job), notes=job_notes(job),
+        compiling=compiling_lines(job), ranks=job.compiling[:_MOST_RANKS],
         where=job_place, who=processes_with_break,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip

@@ -12,14 +12,23 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job, JobBreak, JobPlace, Process
     from jupyter_graphbreak.report.schema import Diagnostic
 
+_MOST_RUNS = 8
+_MOST_ALONE = 5
+#: A rank that others wait for is mentioned from here on.
+_NOTICED_SECONDS = 0.1
+
 
 def job_headline(job: Job) -> str:
     """Return the summary line: "2 processes, 3 breaks, 1 of them not on every rank"."""
-    parts = [counted(len(job.processes), "process").replace("processs", "processes"), counted(len(job.breaks), "break")]
-    limited = [sentence for process in job.processes if (sentence := limited_functions(process.report))]
-    if limited and not job.breaks:
-        where = f" in {limited.count(limited[0])} of {len(job.processes)} processes"
-        parts[1] = f"no breaks, but {limited[0]}{where if len(job.processes) > 1 else ''}"
+    number = sum(len(process.members) for process in job.processes)
+    parts = [counted(number, "process").replace("processs", "processes"), counted(len(job.breaks), "break")]
+    limited: Counter[str] = Counter()
+    for process in job.processes:
+        limited[limited_functions(process.report)] += len(process.members)
+    sentence = next(filter(None, limited), None)
+    if sentence is not None and not job.breaks:
+        where = f" in {limited[sentence]} of {number} processes"
+        parts[1] = f"no breaks, but {sentence}{where if number > 1 else ''}"
     uneven = sum(bool(break_.missing_in) for break_ in job.breaks)
     if uneven:
         parts.append(f"{uneven} of them not on every rank")
@@ -27,7 +36,10 @@ def job_headline(job: Job) -> str:
 
 
 def process_name(process: Process) -> str:
-    """Return the display name of a process: "rank 1 (process 4711)"."""
+    """Return the display name of a process: "rank 1 (process 4711)", or "ranks 0, 2-63 (equal)"."""
+    if process.equal:
+        equal = [member.rank for member in process.members if member.rank is not None]
+        return f"{_ranks(sorted(set(equal)))} (equal)"
     number = f"process {process.pid}" if process.pid is not None else f"process {process.id.removeprefix('p')}"
     return f"rank {process.rank} ({number})" if process.rank is not None else number
 
@@ -49,7 +61,36 @@ def processes_with_break(job: Job, break_: JobBreak) -> str:
         return f"on all {len(break_.ranks)} ranks" if len(break_.ranks) > 1 else f"on {_ranks(break_.ranks)}"
     having_ids = set(break_.processes)
     names = [process_name(process) for process in job.processes if process.id in having_ids]
-    return f"in {names[0]}" if len(names) == 1 else f"in {len(names)} processes"
+    return f"in {names[0]}" if len(having_ids) == 1 else f"in {len(having_ids)} processes"
+
+
+def compiling_lines(job: Job) -> list[str]:
+    """Return sentences on when the ranks compiled, and on those that the others wait for."""
+    if not job.compiling:
+        return []
+    spent = sorted(rank.compile_s for rank in job.compiling)
+    end = max(rank.end_s for rank in job.compiling)
+    ranks = _ranks(sorted({rank.rank for rank in job.compiling}))
+    each = _seconds(spent[0])
+    if _seconds(spent[-1]) != each:
+        each = f"{each} to {_seconds(spent[-1])}"
+    lines = [f"compiling: {ranks}, {each} each; the last compilation ended {_seconds(end)} after the first one began"]
+    alone = sorted(job.compiling, key=lambda rank: -rank.alone_s)
+    noticed = [rank for rank in alone if rank.alone_s >= _NOTICED_SECONDS]
+    for rank in noticed[:_MOST_ALONE]:
+        function = f"{rank.alone_function}, " if rank.alone_function else ""
+        since = f"{_seconds(rank.alone_start_s or 0.0)} after the first compilation"
+        lines.append(
+            f"rank {rank.rank} compiled for {_seconds(rank.alone_s)} ({function}{since}) while at least half of the "
+            "ranks did not: they wait for it in their next collective"
+        )
+    if len(noticed) > _MOST_ALONE:
+        lines.append(f"and {len(noticed) - _MOST_ALONE} more ranks that compiled while others did not")
+    return lines
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s"
 
 
 def job_notes(job: Job) -> list[Diagnostic]:
@@ -59,5 +100,15 @@ def job_notes(job: Job) -> list[Diagnostic]:
 
 
 def _ranks(ranks: list[int]) -> str:
-    break_ = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")  # noqa: PLR2004
-    return f"rank {break_}" if len(ranks) == 1 else f"ranks {break_}"
+    """Return ranks, in ascending order, as text: "ranks 0, 2-63"."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    parts: list[str] = []
+    for run in runs:
+        parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)  # noqa: PLR2004
+    names = ", ".join(parts[:_MOST_RUNS]) + (", ..." if len(parts) > _MOST_RUNS else "")
+    return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"

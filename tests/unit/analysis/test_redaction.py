@@ -149,9 +149,9 @@ def test_many_names_are_replaced_soon_and_each_by_its_own() -> None:
 def test_one_name_is_replaced_alike_in_all_processes() -> None:
     made = [build_report(read_trace(HERE / "recordings" / "2.13.0" / f"{name}.log")) for name in ("branch", "loop")]
     processes = [Process(f"p{n}", n, 10 + n, "python train.py --secret", report) for n, report in enumerate(made)]
-    job = Job.of(build_job([*processes, Process("p9", 9, 19, None, made[0])])).redacted()
+    job = Job.of(build_job([*processes, Process("p9", None, 19, None, made[0])])).redacted()
     assert "secret" not in job.to_json().decode()
-    first, _, again = (process.report for process in job.processes)
+    again, first, _ = (process.report for process in job.processes)
     assert [frame.function for frame in first.frames] == [frame.function for frame in again.frames]
     assert [source.name for source in first.sources] == [source.name for source in again.sources]
 

@@ -1,0 +1,111 @@
+"""Make a folder with the logs of many ranks from one log, read it, and print seconds and peak memory.
+
+usage: python benchmarks/thousand_ranks.py LOG [RANKS] [MEGABYTES]
+
+LOG is a log of TORCH_TRACE; it is repeated until it is large enough. The ranks differ in rank, process id and times;
+rank 17 has a break of its own. The same folder is then read through ``memory://``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+READ = """
+import sys, jupyter_graphbreak
+if sys.argv[1].startswith("memory://"):
+    import fsspec, pathlib
+    for path in pathlib.Path(sys.argv[2]).iterdir():
+        fsspec.filesystem("memory").pipe(f"{sys.argv[1]}/{path.name}", path.read_bytes())
+import time
+start = time.perf_counter()
+job = jupyter_graphbreak.read_trace(sys.argv[1])
+print(f"{time.perf_counter() - start:.1f}")
+print(job.to_text())
+"""
+_OWN_RANK = 17
+_TIME = re.compile(rb'"start_time": (\d+\.\d+)')
+_BREAK = """\
+V1125 09:27:45.428000 {pid} torch/_dynamo/symbolic_convert.py:1] {{"artifact": {{"name": "dynamo_graph_break_reason", \
+"encoding": "string"}}, "rank": {rank}, "frame_id": 0, "frame_compile_id": 0, "attempt": 0, "has_payload": true}}
+\tGraph break in user code at /job/model.py:8
+\tGraph Break Reason: Call to `torch._dynamo.graph_break()`
+\t  Explanation: User-inserted graph break. Message: None
+\tUser code traceback:
+\t  File "/job/model.py", line 8, in leaf
+\t    log(x)
+"""
+
+
+def make_folder(log: Path, folder: Path, ranks: int, size: int) -> None:
+    """Write the logs of some ranks."""
+    text = log.read_bytes()
+    text *= max(1, -(-size // len(text)))
+    pids = re.compile(rb"^(V\d{4} [\d:.]+) \d+ ", re.MULTILINE)
+    for rank in range(ranks):
+        late = 30 if rank == _OWN_RANK else 0.001 * rank
+        own = pids.sub(rb"\1 %d " % (1000 + rank), text)
+        own = _TIME.sub(lambda match, late=late: b'"start_time": %f' % (float(match[1]) + late), own)  # type: ignore[misc]
+        if rank == _OWN_RANK:
+            own += _BREAK.format(pid=1000 + rank, rank=rank).encode()
+        (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(own)
+
+
+def timed(command: list[str]) -> tuple[float, float, str]:
+    """Run a command; return its seconds, the peak memory of it and its children in MB, and what it prints."""
+    start = time.perf_counter()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output)
+        watched, peak = psutil.Process(process.pid), 0
+        while process.poll() is None:
+            try:
+                family = [watched, *watched.children(recursive=True)]
+                peak = max(peak, sum(_memory(member) for member in family))
+            except psutil.NoSuchProcess:
+                pass
+            time.sleep(0.1)
+        if process.returncode:
+            sys.exit("reading failed")
+        output.seek(0)
+        return time.perf_counter() - start, peak / 1e6, output.read().decode()
+
+
+def _memory(process: psutil.Process) -> int:
+    try:
+        resident: int = process.memory_info().rss
+    except psutil.NoSuchProcess:
+        return 0
+    return resident
+
+
+def main() -> None:
+    """Make the folder and read it twice."""
+    log = Path(sys.argv[1])
+    ranks = int(sys.argv[2]) if len(sys.argv) > 2 else 1024  # noqa: PLR2004
+    megabytes = int(sys.argv[3]) if len(sys.argv) > 3 else 4  # noqa: PLR2004
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_folder(log, folder, ranks, megabytes << 20)
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        print(f"{ranks} ranks, {size / 1e6:.0f} MB, {os.cpu_count()} cores")
+        command = [sys.executable, "-c", READ]
+        seconds, peak, text = timed([*command, name])
+        print(f"folder     {seconds:6.1f} s   peak {peak:5.0f} MB")
+        print(text)
+        remote_seconds, _, remote = timed([*command, "memory://traces", name])
+        print(
+            f"memory://  {remote_seconds:6.1f} s   same report: {remote.split(chr(10))[1:] == text.split(chr(10))[1:]}"
+        )
+        print(json.dumps({"ranks": ranks, "seconds": round(seconds, 1), "peak_mb": round(peak)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,353 @@
+"""Read many logs at once, in processes of their own, with one report for all ranks that are equal.
+
+The processes import neither torch nor the caller's program. Only different reports reach this process, so memory does
+not grow with the number of ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.analysis.jobs import fingerprint
+from jupyter_graphbreak.records.records import CompileTime
+from jupyter_graphbreak.report.schema import Diagnostic, Report
+from jupyter_graphbreak.trace.limits import Deadline, Limits
+from jupyter_graphbreak.trace.processes import UnreadableTrace, is_trace, read_file, trace_files
+from jupyter_graphbreak.trace.remote import RemoteFolder, is_url
+from jupyter_graphbreak.trace.source_folders import SourceFolders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from jupyter_graphbreak.trace.processes import ProcessTrace
+
+#: Smaller logs are read faster without starting processes.
+_MIN_PARALLEL_BYTES = 64 << 20
+_MAX_WORKERS = 8
+_SIZE_BYTES = 4
+_LIMITS = Limits()
+
+
+class Logs(NamedTuple):
+    """Log files on disk or in object storage.
+
+    Parameters
+    ----------
+    sizes : dict
+        The size of each file in bytes, in the order in which to read them.
+    notes : list of str
+        Notes about other files.
+    provide : callable
+        Provides a file on disk, given its name.
+    describe : callable
+        Returns how messages call a file.
+    are_checked : bool
+        Whether each file is known to be a trace.
+    """
+
+    sizes: dict[str, int]
+    notes: list[str]
+    provide: Callable[[str], contextlib.AbstractContextManager[Path]]
+    describe: Callable[[str], str]
+    are_checked: bool
+
+
+class LogProcess(msgspec.Struct):
+    """A process in a log, its report, and when it compiled."""
+
+    rank: int | None
+    pid: int | None
+    report: Report
+    compile_times: list[CompileTime]
+
+
+class LogContents(NamedTuple):
+    """What some logs hold: processes, of which equal ones share a report, and notes about what could not be read."""
+
+    processes: list[LogProcess]
+    notes: list[Diagnostic]
+
+
+def find_logs(path: str | Path) -> Logs:
+    """Return the logs at a path: one file, or those in a folder, on disk or in object storage.
+
+    Raises
+    ------
+    UnreadableTrace
+        If there are none.
+    """
+    if is_url(str(path)):
+        remote = RemoteFolder(str(path))
+        return Logs(remote.sizes, remote.notes, remote.copied, remote.described, len(remote.sizes) == 1)
+    files = trace_files(Path(path))
+    sizes = {str(file): file.stat().st_size for file in files.files}
+    return Logs(sizes, files.notes, lambda name: contextlib.nullcontext(Path(name)), str, are_checked=True)
+
+
+def read_logs(
+    logs: Logs,
+    sources: list[str],
+    on_read: Callable[[int], None] = lambda _: None,
+    limits: Limits = _LIMITS,
+    min_parallel_bytes: int = _MIN_PARALLEL_BYTES,
+) -> LogContents:
+    """Read logs and build the reports of their processes.
+
+    Parameters
+    ----------
+    logs : Logs
+    sources : list of str
+        The folders from which source files may be read, in addition to the working folder and those of packages.
+    on_read : callable
+        Receives the number of bytes that have been read.
+    limits : Limits
+    min_parallel_bytes : int
+        The total size from which on logs are read in several processes.
+
+    Raises
+    ------
+    UnreadableTrace
+        If no log can be read or none has a trace entry.
+    """
+    workers = min(_cores(), _MAX_WORKERS, len(logs.sizes))
+    is_parallel = workers > 1 and sum(logs.sizes.values()) >= min_parallel_bytes
+    deadline = Deadline(limits.seconds)
+    collected = _Collected(limits)
+    errors = []
+    answers = (
+        _answers_in_parallel(logs, sources, deadline, on_read, workers)
+        if is_parallel
+        else _answers_here(logs, sources, deadline, on_read)
+    )
+    with contextlib.closing(answers):
+        for answer in answers:
+            if answer.error is not None:
+                errors.append(answer.error)
+            for process in answer.processes:
+                collected.add(process)
+    if not collected.processes:
+        first = logs.describe(next(iter(logs.sizes)))
+        nothing = f"{first}: not a structured trace; run the program with TORCH_TRACE=FOLDER"
+        raise UnreadableTrace(errors[0] if errors else nothing)
+    messages = [*logs.notes, *(f"{error}." for error in errors), *collected.notes()]
+    return LogContents(collected.processes, [Diagnostic("warning", message) for message in messages])
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+class _Answer(msgspec.Struct):
+    """The processes in one log, or the reason why it cannot be read; a file that is no trace has neither."""
+
+    processes: list[_Summary] = []
+    error: str | None = None
+
+
+class _Summary(msgspec.Struct):
+    """A process with the fingerprint of its report, and the report as JSON if it is the first with this fingerprint."""
+
+    rank: int | None
+    pid: int | None
+    key: bytes
+    report: bytes
+    compile_times: list[CompileTime]
+
+
+class _Collected:
+    """The processes read so far; equal ones share the report of the first one."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.processes: list[LogProcess] = []
+        self._reports: dict[bytes, Report] = {}
+        self._bytes_left = limits.reports
+        self._reduced = 0
+
+    def add(self, summary: _Summary) -> None:
+        report = self._reports.get(summary.key)
+        if report is None:
+            report = msgspec.json.decode(summary.report, type=Report)
+            self._bytes_left -= len(summary.report)
+            if self._bytes_left < 0:
+                report = replace(report, graphs=[replace(graph, ops=[], code="") for graph in report.graphs])
+                self._reduced += 1
+            self._reports[summary.key] = report
+        self.processes.append(LogProcess(summary.rank, summary.pid, report, summary.compile_times))
+
+    def notes(self) -> list[str]:
+        reduced = f"The graphs of {self._reduced} processes are listed without operations: there are too many."
+        return [reduced] if self._reduced else []
+
+
+class FileExplainer:
+    """Builds the reports of the processes in one log after the other.
+
+    Parameters
+    ----------
+    sources : list of str
+        The folders from which source files may be read.
+    """
+
+    def __init__(self, sources: list[str]) -> None:
+        self._folders = SourceFolders(sources)
+        self._sent: set[bytes] = set()
+
+    def answer(
+        self, file: Path, deadline: Deadline, on_read: Callable[[int], None] = lambda _: None, *, is_checked: bool
+    ) -> _Answer:
+        """Return the processes in a log; reports that equal an earlier one are left out."""
+        try:
+            if not is_checked and not is_trace(file):
+                return _Answer()
+            traces = read_file(file, deadline, on_read, folders=self._folders)
+        except (UnreadableTrace, OSError) as error:
+            return _Answer(error=str(error))
+        return _Answer([self._summary(trace) for trace in traces])
+
+    def _summary(self, trace: ProcessTrace) -> _Summary:
+        report = build_report(trace.records)
+        key = fingerprint(report)
+        encoded = msgspec.json.encode(report) if key not in self._sent else b""
+        self._sent.add(key)
+        return _Summary(trace.rank, trace.pid or None, key, encoded, trace.compile_times)
+
+
+def _answers_here(
+    logs: Logs, sources: list[str], deadline: Deadline, on_read: Callable[[int], None]
+) -> Generator[_Answer]:
+    """Yield what each log holds, read in this process."""
+    explainer = FileExplainer(sources)
+    for name in logs.sizes:
+        yield _answer(logs, name, lambda file: explainer.answer(file, deadline, on_read, is_checked=logs.are_checked))
+
+
+def _answer(logs: Logs, name: str, explain: Callable[[Path], _Answer]) -> _Answer:
+    """Return what a log holds, with its own name in messages."""
+    try:
+        with logs.provide(name) as file:
+            answer = explain(file)
+            if answer.error is not None:
+                answer.error = answer.error.replace(str(file), logs.describe(name))
+            return answer
+    except UnreadableTrace as error:
+        return _Answer(error=str(error))
+
+
+def _answers_in_parallel(
+    logs: Logs, sources: list[str], deadline: Deadline, on_read: Callable[[int], None], number: int
+) -> Generator[_Answer]:
+    """Yield what each log holds, in order, read in several processes."""
+    workers: list[_Worker] = []
+    own = threading.local()
+
+    def start() -> None:
+        own.worker = _Worker(sources)
+        workers.append(own.worker)
+
+    def answer(name: str) -> _Answer:
+        worker: _Worker = own.worker  # sees names in order, so the first of equal reports is always sent
+        return _answer(logs, name, lambda file: worker.answer(file, deadline, is_checked=logs.are_checked))
+
+    threads = ThreadPoolExecutor(number, "graphbreak-log", start)
+    try:
+        futures = {name: threads.submit(answer, name) for name in logs.sizes}
+        for name, size in logs.sizes.items():
+            yield futures.pop(name).result()
+            on_read(size)
+    finally:
+        for worker in workers:
+            worker.stop()
+        threads.shutdown(cancel_futures=True)
+
+
+class _Worker:
+    """A process that reads logs.
+
+    It is started as a program rather than by ``multiprocessing``, which would run the caller's main module again.
+
+    Parameters
+    ----------
+    sources : list of str
+    """
+
+    _PROGRAM = (
+        "import sys, json; sys.path[:] = json.loads(sys.stdin.buffer.readline()); "
+        "from jupyter_graphbreak.api.log_reading import serve; serve()"
+    )
+
+    def __init__(self, sources: list[str]) -> None:
+        self._sources = sources
+        self._is_stopped = False
+        self._start()
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", self._PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._send(sys.path)
+        self._send(self._sources)
+
+    def answer(self, file: Path, deadline: Deadline, *, is_checked: bool) -> _Answer:
+        """Return what a log holds; if the process ends, say so and start another one for the next log."""
+        try:
+            self._send([str(file), deadline.seconds_left, is_checked])
+            size = self._received(_SIZE_BYTES)
+            return msgspec.msgpack.decode(self._received(int.from_bytes(size, "big")), type=_Answer)
+        except (OSError, EOFError):
+            self._end()
+            if not self._is_stopped:
+                self._start()
+            return _Answer(error=f"{file}: the process that read it ended, perhaps because memory ran out")
+
+    def stop(self) -> None:
+        """End the process, also while it reads a log."""
+        self._is_stopped = True
+        self._end()
+
+    def _end(self) -> None:
+        process = self._process
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # what was not sent is lost
+                    pipe.close()
+
+    def _send(self, message: Sequence[object]) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def _received(self, size: int) -> bytes:
+        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
+        text = self._process.stdout.read(size)
+        if len(text) < size:
+            raise EOFError
+        return text
+
+
+def serve() -> None:
+    """Answer requests on standard input: in a process of :class:`_Worker`."""
+    requests = map(json.loads, iter(sys.stdin.buffer.readline, b""))
+    explainer = FileExplainer(next(requests))
+    output = sys.stdout.buffer
+    for file, seconds, is_checked in requests:
+        answer = msgspec.msgpack.encode(explainer.answer(Path(file), Deadline(seconds), is_checked=is_checked))
+        output.write(len(answer).to_bytes(_SIZE_BYTES, "big") + answer)
+        output.flush()

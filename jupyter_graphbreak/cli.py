@@ -19,6 +19,7 @@ from jupyter_graphbreak.commands.diff import diff_command
 from jupyter_graphbreak.commands.doctor import doctor_command
 from jupyter_graphbreak.commands.exit_statuses import CRASHED, FINE, INTERRUPTED, MISUSE, FileProblem
 from jupyter_graphbreak.commands.log import log_command
+from jupyter_graphbreak.commands.mcp import mcp_command
 from jupyter_graphbreak.commands.notebook import notebook_command
 from jupyter_graphbreak.commands.script import script_command
 
@@ -48,7 +49,7 @@ def graphbreak() -> None:
     """
 
 
-for _command in (log_command, notebook_command, script_command, diff_command, doctor_command):
+for _command in (log_command, notebook_command, script_command, diff_command, doctor_command, mcp_command):
     graphbreak.add_command(_command)
 
 

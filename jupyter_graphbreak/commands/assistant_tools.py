@@ -1,0 +1,405 @@
+"""The tools that ``graphbreak mcp`` offers: what people can ask the command line, with short answers.
+
+Programs run in processes of their own, so nothing that they print reaches the protocol, and a limit can end them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import Field
+
+import jupyter_graphbreak
+from jupyter_graphbreak.records.regular_files import read_regular
+from jupyter_graphbreak.results import Job, Report
+from jupyter_graphbreak.views.words.guidance import guidance
+from jupyter_graphbreak.views.words.jobs import (
+    compiling_lines,
+    job_headline,
+    job_place,
+    process_name,
+    processes_with_break,
+)
+from jupyter_graphbreak.views.words.reason import reason_of
+from jupyter_graphbreak.views.words.verdict import summary, verdict
+from jupyter_graphbreak.views.words.where import place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jupyter_graphbreak.report.cost import EntryCost
+    from jupyter_graphbreak.report.remedies import Remedy
+    from jupyter_graphbreak.report.schema import Break
+
+#: Reports that are kept; older ones must be made again.
+_MAX_REPORTS = 32
+#: Entries of each list in an answer, and characters of a text.
+_MAX_ENTRIES = 20
+_MAX_TEXT = 400
+#: Characters of one part of a report, and of a patch.
+_MAX_PART = 20_000
+_MAX_OUTPUT = 2_000
+_MAX_FILE = 512 << 20
+_COMMAND_LINE = "from jupyter_graphbreak.cli import main; main()"
+
+_INSTRUCTIONS = (
+    "Explains what torch.compile does with a program: graph breaks, recompiles, functions that run eagerly, their "
+    "causes, and changes that were tried. An answer is short and has the id of a report; read_report returns any part "
+    "of it. Before you propose a change for a break or a recompile, have judge_patch prove it: accept only the verdict "
+    "'works', or tell the user what 'works on what ran' and 'works but differs' leave open."
+)
+_NOT_ALLOWED = " Running programs is not allowed here: the user can start `graphbreak mcp` with --allow-run."
+
+FilePath = Annotated[str, Field(description="Path of a file, relative to the folder that the user chose.")]
+Arguments = Annotated[list[str], Field(description="The program's command-line arguments.")]
+Compile = Annotated[
+    bool, Field(description="Compile what the program calls, for a program that does not use torch.compile.")
+]
+
+
+class AssistantTools:
+    """The tools, for the files in one folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder whose files may be read and run.
+    seconds : float
+        The time limit for one run.
+    """
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._folder = folder.resolve()
+        self._seconds = seconds
+        self._kept: OrderedDict[str, Report | Job] = OrderedDict()
+        self._number = 0
+
+    def explain_log(
+        self,
+        path: Annotated[str, Field(description="A log of TORCH_TRACE, or a folder of them, in the chosen folder.")],
+    ) -> dict[str, Any]:
+        """Explain the logs that a program wrote with TORCH_TRACE, also of many ranks. Runs nothing of the user's."""
+        from jupyter_graphbreak.api.saved import read_trace
+
+        try:
+            return self._answer(read_trace(self._inside(path), sources=[self._folder]))
+        except (ValueError, OSError) as error:  # UnreadableTrace is a ValueError
+            raise ToolError(str(error)) from None
+
+    def explain_notebook(self, path: FilePath) -> dict[str, Any]:
+        """Return the reports that are saved in a notebook's outputs, one for each explained cell. Runs nothing."""
+        from jupyter_graphbreak.api.saved import read_notebook
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                reports = read_notebook(self._inside(path))
+        except (ValueError, OSError) as error:
+            raise ToolError(str(error)) from None
+        return {"cells": [self._answer(report) for report in reports[:_MAX_ENTRIES]], "number_of_cells": len(reports)}
+
+    def read_report(
+        self,
+        report: Annotated[str, Field(description="The id of a report, or the path of a report saved as JSON.")],
+        part: Annotated[
+            str | None,
+            Field(description="The id of a break, graph, change, frame, process, ..., or a field such as 'cost'."),
+        ] = None,
+    ) -> dict[str, Any]:
+        """Read a part of a report, such as a break with its stacks, the code of a graph or the patch of a change."""
+        known = self._kept[report] if report in self._kept else self._saved(report)
+        if part is None:
+            return self._answer(known) if report not in self._kept else _summary_of(known, report)
+        if isinstance(known, Job):
+            for process in known.processes:
+                if any(member.id == part for member in process.members):
+                    return self._answer(Report.of(process.report))
+        data = known.to_dict()
+        found = data.get(part)
+        if found is None:
+            found = next(
+                (entry for entries in data.values() if isinstance(entries, list) for entry in entries
+                 if isinstance(entry, dict) and entry.get("id") == part),
+                None,
+            )  # fmt: skip
+        if found is None:
+            raise ToolError(f"{report} has no part {part!r}; its fields are {', '.join(data)}")
+        text = json.dumps(found)
+        if len(text) > _MAX_PART:
+            return {"part": part, "is_cut": True, "json": text[:_MAX_PART]}
+        return {"part": part, "value": found}
+
+    def explain_script(
+        self,
+        path: FilePath,
+        arguments: Arguments = [],  # noqa: B006 - never changed, and shown in the tool's schema
+        compile: Compile = False,  # noqa: A002, FBT002 - the word in torch; given by name
+        try_changes: Annotated[  # noqa: FBT002 - given by name
+            bool, Field(description="Also try changes that remove breaks and recompiles; takes up to two minutes.")
+        ] = False,
+    ) -> dict[str, Any]:
+        """Run a Python program once and explain its graph breaks, recompiles and eager functions."""
+        return self._run_script(path, arguments, *(["--try"] if try_changes else []), compiles=compile)
+
+    def judge_patch(
+        self,
+        path: FilePath,
+        patch: Annotated[str, Field(description="A unified diff with paths relative to the chosen folder.")],
+        arguments: Arguments = [],  # noqa: B006
+        compile: Compile = False,  # noqa: A002, FBT002
+    ) -> dict[str, Any]:
+        """Judge a patch: run the program, repeat its compiled calls with the patch on copies, and compare everything.
+
+        No file is changed. The verdict 'works' is a proof for all inputs that were tried; 'differences' lists the rest.
+        """
+        with tempfile.TemporaryDirectory(prefix="graphbreak-patch-") as folder:
+            file = Path(folder) / "proposed.patch"
+            file.write_text(patch if patch.endswith("\n") else f"{patch}\n", encoding="utf-8")
+            answer = self._run_script(path, arguments, "--patch", str(file), compiles=compile)
+        own = next((change for change in answer.get("changes", []) if change["family"] == "own"), None)
+        if own is None:
+            notes = [note for note in answer["notes"] if "patch" in note] or answer["notes"]
+            reason = " ".join(notes) or "no compiled call with a graph break or a recompile uses the patched lines"
+            return {"verdict": "not tried", "accepted": False, "reason": reason, "report": answer["report"]}
+        return {
+            "verdict": own["verdict"],
+            "accepted": own["verdict"] in {"works", "works on what ran"},
+            "reason": own["reason"],
+            "differences": own["differences"],
+            "evidence": own["evidence"],
+            "report": answer["report"],
+        }
+
+    def measure(
+        self,
+        path: FilePath,
+        arguments: Arguments = [],  # noqa: B006
+        compile: Compile = False,  # noqa: A002, FBT002
+    ) -> dict[str, Any]:
+        """Run a program once, then time its compiled calls on copies, compared with eager, with each break's cost."""
+        return self._run_script(path, arguments, "--cost", compiles=compile)
+
+    def run_notebook(self, path: FilePath) -> dict[str, Any]:
+        """Run a notebook in a fresh kernel with every cell explained. The file stays unchanged."""
+        output, status, text = self._run(["notebook", str(self._inside(path)), "--execute", "--format", "json"])
+        try:
+            reports = [Report.of(report) for report in msgspec.json.decode(output, type=list[Report])]
+        except msgspec.DecodeError:
+            raise ToolError(text) from None
+        cells = [self._answer(report) for report in reports[:_MAX_ENTRIES]]
+        return {"cells": cells, "number_of_cells": len(reports), "exit_status": status, "output": text}
+
+    def _run_script(self, path: str, arguments: list[str], *options: str, compiles: bool) -> dict[str, Any]:
+        """Run a program under ``graphbreak script`` and return what its report says."""
+        command = ["script", "--format", "json", *options, *(["--compile"] if compiles else [])]
+        output, status, text = self._run([*command, str(self._inside(path)), *arguments])
+        try:
+            report = Report.from_json(output)
+        except msgspec.DecodeError:
+            raise ToolError(text) from None
+        return {**self._answer(report), "exit_status": status, "output": text}
+
+    def _run(self, arguments: list[str]) -> tuple[bytes, int, str]:
+        """Run the command line in the folder; return its output, its exit status and the end of its error output."""
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _COMMAND_LINE, *arguments],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(self._seconds)
+            except subprocess.TimeoutExpired:
+                raise ToolError(
+                    f"it was stopped after {self._seconds:g} seconds, the limit that the user set"
+                ) from None
+            finally:
+                _end_group(process)
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_OUTPUT))
+            text = errors.read().decode(errors="replace").strip()
+            if output.seek(0, os.SEEK_END) > _MAX_FILE:
+                raise ToolError("its report is too large")
+            output.seek(0)
+            return output.read(), status, text
+
+    def _inside(self, path: str) -> Path:
+        """Return the real path of a file in the folder.
+
+        Raises
+        ------
+        ToolError
+            If there is none, or if it is outside, also through symbolic links.
+        """
+        try:
+            real = (self._folder / path).resolve(strict=True)
+        except (OSError, ValueError, RuntimeError):
+            raise ToolError(f"{path}: no such file or folder") from None
+        if not real.is_relative_to(self._folder):
+            raise ToolError(f"{path}: outside the folder that the user chose ({self._folder})")
+        return real
+
+    def _saved(self, path: str) -> Report | Job:
+        if not path.endswith(".json"):
+            raise ToolError(f"no report {path!r}; the reports are {', '.join(self._kept) or 'not made yet'}")
+        try:
+            content = read_regular(self._inside(path), _MAX_FILE)
+            return Job.from_json(content) if b'"processes"' in content[:64] else Report.from_json(content)
+        except (OSError, ValueError, RecursionError) as error:
+            raise ToolError(f"{path}: not a report ({' '.join(str(error).split())[:_MAX_TEXT]})") from None
+
+    def _answer(self, result: Report | Job) -> dict[str, Any]:
+        """Keep a report, and return its id and what it says in short."""
+        self._number += 1
+        ident = f"{'job' if isinstance(result, Job) else 'report'}-{self._number}"
+        self._kept[ident] = result
+        while len(self._kept) > _MAX_REPORTS:
+            self._kept.popitem(last=False)
+        return _summary_of(result, ident)
+
+
+def serve(folder: Path, *, allow_run: bool, seconds: float) -> None:
+    """Serve the tools on standard input and output until the input ends."""
+    os.chdir(folder)  # the working folder is one from which source text may be read
+    tools = AssistantTools(Path(), seconds)
+    instructions = _INSTRUCTIONS if allow_run else _INSTRUCTIONS + _NOT_ALLOWED
+    server = MCPServer(
+        "graphbreak", instructions=instructions, version=jupyter_graphbreak.__version__, log_level="WARNING"
+    )
+    offered: list[Callable[..., dict[str, Any]]] = [tools.explain_log, tools.explain_notebook, tools.read_report]
+    if allow_run:
+        offered += [tools.explain_script, tools.judge_patch, tools.measure, tools.run_notebook]
+    for tool in offered:
+        server.tool()(tool)
+    server.run()
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process, and what it started and left behind."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended
+            os.killpg(process.pid, signal.SIGKILL)
+    elif process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def _summary_of(result: Report | Job, ident: str) -> dict[str, Any]:
+    return _job_summary(result, ident) if isinstance(result, Job) else _report_summary(result, ident)
+
+
+def _report_summary(report: Report, ident: str) -> dict[str, Any]:
+    """Return what a report says in short; lists are cut, and ``counts`` has their lengths."""
+    breaks = {break_.id: break_ for break_ in report.breaks}
+    ordered = [breaks[id_] for id_ in report.order or breaks if id_ in breaks]
+    answer: dict[str, Any] = {
+        "report": ident,
+        "verdict": _short(verdict(report)[1]),
+        "summary": _short(summary(report)),
+        "counts": msgspec.to_builtins(report.summary),
+        "breaks": [_break(report, break_) for break_ in ordered[:_MAX_ENTRIES]],
+        "recompiles": [
+            {
+                "id": recompile.id,
+                "function": recompile.function,
+                "guards": [_short(reason.guard) for reason in recompile.reasons[:_MAX_ENTRIES]],
+            }
+            for recompile in report.recompiles[:_MAX_ENTRIES]
+        ],
+        "eager": [
+            {"function": skipped.function, "reason": _short(skipped.reason)}
+            for skipped in report.skipped[:_MAX_ENTRIES]
+        ],
+        "notes": [_short(note.message) for note in report.diagnostics[:_MAX_ENTRIES]],
+    }
+    if report.error is not None:
+        answer["error"] = _short(f"{report.error.type}: {report.error.message}")
+    if report.remedies is not None:
+        answer["changes"] = [_change(remedy) for remedy in report.remedies[:_MAX_ENTRIES]]
+    if report.cost is not None:
+        answer["cost"] = [_cost(entry) for entry in report.cost.entries[:_MAX_ENTRIES]]
+    if report.effects is not None:
+        answer["effects"] = [_short(effect.what) for effect in report.effects[:_MAX_ENTRIES]]
+    return answer
+
+
+def _break(report: Report, break_: Break) -> dict[str, Any]:
+    advice = guidance(report, break_)
+    return {
+        "id": break_.id,
+        "place": place(report, break_.location),
+        "code": _short(break_.location.code if break_.location is not None else None),
+        "reason": _short(reason_of(break_)),
+        "gb_id": break_.gb_id,
+        "advice": _short(advice[0].text) if advice else None,
+    }
+
+
+def _change(remedy: Remedy) -> dict[str, Any]:
+    return {
+        "id": remedy.id,
+        "breaks": remedy.breaks,
+        "recompiles": remedy.recompiles,
+        "family": remedy.family,
+        "title": _short(remedy.title),
+        "verdict": remedy.verdict,
+        "reason": _short(remedy.reason or remedy.person),
+        "differences": [_short(difference) for difference in remedy.differences[:_MAX_ENTRIES]],
+        "evidence": msgspec.to_builtins(remedy.evidence),
+        "patch": _short(remedy.patch, _MAX_OUTPUT),
+        "code": _short(remedy.code),
+    }
+
+
+def _cost(entry: EntryCost) -> dict[str, Any]:
+    parts = sorted(entry.parts, key=lambda part: -part.time.median_us)
+    return {
+        "function": entry.function,
+        "settled": entry.settled,
+        "eager": msgspec.to_builtins(entry.eager),
+        "compiled": msgspec.to_builtins(entry.compiled),
+        "changed": msgspec.to_builtins(entry.remedied[:_MAX_ENTRIES]),
+        "parts": msgspec.to_builtins(parts[:_MAX_ENTRIES]),
+        "break_even_calls": entry.break_even_calls,
+    }
+
+
+def _job_summary(job: Job, ident: str) -> dict[str, Any]:
+    return {
+        "report": ident,
+        "summary": job_headline(job),
+        "breaks": [
+            {
+                "place": job_place(break_.place),
+                "reason": _short(reason_of(break_)),
+                "gb_id": break_.gb_id,
+                "processes": processes_with_break(job, break_),
+            }
+            for break_ in job.breaks[:_MAX_ENTRIES]
+        ],
+        "processes": [
+            {"id": process.id, "name": process_name(process), "summary": _short(summary(process.report))}
+            for process in job.processes[:_MAX_ENTRIES]
+        ],
+        "compiling": compiling_lines(job),
+        "notes": [_short(note.message) for note in job.diagnostics[:_MAX_ENTRIES]],
+    }
+
+
+def _short(text: str | None, most: int = _MAX_TEXT) -> str | None:
+    return text if text is None or len(text) <= most else f"{text[:most]}..."

@@ -1,0 +1,137 @@
+"""An assistant's client over stdio: it lists tools, explains a program, and has patches judged."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp")
+
+import anyio
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+ROOT = Path(__file__).parents[2]
+LOG = ROOT / "tests" / "recordings" / "logs" / "2.13.0" / "branch.log"
+MAIN = "from jupyter_graphbreak.cli import main; main()"
+
+PROGRAM = """\
+import torch
+from helper import scale
+
+
+@torch.compile(backend="eager")
+def step(x):
+    x = x * 2
+    if x.sum() > 3:
+        x = x / 2
+    return scale(x) + 1
+
+
+step(torch.ones(3))
+step(torch.zeros(3))
+print("done")
+"""
+
+PATCH = """\
+--- a/train.py
++++ b/train.py
+@@ -6,5 +6,4 @@
+ def step(x):
+     x = x * 2
+-    if x.sum() > 3:
+-        x = x / 2
++    x = torch.where(x.sum() > 3, x / 2, x)
+     return scale(x) + 1
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "helper.py").write_text("def scale(x):\n    return x * 3\n")
+    (folder / "trace.log").write_bytes(LOG.read_bytes())
+    (tmp_path / "secret.log").write_bytes(LOG.read_bytes())
+    (folder / "link.log").symlink_to(tmp_path / "secret.log")
+    return folder
+
+
+def talk(folder: Path, questions: Callable[[ClientSession], Awaitable[None]], *options: str) -> None:
+    """Start the server for a folder, and ask it."""
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-c", MAIN, "mcp", "--folder", str(folder), *options],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+    async def run() -> None:
+        with open(os.devnull, "w") as nothing:  # noqa: ASYNC230, PTH123
+            async with stdio_client(server, errlog=nothing) as streams, ClientSession(*streams) as session:
+                await session.initialize()
+                await questions(session)
+
+    anyio.run(run)
+
+
+async def ask(session: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await session.call_tool(tool, arguments)
+    text = result.content[0].text if result.content else ""  # type: ignore[union-attr]
+    return {"error": text} if result.is_error else result.structured_content or {}
+
+
+def test_without_permission_nothing_runs_and_no_file_outside_is_read(project: Path) -> None:
+    async def questions(session: ClientSession) -> None:
+        tools = {tool.name for tool in (await session.list_tools()).tools}
+        assert tools == {"explain_log", "explain_notebook", "read_report"}
+        assert "--allow-run" in (session.instructions or "")
+        explained = await ask(session, "explain_log", path="trace.log")
+        (break_,) = explained["breaks"]
+        assert (break_["id"], break_["gb_id"]) == ("b1", "GB0170")
+        part = await ask(session, "read_report", report=explained["report"], part="b1")
+        assert part["value"]["gb_type"] == "Data-dependent branching"
+        assert "has no part 'b9'" in (await ask(session, "read_report", report=explained["report"], part="b9"))["error"]
+        for path in ("../secret.log", str(project.parent / "secret.log"), "link.log"):
+            assert "outside the folder" in (await ask(session, "explain_log", path=path))["error"]
+        assert "no such file" in (await ask(session, "explain_log", path="memory://traces"))["error"]
+        assert "error" in await ask(session, "explain_script", path="train.py")
+
+    talk(project, questions)
+
+
+@pytest.mark.slow
+def test_a_program_is_explained_and_patches_are_judged(project: Path) -> None:
+    async def questions(session: ClientSession) -> None:
+        tools = {tool.name for tool in (await session.list_tools()).tools}
+        assert {"explain_script", "judge_patch", "measure", "run_notebook"} <= tools
+        explained = await ask(session, "explain_script", path="train.py")
+        (break_,) = explained["breaks"]
+        assert break_["place"] == "train.py:8 in step"
+        assert explained["output"] == "done"
+        right = await ask(session, "judge_patch", path="train.py", patch=PATCH)
+        assert right["accepted"], right
+        assert right["verdict"] in {"works", "works on what ran"}
+        assert right["evidence"]["breaks_after"] == 0
+        wrong = await ask(session, "judge_patch", path="train.py", patch=PATCH.replace("x / 2, x)", "x / 4, x)"))
+        assert (wrong["accepted"], wrong["verdict"]) == (False, "another result")
+        assert "instead of tensor([4., 4., 4.])" in wrong["differences"][0]
+        assert (project / "train.py").read_text() == PROGRAM
+
+    talk(project, questions, "--allow-run")
+
+
+@pytest.mark.slow
+def test_a_run_that_takes_too_long_is_stopped(project: Path) -> None:
+    (project / "endless.py").write_text(
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while 1: pass'])\n"
+    )
+
+    async def questions(session: ClientSession) -> None:
+        assert "stopped after 1 seconds" in (await ask(session, "explain_script", path="endless.py"))["error"]
+
+    talk(project, questions, "--allow-run", "--seconds", "1")

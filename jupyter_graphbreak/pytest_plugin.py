@@ -8,6 +8,7 @@ May import ``api`` and ``results``, but only when a test uses the marker or the 
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from jupyter_graphbreak.api.watching import Run
-    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.location import Location, Source
     from jupyter_graphbreak.report.schema import Break, Report
 
 
@@ -53,6 +54,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         problem = _beyond(report, name, limit)
         if problem is not None:
             pytest.fail(_failure(report, problem), pytrace=False)
+    unknown = [limit.within for limit in limits.values() if limit.within and _is_unknown(report, limit.within)]
+    if unknown:
+        message = f"no module {unknown[0]} took part or is imported, so its limit proves nothing: check within="
+        pytest.fail(_failure(report, message), pytrace=False)
     if _compiled_nothing(report):
         message = f"{_NOTHING_COMPILED}, or remove the marker {next(iter(limits))}"
         pytest.fail(_failure(report, message), pytrace=False)
@@ -94,10 +99,19 @@ def _beyond(report: Report, name: str, limit: _Limit) -> str | None:
     return f"{_counted(number, noun)}{where}, {allowed}" if number > limit.most else None
 
 
+def _is_unknown(report: Report, module: str) -> bool:
+    """Return whether a package or module, given its dotted name, is neither imported nor has lines in a report."""
+    return module not in sys.modules and not any(_is_source_within(source, module) for source in report.sources)
+
+
 def _is_within(report: Report, location: Location | None, module: str) -> bool:
     """Return whether a line is in a package or module, given its dotted name."""
     source = next((source for source in report.sources if location is not None and source.id == location.source), None)
-    path, parts = "/" + ((source.path if source is not None else None) or ""), module.replace(".", "/")
+    return source is not None and _is_source_within(source, module)
+
+
+def _is_source_within(source: Source, module: str) -> bool:
+    path, parts = f"/{source.path or ''}", module.replace(".", "/")
     return f"/{parts}/" in path or path.endswith(f"/{parts}.py")
 
 

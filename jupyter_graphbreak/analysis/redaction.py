@@ -57,7 +57,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
         "version": "torch python",
         "config": "config",
         "id": "order",
-        "removed": "changes",
+        "removed": "changes libraries",
     },
     "Device": {"device": "requested used", "removed": "name note"},
     "RunError": {"exception": "type", "removed": "message", "parts": "location", "id": "break_"},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.recording.recorder import Recording
     from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.report import schema
 
 
 def report_of(recording: Recording) -> tuple[Report, dict[str, str]]:
@@ -30,10 +33,25 @@ def report_of(recording: Recording) -> tuple[Report, dict[str, str]]:
     """
     start = time.perf_counter()
     built, files = build_with_files(recording.records)
-    report = Report.of(built)
+    report = Report.of(msgspec.structs.replace(built, libraries=_library_versions(built)))
     timing = report.timing
     capture_s = (timing.capture_s or 0.0) + time.perf_counter() - start
     return msgspec.structs.replace(report, timing=msgspec.structs.replace(timing, capture_s=capture_s)), files
+
+
+def _library_versions(report: schema.Report) -> dict[str, str]:
+    """Return the versions of the packages whose code took part, except PyTorch and the standard library."""
+    paths = [source.path or "" for source in report.sources if source.kind == "library"]
+    versions = {}
+    for name in sorted({path.partition("/")[0].removesuffix(".py") for path in paths} - {"torch", ""}):
+        version = vars(sys.modules[name]).get("__version__") if name in sys.modules else None
+        if not isinstance(version, str):
+            try:
+                version = metadata.version(name)
+            except (metadata.PackageNotFoundError, ValueError):
+                continue
+        versions[name] = version
+    return versions
 
 
 def job_with(report: Report, folder: Path) -> Job | None:

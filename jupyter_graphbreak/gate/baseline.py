@@ -70,6 +70,8 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     torch : str
         The release of PyTorch with which the baseline was written.
+    libraries : dict
+        The versions of other libraries whose code took part, by the name of the module.
     max_recompiles : int
         How often any function may be recompiled. Updating the baseline keeps it.
     """
@@ -77,6 +79,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int = _VERSION
     torch: str = ""
     max_recompiles: int = 0
+    libraries: dict[str, str] = {}
     breaks: list[AllowedBreak] = msgspec.field(default=[], name="break")
     eager: list[AllowedEager] = []
     recompiles: list[AllowedRecompiles] = []
@@ -106,6 +109,9 @@ def write_baseline(baseline: Baseline) -> str:
         lines.append(f"torch = {_toml(baseline.torch)}")
     if baseline.max_recompiles:
         lines.append(f"max_recompiles = {baseline.max_recompiles}")
+    if baseline.libraries:
+        lines.append("\n[libraries]")
+        lines += [f"{_toml(name)} = {_toml(version)}" for name, version in sorted(baseline.libraries.items())]
     for name, tables in (
         ("break", sorted(baseline.breaks)),
         ("eager", sorted(baseline.eager)),
@@ -141,6 +147,7 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
         )
     return Baseline(
         torch=next((report.torch for report in reports if report.torch), None) or "",
+        libraries={name: version for report in reports for name, version in report.libraries.items()},
         breaks=sorted(breaks.elements()),
         eager=sorted(eager.elements()),
         recompiles=sorted(AllowedRecompiles(*place, times) for place, times in recompiles.items()),

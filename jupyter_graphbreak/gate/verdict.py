@@ -52,6 +52,8 @@ class GateVerdict(msgspec.Struct, frozen=True):
         Allowed breaks that no longer occur.
     same : int
         The number of allowed breaks that occurred.
+    versions : dict
+        The old and the new version of each library that has changed, by the name of its module.
     nothing_compiled : bool
         Whether nothing was compiled, so that the absence of breaks proves nothing.
     """
@@ -62,6 +64,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
     gone: list[AllowedBreak]
     same: int
     nothing_compiled: bool = False
+    versions: dict[str, tuple[str, str]] = {}
 
     @property
     def passed(self) -> bool:
@@ -101,7 +104,15 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
         gone=left,
         same=len(now.breaks) - len(new),
         nothing_compiled=nothing_compiled(reports),
+        versions=_changed_versions(baseline, now),
     )
+
+
+def _changed_versions(baseline: Baseline, now: Baseline) -> dict[str, tuple[str, str]]:
+    """Return the versions of the libraries that both name and that differ; local builds of one release are the same."""
+    before, after = ({"torch": each.torch, **each.libraries} for each in (baseline, now))
+    pairs = {name: (before[name].partition("+")[0], after[name].partition("+")[0]) for name in before if name in after}
+    return {name: (old, new) for name, (old, new) in pairs.items() if old and new and old != new}
 
 
 def nothing_compiled(reports: Sequence[Report]) -> bool:
@@ -256,16 +267,35 @@ def details(verdict: GateVerdict) -> list[str]:
     """Return one line per difference from the baseline, or what to do if nothing was compiled."""
     if verdict.nothing_compiled:
         return [COMPILE_SOMETHING]
+    differs = bool(verdict.new or verdict.eager or verdict.recompiles or verdict.gone)
     return [
-        *(f"new    {_break(break_)}" for break_ in verdict.new),
-        *(f"eager  {_where(function.path, function.function)}: {function.reason}" for function in verdict.eager),
+        *(f"new    {_break(break_)}{_changed_library(verdict, break_.path)}" for break_ in verdict.new),
+        *(
+            f"eager  {_where(function.path, function.function)}: {function.reason}"
+            f"{_changed_library(verdict, function.path)}"
+            for function in verdict.eager
+        ),
         *(
             f"again  {_where(function.path, function.function)}: recompiled {function.now} times, "
             f"{function.before} allowed"
             for function in verdict.recompiles
         ),
-        *(f"gone   {_break(break_)}" for break_ in verdict.gone),
+        *(f"gone   {_break(break_)}{_changed_library(verdict, break_.path)}" for break_ in verdict.gone),
+        *(
+            f"since  the baseline was written: {name} {old} -> {new}; differences may come from that"
+            for name, (old, new) in verdict.versions.items()
+            if differs
+        ),
     ]
+
+
+def _changed_library(verdict: GateVerdict, path: str) -> str:
+    """Return which library with another version a file belongs to, for the end of a line."""
+    name = path.partition("/")[0].removesuffix(".py")
+    if name not in verdict.versions:
+        return ""
+    old, new = verdict.versions[name]
+    return f"   [{name} {old} -> {new}]"
 
 
 def _break(break_: AllowedBreak) -> str:

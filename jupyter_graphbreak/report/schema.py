@@ -509,6 +509,8 @@ class Effect(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True, weakref=True):
     """The report of one run of ``torch.compile``. The classes of its lists describe their fields.
 
+    ``libraries`` has the versions of the packages besides PyTorch whose code took part, by the name of the module; it
+    is empty for logs, which do not have them.
     ``changes`` compares it with the previous run of the same notebook cell, if this kernel has one.
     ``order`` has the ids of the breaks in the order in which to fix them; views number the breaks in this order.
     ``remedies``, ``cost``, ``startup`` and ``check`` are ``None`` if they were not requested. ``held`` is ``None`` if
@@ -548,6 +550,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     check: list[Check] | None = None
     held: list[HeldFunction] | None = None
     effects: list[Effect] | None = None
+    libraries: dict[str, str] = {}
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""

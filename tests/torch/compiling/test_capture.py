@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import threading
 from pathlib import Path
@@ -97,3 +98,20 @@ def test_packages_installed_beside_python_are_libraries(tmp_path: Path, monkeypa
     assert is_library(sys.modules["threading"].__file__ or "")
     assert not is_library(str(tmp_path / "own" / "a.py"))
     assert not is_library(str(tmp_path / "target_notes.py"))
+
+
+def test_a_report_has_the_versions_of_the_libraries_that_took_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, attribute in (("lib_with", '__version__ = "2.0"\n'), ("lib_without", "")):
+        information = tmp_path / f"{name}-1.0.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        text = "import torch\n\ndef shift(x):\n    torch._dynamo.graph_break()\n    return x + 1\n"
+        (tmp_path / f"{name}.py").write_text(attribute + text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    libraries = [importlib.import_module(name) for name in ("lib_with", "lib_without")]
+    with capture() as run:
+        torch.compile(lambda x: [library.shift(x) for library in libraries], backend="eager")(torch.ones(2))
+    assert run.report.libraries == {"lib_with": "2.0", "lib_without": "1.0"}
+    assert run.report.redacted().libraries == {}

@@ -131,6 +131,24 @@ def test_a_baseline_may_allow_some_recompiles_of_every_function() -> None:
     assert not judge(read_baseline("version = 1\n"), [report_of(again=("f",))]).passed
 
 
+def test_a_difference_that_comes_with_another_version_of_a_library_says_so() -> None:
+    def with_libraries(report: Report, **versions: str) -> Report:
+        return msgspec.structs.replace(report, libraries=versions)
+
+    old = with_libraries(report_of(("f", "a", BRANCH), path="lib/net.py"), lib="1.0", other="3")
+    baseline = read_baseline(write_baseline(baseline_of([old])))
+    assert baseline.libraries == {"lib": "1.0", "other": "3"}
+    new = report_of(("f", "a", BRANCH), ("f", "print()", PRINT), path="lib/net.py", torch="2.13.0+cpu")
+    verdict = judge(baseline, [with_libraries(new, lib="1.1", other="3")])
+    assert details(verdict) == [
+        "new    lib/net.py in f   print()   Failed to trace builtin operator   [lib 1.0 -> 1.1]",
+        "since  the baseline was written: lib 1.0 -> 1.1; differences may come from that",
+    ]
+    (line,) = details(judge(baseline, [with_libraries(new, lib="1.0")]))
+    assert "->" not in line
+    assert details(judge(baseline, [with_libraries(old, lib="1.1")])) == []
+
+
 def test_ranks_count_once() -> None:
     assert judge(baseline_of([BEFORE]), [BEFORE, BEFORE]).passed
     assert write_baseline(baseline_of([BEFORE, BEFORE])) == write_baseline(baseline_of([BEFORE]))

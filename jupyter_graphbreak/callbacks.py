@@ -1,0 +1,213 @@
+"""Ready-made receivers for ``capture(on_event=...)``: logging, TensorBoard, W&B, Lightning and transformers.
+
+In: events of a run that still goes on. Out: log records, scalars, and a report after training.
+May import ``api`` and ``results``. None of these packages is imported before it is asked for.
+
+>>> with jupyter_graphbreak.capture(on_event=to_logging()):  # doctest: +SKIP
+...     train()
+>>> trainer = lightning.Trainer(callbacks=[LightningCallback(warm_up_steps=100)])  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jupyter_graphbreak.api.watching import Run
+    from jupyter_graphbreak.results import Report
+    from jupyter_graphbreak.views.words.events import Event
+
+__all__ = ["LightningCallback", "TransformersCallback", "to_logging", "to_tensorboard", "to_wandb"]
+
+_LOGGER = "jupyter_graphbreak.compiling"
+
+
+def to_logging(logger: logging.Logger | None = None) -> Callable[[Event], None]:
+    """Return a receiver that logs each event: compilations as ``INFO``, everything else as ``WARNING``.
+
+    Parameters
+    ----------
+    logger : Logger or None
+        By default the logger ``jupyter_graphbreak.compiling``.
+    """
+    target = logger if logger is not None else logging.getLogger(_LOGGER)
+
+    def receive(event: Event) -> None:
+        target.log(logging.INFO if event.kind == "compile" else logging.WARNING, "%s", event)
+
+    return receive
+
+
+def to_tensorboard(
+    writer: Any, step: Callable[[], int] | None = None, prefix: str = "compiling"
+) -> Callable[[Event], None]:
+    """Return a receiver that writes the number of events of each kind, the seconds of compiling, and each sentence.
+
+    Parameters
+    ----------
+    writer : SummaryWriter
+        Of ``torch.utils.tensorboard``, or anything with its ``add_scalar`` and ``add_text``.
+    step : callable or None
+        Returns the current step of the training. By default, events are numbered.
+    prefix : str
+        What the names of the scalars begin with.
+    """
+    totals = _Totals(prefix)
+
+    def receive(event: Event) -> None:
+        numbers = totals.with_event(event)
+        now = step() if step is not None else totals.number
+        for name, value in numbers.items():
+            writer.add_scalar(name, value, now)
+        writer.add_text(f"{prefix}/events", str(event), now)
+
+    return receive
+
+
+def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
+    """Return a receiver that logs the number of events of each kind and the seconds of compiling to Weights & Biases.
+
+    They appear at the step that the training logs next; no step is added.
+
+    Parameters
+    ----------
+    run : wandb.Run
+        What ``wandb.init()`` returns.
+    prefix : str
+        What the names of the metrics begin with.
+    """
+    totals = _Totals(prefix)
+
+    def receive(event: Event) -> None:
+        run.log(totals.with_event(event), commit=False)
+
+    return receive
+
+
+class _Totals:
+    """The number of events of each kind until now, and the seconds of compiling."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._counts: Counter[str] = Counter()
+        self._seconds = 0.0
+
+    @property
+    def number(self) -> int:
+        """The number of all events."""
+        return self._counts.total()
+
+    def with_event(self, event: Event) -> dict[str, float]:
+        """Return the totals that change with an event, by their names."""
+        self._counts[event.kind] += 1
+        changed: dict[str, float] = {f"{self._prefix}/{event.kind}": self._counts[event.kind]}
+        if event.seconds is not None:
+            self._seconds += event.seconds
+            changed[f"{self._prefix}/seconds"] = self._seconds
+        return changed
+
+
+class _TrainingWatch:
+    """Watches a training from the end of its warm-up on, until it ends.
+
+    Parameters
+    ----------
+    on_event : callable or None
+        Receives each event; by default, :func:`to_logging` does.
+    warm_up_steps : int
+        The number of steps in which compiling is expected and not watched.
+    """
+
+    def __init__(self, on_event: Callable[[Event], object] | None = None, *, warm_up_steps: int = 0) -> None:
+        super().__init__()
+        self._on_event = on_event
+        self._warm_up_steps = warm_up_steps
+        self._open: contextlib.ExitStack | None = None
+        self._run: Run | None = None
+
+    @property
+    def report(self) -> Report | None:
+        """The report of the training until now; ``None`` before the end of the warm-up."""
+        return self._run.report_so_far() if self._run is not None else None
+
+    def _begin(self, step: int) -> None:
+        if self._open is not None or step < self._warm_up_steps:
+            return
+        from jupyter_graphbreak.api.watching import capture
+
+        receive = self._on_event if self._on_event is not None else to_logging()
+        with contextlib.ExitStack() as stack:
+            self._run = stack.enter_context(capture(on_event=receive))
+            self._open = stack.pop_all()
+
+    def _end(self) -> None:
+        if self._open is not None:
+            stack, self._open = self._open, None
+            stack.close()
+
+
+class _LightningHooks(_TrainingWatch):
+    """The hooks of Lightning."""
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        self._begin(trainer.global_step)
+
+    def on_train_end(self, *_: Any) -> None:
+        self._end()
+
+    def on_exception(self, *_: Any) -> None:
+        self._end()
+
+
+class _TransformersHooks(_TrainingWatch):
+    """The hooks of transformers' Trainer, which has none for an exception: the next training ends the watching."""
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self._end()
+
+    def on_step_begin(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+        self._begin(state.global_step)
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self._end()
+
+
+if TYPE_CHECKING:
+
+    class LightningCallback(_LightningHooks):
+        """Watches the training of a Lightning ``Trainer``; see :class:`_TrainingWatch` for the arguments."""
+
+    class TransformersCallback(_TransformersHooks):
+        """Watches the training of a transformers ``Trainer``; see :class:`_TrainingWatch` for the arguments."""
+
+
+#: The hooks of each class, and where its base class may be; a package that is imported already goes first.
+_CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] = {
+    "LightningCallback": (_LightningHooks, ("lightning.pytorch", "pytorch_lightning"), "Callback"),
+    "TransformersCallback": (_TransformersHooks, ("transformers",), "TrainerCallback"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Make a callback class of another package on first use; it is then an attribute, so that it can be pickled."""
+    if name not in _CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    hooks, modules, base_name = _CLASSES[name]
+    problems = []
+    for module in sorted(modules, key=lambda module: module not in sys.modules):
+        try:
+            base = getattr(importlib.import_module(module), base_name)
+        except ImportError as error:
+            problems.append(str(error))
+            continue
+        made = type(name, (hooks, base), {"__module__": __name__, "__doc__": _TrainingWatch.__doc__})
+        globals()[name] = made
+        return made
+    raise ImportError(f"{name} needs {' or '.join(modules)}: {problems[0]}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +38,24 @@ def cache_folder() -> Path:
     OSError
         If it cannot be made.
     """
-    folders: Any = importlib.import_module("torch._inductor.runtime.cache_dir_utils")
-    return Path(folders.cache_dir())
+    return Path(_cache_folders().cache_dir())
+
+
+def _cache_folders() -> Any:
+    """Return PyTorch's module about this folder, without importing the compiler, which takes a second."""
+    import torch
+
+    name = "torch._inductor.runtime.cache_dir_utils"
+    file = Path(torch.__file__).parent / "_inductor" / "runtime" / "cache_dir_utils.py"
+    spec = importlib.util.spec_from_file_location("_graphbreak_cache_folders", file)
+    if name in sys.modules or spec is None or spec.loader is None:
+        return importlib.import_module(name)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (ImportError, OSError):
+        return importlib.import_module(name)
+    return module
 
 
 def devices() -> list[torch.device]:

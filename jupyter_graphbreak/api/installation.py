@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -17,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from jupyter_graphbreak import __version__
 from jupyter_graphbreak._torch_compat.toolchain import (
     cache_folder,
     cpp_compiler,
@@ -25,6 +29,7 @@ from jupyter_graphbreak._torch_compat.toolchain import (
     why_no_cuda,
 )
 from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
+from jupyter_graphbreak.records.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 _HEADERS = {"Python.h": (), "omp.h": ("-fopenmp",)}
 _PROBE = 'extern "C" int add_one(int number) { return number + 1; }\n'
 _COMPILER_S = 60
+#: The beginnings of names of environment variables on which compiling depends.
+_SETTINGS = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
 _LEAST_FREE_BYTES = 1 << 30
 _INSTALL_COMPILER = (
     "Install one: `apt install g++`, `dnf install gcc-c++`, `conda install gxx`, or on macOS `xcode-select --install`; "
@@ -64,23 +71,91 @@ class Finding:
 def examine_installation() -> Iterator[Finding]:
     """Yield what compiling needs, one thing after the other, and at the end a compiled function on each device.
 
-    If a part is missing, no function is compiled on the devices that need it.
+    If a part is missing, no function is compiled on the devices that need it. If all was well before with the same
+    versions, compiler, devices and settings, no function is compiled again, and PyTorch's compiler is not imported.
     """
-    for examine in (_pytorch, _folder, _python):  # PyTorch uses the folder when Dynamo is imported
+    for examine in (_pytorch, _folder):  # PyTorch uses the folder when Dynamo is imported
         finding = examine()
         yield finding
         if finding.fix is not None:
             return
-    compiler = _compiler()
+    success = _last_success()
+    python = _python(is_known=success is not None)
+    yield python
+    if python.fix is not None:
+        return
+    compiler = _compiler(success.state.compiler if success is not None else None)
     yield compiler
     triton = _triton()
     yield triton
     cuda = why_no_cuda()
     if cuda is not None:
         yield _without_cuda(cuda)
+    functions = []
     for device in devices():
         if (compiler if device.type == "cpu" else triton).fix is None:
-            yield _compiled_function(device)
+            functions.append(_compiled_before(device, success) if success is not None else _compiled_function(device))
+            yield functions[-1]
+    if success is None and not any(finding.fix for finding in (compiler, triton, *functions)):
+        _keep_success()
+
+
+class _State(msgspec.Struct, frozen=True):
+    """Everything on which compiling depends; if it is the same, the result is."""
+
+    versions: list[str]
+    compiler: str
+    compiler_file: tuple[str, int]
+    devices: list[str]
+    settings: dict[str, str]
+
+    @classmethod
+    def now(cls, compiler: str) -> _State:
+        import torch
+
+        path = os.path.realpath(shutil.which(compiler) or compiler)
+        triton = importlib.util.find_spec("triton")
+        names = [torch.cuda.get_device_name(device) if device.type == "cuda" else str(device) for device in devices()]
+        return cls(
+            [__version__, str(torch.__version__), torch.version.git_version or "", sys.version, sys.executable,
+             (triton.origin or "") if triton is not None else "", platform.platform(),
+             torch.backends.cpu.get_cpu_capability()],
+            compiler,
+            (path, Path(path).stat().st_mtime_ns),
+            names,
+            {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)},
+        )  # fmt: skip
+
+
+class _Success(msgspec.Struct, frozen=True):
+    """The last examination without a fault."""
+
+    date: str
+    state: _State
+
+
+def _success_file() -> Path:
+    return cache_folder() / "graphbreak-doctor.json"
+
+
+def _last_success() -> _Success | None:
+    """Return the last examination without a fault, if nothing has changed since."""
+    try:
+        success = msgspec.json.decode(read_regular(_success_file(), 1 << 20), type=_Success)
+        return success if success.state == _State.now(success.state.compiler) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _keep_success() -> None:
+    with contextlib.suppress(OSError):
+        success = _Success(time.strftime("%Y-%m-%d"), _State.now(cpp_compiler()))
+        _success_file().write_bytes(msgspec.json.encode(success))
+
+
+def _compiled_before(device: torch.device, success: _Success) -> Finding:
+    since = f"returned the right result on {success.date}, and nothing has changed since"
+    return Finding(str(device), f"a compiled function {since} (to compile it again, delete {_success_file()}).")
 
 
 def _pytorch() -> Finding:
@@ -91,10 +166,11 @@ def _pytorch() -> Finding:
         return Finding("PyTorch", f"{sentence}.", f"Install it: `{command}`.")
 
 
-def _python() -> Finding:
+def _python(*, is_known: bool) -> Finding:
     version = f"Python {platform.python_version()}"
     try:
-        require_support()
+        if not is_known:
+            require_support()
     except RuntimeError as error:
         return Finding("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
     return Finding("Python", f"torch.compile supports {version}.")
@@ -115,10 +191,10 @@ def _folder() -> Finding:
     return Finding(what, f"{folder} can be written.")
 
 
-def _compiler() -> Finding:
+def _compiler(known: str | None) -> Finding:
     what = "C++ compiler"
     try:
-        name = cpp_compiler()
+        name = known if known is not None else cpp_compiler()
     except Exception:  # noqa: BLE001 - PyTorch searches for it by running others
         searched = os.environ.get("CXX")
         missing = f"{searched}, which CXX names, does not run." if searched else "none was found; the CPU needs one."

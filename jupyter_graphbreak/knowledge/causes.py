@@ -97,6 +97,16 @@ CAUSES = (
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),
     KnownCause(
+        "InductorError",
+        ("InductorError", "InvalidCxxCompiler", "CppCompileError", "CUDACompileError", "TritonMissing"),
+        title="Failure of inductor",
+        advice=(
+            "the graph was captured and inductor failed on it: `graphbreak doctor` names what the machine lacks (a "
+            'compiler, headers, Triton) and how to install it; if all is well there, use backend="aot_eager"'
+        ),
+        page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
+    ),
+    KnownCause(
         "GB0003",
         ("Attempt to trace generator",),
         title="Generator function",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,6 +44,40 @@ def test_all_is_well(cli: Cli) -> None:
         ["ok", what] for what in ("PyTorch", "Cache folder", "Python", "C++ compiler", "Triton", "cpu")
     ]
     assert done.stdout.endswith("\nAll is well.\n")
+
+
+CHANGES = """
+import sys
+from jupyter_graphbreak.api import installation
+
+def examine():
+    return list(installation.examine_installation())
+
+if sys.argv[1] == "first":
+    installation._compiled_function = lambda device: installation.Finding(str(device), "it was not really compiled.")
+findings = examine()
+assert not any(finding.fix for finding in findings), findings
+print(findings[-1].says, "torch._dynamo" in sys.modules)
+if sys.argv[1] == "second":
+    for changed in ("_compiler", "_compiled_function"):
+        setattr(installation, changed, lambda *_, changed=changed: installation.Finding(changed, "was called."))
+    installation.os.environ["TORCHINDUCTOR_FREEZING"] = "1"
+    print(examine()[-1].says)
+"""
+
+
+def test_what_was_well_is_not_compiled_again_until_something_changes(tmp_path: Path) -> None:
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", CHANGES, name], env=environment, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        for name in ("first", "second")
+    )
+    assert first == ["it was not really compiled. True"]
+    assert "nothing has changed since" in second[0]
+    assert second[0].endswith(" False")  # the compiler of PyTorch was not even imported
+    assert second[1] == "was called."
 
 
 def test_a_compiler_is_missing(cli: Cli) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor.exc import InductorError
 
 import jupyter_graphbreak
 
@@ -33,6 +34,17 @@ def test_the_error_is_named_and_no_break_is_called_allowed() -> None:
     assert "an error, although breaks are allowed" in text
     assert "allowed by default" not in re.sub(r"\s+", " ", text)
     assert "an error, although breaks are allowed" in run.report.to_html()
+
+
+def test_a_failure_of_inductor_leads_to_the_doctor() -> None:
+    def lacking(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        raise InductorError(RuntimeError("No working C++ compiler found"), None)
+
+    with jupyter_graphbreak.capture() as run, pytest.raises(InductorError):
+        torch.compile(scaled, backend=lacking)(torch.ones(2))
+    (break_,) = run.report.breaks
+    assert "`graphbreak doctor` names what the machine lacks" in break_.advice[0].text
+    assert "Failure of inductor (InductorError)" in run.report.to_text()
 
 
 def test_with_suppressed_errors_nothing_is_called_compiled() -> None:

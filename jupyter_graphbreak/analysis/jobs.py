@@ -87,12 +87,12 @@ def _folded(processes: list[Process]) -> list[Process]:
         if key is None:
             key = known[id(process.report)] = fingerprint(process.report)
         if key in positions:
-            equal[positions[key]].append(EqualProcess(process.id, process.rank, process.pid))
+            equal[positions[key]] += process.members
         else:
             positions[key] = len(folded)
             folded.append(process)
     return [
-        replace(process, equal=equal[position]) if position in equal else process
+        replace(process, equal=[*process.equal, *equal[position]]) if position in equal else process
         for position, process in enumerate(folded)
     ]
 

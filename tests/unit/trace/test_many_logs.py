@@ -14,7 +14,7 @@ from jupyter_graphbreak.analysis.jobs import build_job
 from jupyter_graphbreak.api import log_reading
 from jupyter_graphbreak.api.log_reading import find_logs, read_logs
 from jupyter_graphbreak.records.records import CompileTime
-from jupyter_graphbreak.report.job import Process
+from jupyter_graphbreak.report.job import EqualProcess, Process
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.trace.limits import Limits
 from jupyter_graphbreak.trace.processes import UnreadableTrace
@@ -141,6 +141,10 @@ def test_ranks_on_devices_of_their_own_are_equal() -> None:
 
     job = build_job([Process(f"p{rank}", rank, rank, None, on(rank)) for rank in range(4)])
     assert [[equal.rank for equal in process.equal] for process in job.processes] == [[1, 2, 3]]
+    assert build_job([*job.processes, Process("p4", 4, 4, None, on(4))]).processes[0].members[-2:] == [
+        EqualProcess("p3", 3, 3),
+        EqualProcess("p4", 4, 4),
+    ]
     kernel = build_job([Process(f"p{number}", None, number, None, no_breaks()) for number in range(2)])
     assert len(kernel.processes) == 2  # they have no rank: the kernel and what it started stay apart
 

@@ -141,7 +141,8 @@ def _rerun(run: Run, *, tries: bool, patch: str | None, cost: bool, check: bool)
     try:
         with redirect_thread_streams(io.StringIO(), io.StringIO()):
             if tries or patch is not None:
-                report = run.try_remedies(also=[patch] if patch is not None else [])
+                seconds = None if tries else 0  # a patch has time of its own
+                report = run.try_remedies(also=[patch] if patch is not None else [], seconds=seconds)
             if cost:
                 report = run.measure()
             if check:

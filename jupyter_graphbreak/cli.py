@@ -20,6 +20,7 @@ from jupyter_graphbreak.commands.doctor import doctor_command
 from jupyter_graphbreak.commands.exit_statuses import CRASHED, FINE, INTERRUPTED, MISUSE, FileProblem
 from jupyter_graphbreak.commands.log import log_command
 from jupyter_graphbreak.commands.notebook import notebook_command
+from jupyter_graphbreak.commands.repro import repro_command
 from jupyter_graphbreak.commands.script import script_command
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def graphbreak() -> None:
     """
 
 
-for _command in (log_command, notebook_command, script_command, diff_command, doctor_command):
+for _command in (log_command, notebook_command, script_command, repro_command, diff_command, doctor_command):
     graphbreak.add_command(_command)
 
 

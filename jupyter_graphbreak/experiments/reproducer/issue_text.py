@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from jupyter_graphbreak._torch_compat.version import require_torch
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,7 +23,7 @@ def header(title: str, packages: Iterable[str]) -> str:
     """Return the comment at the top of a script."""
     needs = "".join(f"\n# Needs {requirement}" for requirement in _requirements(packages))
     shows = f"# Shows: {' '.join(title.split())}"
-    return f"{shows}\n# Seen with PyTorch {torch.__version__}, Python {platform.python_version()}{needs}"
+    return f"{shows}\n# Seen with PyTorch {require_torch()}, Python {platform.python_version()}{needs}"
 
 
 def issue_text(title: str, script: str, output: str, packages: Iterable[str]) -> str:
@@ -48,7 +50,7 @@ def issue_text(title: str, script: str, output: str, packages: Iterable[str]) ->
 
 def _versions(packages: Iterable[str]) -> list[tuple[str, str]]:
     versions = [
-        ("PyTorch", str(torch.__version__)),
+        ("PyTorch", require_torch()),
         ("Python", platform.python_version()),
         ("OS", f"{platform.system()} {platform.machine()}"),
         ("CUDA used to build PyTorch", str(torch.version.cuda or "none")),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -31,6 +32,20 @@ if TYPE_CHECKING:
 
 _START_S = 120.0
 _NAME = "reproducer.py"
+#: A script with a graph, a break and a recompile.
+_FIRST = """
+import torch
+
+def first(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+
+compiled = torch.compile(first, backend="eager")
+for size in (2, 3):
+    compiled(torch.ones(size))
+torch._dynamo.reset()
+"""
 
 
 class FinalRun(NamedTuple):
@@ -156,21 +171,22 @@ class _Refusing:
 
 def serve() -> None:
     """Run the scripts that stdin has, each in a fork, until it ends."""
-    import importlib
+    from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
 
-    for module in ("torch._dynamo.convert_frame", "torch._dynamo.symbolic_convert", "torch._dynamo.backends.registry",
-                   "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
-                   "jupyter_graphbreak.recording.recorder", "jupyter_graphbreak.analysis.build",
-                   "jupyter_graphbreak.experiments.trial.side_effects"):  # fmt: skip
-        importlib.import_module(module)
     answers = os.fdopen(os.dup(1), "w")
     with Path(os.devnull).open("r+b") as nothing:
         for descriptor in (1, 2):
             os.dup2(nothing.fileno(), descriptor)
-    for line in sys.stdin:
-        script, seconds = json.loads(line)
-        answers.write(json.dumps(_answer(script, seconds)) + "\n")
-        answers.flush()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
+        _write_result(_FIRST, folder, file)  # loads what compiling needs, and fills its caches
+        os.chdir(os.sep)
+    gc.collect()
+    gc.freeze()  # forks then skip these objects in garbage collections
+    with unprofiled_guards():
+        for line in sys.stdin:
+            script, seconds = json.loads(line)
+            answers.write(json.dumps(_answer(script, seconds)) + "\n")
+            answers.flush()
 
 
 def _answer(script: str, seconds: float) -> dict[str, str]:

@@ -42,6 +42,19 @@ def attributes_of(value: Any) -> dict[str, Any]:
     return held
 
 
+def parameters_of(kind: type) -> list[inspect.Parameter] | None:
+    """Return the parameters of a class's constructor; of its base's if it passes them on, as ``torch.nn.LSTM`` does."""
+    try:
+        parameters = list(inspect.signature(kind).parameters.values())
+        if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL and issubclass(kind, torch.nn.RNNBase):
+            parameters = [
+                each for each in inspect.signature(torch.nn.RNNBase).parameters.values() if each.name != "mode"
+            ]
+    except (TypeError, ValueError):
+        return None
+    return parameters
+
+
 def state_of(value: Any) -> list[tuple[str, Any]]:
     """Return the attributes with which to make an object."""
     if not isinstance(value, torch.nn.Module):
@@ -117,6 +130,14 @@ def home_of(value: Any, wanted: str) -> tuple[str | None, str]:
             if found is not None:
                 return home, found
     return None, path
+
+
+def is_reached_from_torch(module: str) -> bool:
+    """Return whether ``import torch`` suffices to use one of its modules."""
+    value: Any = torch
+    for part in module.split(".")[1:]:
+        value = getattr(value, part, None)
+    return value is sys.modules.get(module)
 
 
 def _most_public(home: str, name: str, value: Any) -> str:

@@ -158,10 +158,10 @@ class _Refusing:
         self.effect: ObservedEffect | None = None
 
     def notice(self, effect: ObservedEffect, _: FrameType) -> None:
-        from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError
+        from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME, EffectRefusedError
 
-        if effect.imports:
-            return
+        if effect.kind == "state" and effect.what != HOSTNAME:
+            return  # it ends with the process
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)
 

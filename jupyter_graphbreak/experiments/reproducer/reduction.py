@@ -197,8 +197,13 @@ def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without some keyword arguments of a call, many first."""
+    """Yield the script without an item of a dict, or without some keyword arguments of a call, many first."""
     for number, node in enumerate(ast.walk(tree)):
+        for index in range(len(node.keys) if isinstance(node, ast.Dict) else 0):
+            changed = copy.deepcopy(tree)
+            written: Any = list(ast.walk(changed))[number]
+            del written.keys[index], written.values[index]
+            yield changed
         if not isinstance(node, ast.Call) or ast.unparse(node.func).startswith("torch.compile"):
             continue
         length = len(node.keywords)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +32,8 @@ _OF_DYNAMIC = ("automatic_dynamic_shapes", "assume_static_by_default")
 _FRESH = "torch.manual_seed(0)"
 #: Shows the breaks that PyTorch counts but does not log.
 _COUNTED = "print(dict(torch._dynamo.utils.counters['unimplemented']))"
+#: The function of a script that makes a call whose outcome is compared.
+_COMPARED = "result"
 
 
 class Variant(NamedTuple):
@@ -111,6 +114,7 @@ def script_for(
     compiled = _compiled(writer, entry, called, variant)
     before = _settings(entry, target, settings)
     if target.kind == "check":
+        writer.bind(copy, "copy")
         tail = _comparison(called, compiled, given[0], target)
     else:
         tail = [f"compiled = {compiled}"]
@@ -127,6 +131,8 @@ def script_for(
     at = next(index for index, part in enumerate(tree.body) if not isinstance(part, ast.Import | ast.ImportFrom))
     tree.body[at:at] = ast.parse("\n".join(before)).body
     required = tuple(line for line in before if line == _FRESH or "set_logs" in line)
+    required += () if entry.compiles_itself else ("torch.compile(",)
+    required += tuple(ast.unparse(part) for part in tree.body if getattr(part, "name", "") == _COMPARED)
     required += ("list(compiled(",) if _is_generator(entry.call) else ()
     required += (_COUNTED,) if not target.is_logged else ()
     return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
@@ -263,9 +269,8 @@ def _comparison(called: str, compiled: str, arguments: str, target: Target) -> l
         shown = "given"
     body += [f"    return {shown}"]
     return [
-        "import copy",
         f"arguments = {made}",
-        "\n".join(["def result(call):", *body]),
+        "\n".join([f"def {_COMPARED}(call):", *body]),
         f"expected = result(copy.deepcopy({called}))",
         f"actual = result({compiled})",
         "torch.testing.assert_close(actual, expected)",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak._torch_compat.operations import custom_operator
 from jupyter_graphbreak.experiments.reproducer.definitions import class_node, function_node, outer_names
 from jupyter_graphbreak.experiments.reproducer.objects import (
     MISSING,
@@ -27,9 +28,11 @@ from jupyter_graphbreak.experiments.reproducer.objects import (
     is_library_callable,
     is_of_user,
     is_own_module,
+    is_reached_from_torch,
     lower,
     own_function,
     own_methods,
+    parameters_of,
     state_of,
 )
 from jupyter_graphbreak.experiments.reproducer.renaming import Renamed, WithoutModules, expression, without_noise
@@ -66,7 +69,7 @@ class Writer:
         self._statements: list[ast.stmt] = []
         self._names: dict[int, str] = {}
         self._kept: list[Any] = []
-        self._taken: set[str] = set(dir(builtins)) | {"torch", "compiled", "expected", "actual", "make"}
+        self._taken: set[str] = set(dir(builtins)) | {"torch", "compiled", "expected", "actual", "result", "arguments"}
         #: The classes whose instances the code makes, so that they keep how they are made.
         self._made: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
@@ -133,6 +136,8 @@ class Writer:
         if compiled is not None:
             inner = self.bind(compiled, wanted)
             return self._assign(value, expression(f"torch.compile({inner})"), f"compiled_{wanted}")
+        if (operator := custom_operator(value)) is not None:
+            return self._operator(value, *operator)
         if isinstance(value, types.ModuleType):
             return self._import(value, wanted)
         if isinstance(value, type):
@@ -190,8 +195,9 @@ class Writer:
         if home is None:
             raise UnwritableError(f"{wanted} cannot be imported")
         self._note_package(home)
-        if home == "torch" or "." in path:
-            if home != "torch":
+        is_in_torch = home.partition(".")[0] == "torch" and is_reached_from_torch(home)
+        if is_in_torch or "." in path:
+            if not is_in_torch:
                 self._imports[f"import {home}"] = ast.parse(f"import {home}").body[0]
             return f"{home}.{path}"
         name = self._name(value, wanted)
@@ -216,6 +222,14 @@ class Writer:
         else:
             written.name = name
             self._statements.append(written)
+        return name
+
+    def _operator(self, value: Any, function: Any, fake: Any) -> str:
+        """Write a custom operator, with what it returns for fake tensors."""
+        name = self._function(function, function.__name__, value)
+        if fake is not None:
+            written = self.value(fake)
+            self._statements += ast.parse(f"{name}.register_fake({ast.unparse(written)})").body
         return name
 
     def _resolved(self, node: Any, function: types.FunctionType) -> Any:
@@ -414,9 +428,8 @@ class Writer:
 
     def _constructed(self, value: Any, depth: int) -> ast.expr | None:
         """Return the constructor's call for an object whose attributes are called like the parameters."""
-        try:
-            parameters = list(inspect.signature(type(value)).parameters.values())
-        except (TypeError, ValueError):
+        parameters = parameters_of(type(value))
+        if parameters is None:
             return None
         held, args, words = attributes_of(value), list[ast.expr](), list[ast.keyword]()
         for parameter in parameters:

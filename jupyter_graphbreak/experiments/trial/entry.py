@@ -191,15 +191,19 @@ class KeptEntries:
         """Remember a call that is about to start, and keep a copy if Dynamo compiles nothing for it."""
         self.seen.note_start(started)
         code = getattr(getattr(started.call, "__func__", started.call), "__code__", None)
-        if code is not None and code.co_flags & inspect.CO_GENERATOR and len(self.generators) < _MAX_REUSING:
-            given = Arguments(*started.args, **started.kwargs)
-            subject = Subject(started.call, given, KeptMemory())
-            if not subject.consumable:
-                kept = subject.arguments or given
-                name, backend = callable_name(started.call), started.backend if callable(started.backend) else "eager"
-                self.generators.append(
-                    Entry(name, None, subject.call, kept, backend, started.dynamic, modes=started.modes)
-                )
+        if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING:
+            return
+        tensors = _tensors(started.call, started.args, started.kwargs)
+        size = sum(tensor.nbytes for tensor in tensors)
+        if _why_too_large(code.co_name, size, self._taken, _limit(tensors) + self._taken) is not None:
+            return
+        given = Arguments(*started.args, **started.kwargs)
+        subject = Subject(started.call, given, KeptMemory())
+        if not subject.consumable:
+            self._taken += size
+            name, backend = callable_name(started.call), started.backend if callable(started.backend) else "eager"
+            kept = subject.arguments or given
+            self.generators.append(Entry(name, None, subject.call, kept, backend, started.dynamic, modes=started.modes))
 
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.

@@ -95,8 +95,11 @@ class Workshop:
                 return run_alone(script, limit).report, ""
             except subprocess.TimeoutExpired:
                 return None, ""
-        process.stdin.write(json.dumps([script, limit]) + "\n")
-        process.stdin.flush()
+        try:
+            process.stdin.write(json.dumps([script, limit]) + "\n")
+            process.stdin.flush()
+        except OSError:  # it has ended, such as for lack of memory
+            return None, ""
         waiting = threading.Timer(limit + _START_S, process.kill)  # its own limit is shorter
         waiting.start()
         try:

@@ -138,7 +138,8 @@ class _Search:
                     script = script_for(entry, calls, self._target, settings, variant)
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
-                    self.reason = f"{entry.function} cannot be written as a script: {error}."
+                    if not tried:  # what a script lacks says more
+                        self.reason = f"{entry.function} cannot be written as a script: {error}."
                     continue
                 if text not in tried:
                     tried.add(text)

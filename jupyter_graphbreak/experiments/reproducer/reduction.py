@@ -197,8 +197,14 @@ def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without an item of a dict, or without some keyword arguments of a call, many first."""
+    """Yield the script without an item of a container, or without some keyword arguments of a call, many first."""
     for number, node in enumerate(ast.walk(tree)):
+        is_sequential = isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.nn.Sequential"
+        name = "elts" if isinstance(node, ast.List | ast.Set) else "args" if is_sequential else ""
+        for index in range(len(getattr(node, name)) if name else 0):
+            changed = copy.deepcopy(tree)
+            del getattr(list(ast.walk(changed))[number], name)[index]
+            yield changed
         for index in range(len(node.keys) if isinstance(node, ast.Dict) else 0):
             changed = copy.deepcopy(tree)
             written: Any = list(ast.walk(changed))[number]

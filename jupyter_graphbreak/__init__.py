@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.api.watching import capture, explain
     from jupyter_graphbreak.experiments.remedies.library_patch import apply_patch
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
-    from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
+    from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, NotReproducedError, Report
 
 __version__ = "0.1.0"
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "ExplainedNotebook",
     "Frontends",
     "Job",
+    "NotReproducedError",
     "Report",
     "answer_requests",
     "apply_patch",
@@ -41,6 +42,7 @@ _MODULES = {
     "ExplainedNotebook": "results",
     "Frontends": "results",
     "Job": "results",
+    "NotReproducedError": "results",
     "Report": "results",
     "apply_patch": "experiments.remedies.library_patch",
     "capture": "api.watching",

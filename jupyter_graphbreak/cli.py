@@ -21,6 +21,7 @@ from jupyter_graphbreak.commands.exit_statuses import CRASHED, FINE, INTERRUPTED
 from jupyter_graphbreak.commands.log import log_command
 from jupyter_graphbreak.commands.mcp import mcp_command
 from jupyter_graphbreak.commands.notebook import notebook_command
+from jupyter_graphbreak.commands.repro import repro_command
 from jupyter_graphbreak.commands.script import script_command
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def graphbreak() -> None:
     """
 
 
-for _command in (log_command, notebook_command, script_command, diff_command, doctor_command, mcp_command):
+for _command in (
+    log_command, notebook_command, script_command, repro_command, diff_command, doctor_command, mcp_command,
+):  # fmt: skip
     graphbreak.add_command(_command)
 
 

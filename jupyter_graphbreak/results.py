@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from jupyter_graphbreak.report import diff, frontends, job, schema
+from jupyter_graphbreak.report import reproducer as reproducers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import msgspec
+
+#: The attribute of a report that is no part of its data.
+_REPRODUCE = "_reproduce"
 
 
 class Changes(diff.Changes, frozen=True):
@@ -39,7 +45,42 @@ class Changes(diff.Changes, frozen=True):
         return {"text/plain": self.to_text(), "text/html": self.to_html()}
 
 
-class Report(schema.Report, frozen=True):
+class NotReproducedError(Exception):
+    """There is no script that shows the same by itself; the message says why."""
+
+
+class Reproducer(str):
+    """The text of a standalone script, which has run in its own process and shows the same as the report.
+
+    Attributes
+    ----------
+    shows : str
+        What it shows, in words.
+    issue : str
+        The text for PyTorch's form for bug reports.
+    """
+
+    __slots__ = ("issue", "shows")
+    shows: str
+    issue: str
+
+    @classmethod
+    def of(cls, found: reproducers.Reproducer) -> Self:
+        """Return the script that was found.
+
+        Raises
+        ------
+        NotReproducedError
+            If there is none.
+        """
+        if found.script is None:
+            raise NotReproducedError(f"{found.id} ({found.title}) cannot be reproduced. {found.reason or ''}".strip())
+        script = cls(found.script)
+        script.shows, script.issue = found.title, found.issue or ""
+        return script
+
+
+class Report(schema.Report, frozen=True, dict=True):
     """The report of one run, with the fields of :class:`jupyter_graphbreak.report.schema.Report`.
 
     As the value of a cell, it is displayed like the output of the magic; ``print`` prints its text.
@@ -87,6 +128,49 @@ class Report(schema.Report, frozen=True):
         from jupyter_graphbreak.analysis.redaction import redact
 
         return Report.of(redact(self))
+
+    def reproducer(self, ident: str, *, redacted: bool = False, seconds: float | None = None) -> Reproducer:
+        """Return a standalone script that shows a break, a recompile, the error or the wrong result of this report.
+
+        The script has the functions involved, random inputs of the same kind and the settings. It is reduced step by
+        step, and runs in its own process, without effects on files, connections or processes.
+
+        Parameters
+        ----------
+        ident : str
+            The id of a break or of a recompile, ``"error"``, or ``"check"`` for a wrong result.
+        redacted : bool
+            Whether to replace the names and texts of the program.
+        seconds : float or None
+            The time limit; by default 90 seconds.
+
+        Returns
+        -------
+        Reproducer
+            The script, as a string; its ``issue`` is the text for PyTorch's form for bug reports.
+
+        Raises
+        ------
+        NotReproducedError
+            If no script shows the same by itself; the message says why.
+        LookupError
+            If the report has no such id.
+        """
+        known = next((found for found in self.reproducers or [] if found.id == ident), None)
+        if known is not None and not redacted:
+            return Reproducer.of(known)
+        reproduce = self.__dict__.get(_REPRODUCE)
+        if reproduce is None:
+            raise NotReproducedError(
+                "This report has no copies of what was called. Use capture(entries=True), explain(...), or "
+                "%%compile_explain --repro."
+            )
+        return Reproducer.of(reproduce(ident, redacted=redacted, seconds=seconds))
+
+    def reproduced_by(self, reproduce: Callable[..., reproducers.Reproducer]) -> Self:
+        """Let :meth:`reproducer` use a function that runs what was called again; return this report."""
+        self.__dict__[_REPRODUCE] = reproduce
+        return self
 
     def save(self, path: str | Path) -> None:
         """Write the report to a file.

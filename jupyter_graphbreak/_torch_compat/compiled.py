@@ -82,6 +82,21 @@ def compiled_callable(value: Any) -> Any:
         return None
 
 
+def given_backend(backend: Any) -> tuple[Any, dict[str, Any]]:
+    """Return a backend as it was given to ``torch.compile``: its name or its function, and its options."""
+    if isinstance(backend, str):
+        return backend, {}
+    name, function = getattr(backend, "compiler_name", None), getattr(backend, "compiler_fn", backend)
+    if name == "inductor":
+        return name, dict(getattr(backend, "config", None) or {})
+    options = dict((getattr(backend, "kwargs", None) or {}).get("options") or {})
+    registry = importlib.import_module("torch._dynamo.backends.registry")
+    names = [name] if isinstance(name, str) else registry.list_backends(exclude_tags=())
+    with contextlib.suppress(Exception):  # a name that is not registered
+        return next(known for known in names if registry.lookup_backend(known) is function), options
+    return function, options
+
+
 def compiled_with(value: Any) -> tuple[Any, bool | None] | None:
     """Return the backend of a compiled function or module and its ``dynamic``; ``None`` if they are unknown.
 

@@ -113,6 +113,11 @@ def is_compiler_logger(logger: str) -> bool:
     return logger == "torch.__trace" or logger.startswith(_COMPILER_LOGGERS)
 
 
+def ignore_set_logs() -> None:
+    """Let ``torch._logging.set_logs`` do nothing from now on, in a process that runs one script."""
+    importlib.import_module("torch._logging").__dict__["set_logs"] = _nothing_for
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Hide log messages about compilation on this thread; the structured trace continues."""
@@ -210,6 +215,10 @@ def _hidden_compiler_warnings() -> Iterator[None]:
 
 
 def _nothing() -> None:
+    return None
+
+
+def _nothing_for(**_: Any) -> None:
     return None
 
 

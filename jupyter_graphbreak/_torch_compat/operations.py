@@ -1,4 +1,4 @@
-"""What PyTorch offers to count the operations of a call: a mode, its module calls, and whether a backward pass runs."""
+"""What PyTorch offers to recognize operators and to count the operations of a call."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 MODULE_CALLS = frozenset(getattr(torch.nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
 #: The file through which the steps of all optimizers are called.
 OPTIMIZERS = torch.optim.Optimizer.profile_hook_step.__code__.co_filename
+
+
+def custom_operator(value: Any) -> tuple[Any, Any] | None:
+    """Return the function of an operator that ``torch.library.custom_op`` made, and that for fake tensors, if any.
+
+    Returns
+    -------
+    tuple or None
+        ``None`` if the object is no such operator.
+    """
+    if type(value).__name__ != "CustomOpDef" or not hasattr(value, "_init_fn"):
+        return None
+    return value._init_fn, getattr(value, "_abstract_fn", None)
 
 
 class OperationCounter(TorchDispatchMode):

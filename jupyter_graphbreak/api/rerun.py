@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.warm_calls import WarmCalls
     from jupyter_graphbreak.experiments.recompiles.finding import FoundRecompileRemedies
     from jupyter_graphbreak.experiments.remedies.finding import FoundRemedies
+    from jupyter_graphbreak.experiments.reproducer.processes import Workshop
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report import schema
+    from jupyter_graphbreak.report.reproducer import Reproducer
 
 #: The time limit, in seconds, for measuring or checking.
 _PATIENCE_S = 120.0
@@ -31,6 +33,8 @@ _PATIENCE_S = 120.0
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.6, 0.3
 #: The share of it after which no further entry is measured or checked, and few calls are timed.
 _SHARE_OF_ENTRIES = 0.5
+#: The seconds that finding one script takes at least.
+_LEAST_FOR_SCRIPT_S = 15.0
 
 
 class KeptRun(NamedTuple):
@@ -186,6 +190,64 @@ class Rerun:
                     self._kept.leave_out(entry, stopped.effect)
         return self._update(replace(self.report, check=checks))
 
+    def reproduce(
+        self,
+        ident: str,
+        *,
+        redacted: bool = False,
+        seconds: float | None = None,
+        workshop: Workshop | None = None,
+    ) -> Reproducer:
+        """Find a script that shows a break, a recompile, the error or the wrong result by itself.
+
+        Parameters
+        ----------
+        ident : str
+            Its id.
+        redacted : bool
+            Whether to replace the names and texts of the program.
+        seconds : float or None
+            The time limit; by default 90 seconds.
+        workshop : Workshop or None
+            Runs the scripts; by default a new one.
+        """
+        from jupyter_graphbreak.experiments.reproducer.finding import reproduce
+
+        return reproduce(
+            self.report,
+            self._kept,
+            ident,
+            redacted=redacted,
+            seconds=seconds,
+            on_status=self._on_status,
+            workshop=workshop,
+        )
+
+    def reproduce_all(self, seconds: float | None = None) -> Report:
+        """Find scripts for everything in the report that can have one, as far as time allows.
+
+        Parameters
+        ----------
+        seconds : float or None
+            The time limit; by default 120 seconds.
+        """
+        from jupyter_graphbreak.experiments.reproducer.processes import Workshop
+        from jupyter_graphbreak.experiments.reproducer.target import idents_of
+
+        end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+        found: list[Reproducer] = []
+        idents = idents_of(self.report)
+        with Workshop() as workshop:
+            for number, ident in enumerate(idents):
+                left = end - time.monotonic()
+                if left < _LEAST_FOR_SCRIPT_S and found:
+                    self._notes.append(f"There was no time for {len(idents) - number} of {len(idents)} reproducers.")
+                    break
+                share = max(_LEAST_FOR_SCRIPT_S, left / (len(idents) - number))
+                with self._noting_failures(f"reproducing {ident}"):
+                    found.append(self.reproduce(ident, seconds=share, workshop=workshop))
+        return self._update(replace(self.report, reproducers=found))
+
     def _entries(self, late: float, verb: str) -> Iterator[Entry]:
         """Yield the entries until time is up; add a note about those left out."""
         for number, entry in enumerate(self._kept.entries):
@@ -213,7 +275,8 @@ class Rerun:
         sentences = dict.fromkeys([*self._kept.left_out, *self._notes])
         notes = [Diagnostic("warning", sentence) for sentence in sentences]
         new = [note for note in notes if note not in report.diagnostics]
-        self.report = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))
+        extended = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))
+        self.report = extended.reproduced_by(self.reproduce)
         return self.report
 
 

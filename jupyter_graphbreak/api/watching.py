@@ -19,7 +19,7 @@ from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device, Diagnostic
-from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.results import Report, Reproducer
 
 if TYPE_CHECKING:
     import os
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jupyter_graphbreak.api.rerun import KeptRun
+    from jupyter_graphbreak.report import reproducer
     from jupyter_graphbreak.results import Job
     from jupyter_graphbreak.views.words.events import Event
 
@@ -71,6 +72,7 @@ class Run:
         self._report, files = report_of(recording)
         if kept is not None:
             self._rerun = Rerun(self._report, files, kept)
+            self._report.reproduced_by(self._rerun.reproduce)
         if children is not None:
             self.job = job_with(self._report, children)
 
@@ -150,6 +152,20 @@ class Run:
         """
         return self._kept_run().check(seconds)
 
+    def reproducer(self, ident: str, *, redacted: bool = False, seconds: float | None = None) -> Reproducer:
+        """Return a standalone script that shows something of the block; see :meth:`Report.reproducer`.
+
+        Raises
+        ------
+        RuntimeError
+            If the entries were not kept.
+        NotReproducedError
+            If no script shows the same by itself.
+        LookupError
+            If the report has no such id.
+        """
+        return Reproducer.of(self._kept_run().reproduce(ident, redacted=redacted, seconds=seconds))
+
     def add_cost(self) -> None:
         """Add the cost of the entries to the report, or a note if they cannot be measured."""
         try:
@@ -201,8 +217,8 @@ def capture(
     ------
     Run
         After the block, it has the ``report`` and, with ``processes``, the ``job``. With ``entries``, you can call its
-        ``try_remedies()``, ``measure()`` and ``check()``. While the block runs, ``report_so_far()`` returns its report
-        until then.
+        ``try_remedies()``, ``measure()``, ``check()`` and ``reproducer(id)``. While the block runs,
+        ``report_so_far()`` returns its report until then.
 
     Raises
     ------
@@ -317,4 +333,14 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     forget(fn)
     with capture() as run:
         compiled(*args, **kwargs)
-    return run.report
+
+    def reproduce(ident: str, **options: Any) -> reproducer.Reproducer:
+        from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
+        from jupyter_graphbreak.experiments.reproducer.finding import reproduce
+        from jupyter_graphbreak.experiments.trial.entry import KeptEntries
+
+        kept = KeptEntries()
+        kept.entries.append(entry_of(compiled, *args, **kwargs))
+        return reproduce(run.report, kept, ident, **options)
+
+    return run.report.reproduced_by(reproduce)

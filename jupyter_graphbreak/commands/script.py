@@ -7,7 +7,7 @@ import io
 import os
 import runpy
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -23,27 +23,29 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.api.watching import Run
     from jupyter_graphbreak.results import Report
 
-_WITH_VALUE = ("--format", "--baseline", "--patch")
 _INTERRUPTED = 130
 
 
-class _ProgramCommand(click.Command):
+class ProgramCommand(click.Command):
     """A command whose options end before the name of a program; all later arguments belong to the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options, and keep the program and its arguments for later."""
+        flags = {name for option in self.params if getattr(option, "is_flag", False) for name in option.opts}
         index = 0
         while index < len(args) and args[index].startswith("-") and args[index] != "--":
             if args[index].startswith("-m"):
                 break
-            index += 2 if args[index] in _WITH_VALUE else 1
+            index += 1 if args[index] in {*flags, "--help", "-h"} or "=" in args[index] else 2
         ctx.meta["program"] = args[index + (args[index : index + 1] == ["--"]) :]
         return super().parse_args(ctx, args[:index])
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the words of the usage line."""
         return [*super().collect_usage_pieces(ctx), "FILE | -m MODULE", "[ARGUMENTS]..."]
 
 
-@click.command("script", cls=_ProgramCommand, short_help="Run a Python program and explain what was compiled.")
+@click.command("script", cls=ProgramCommand, short_help="Run a Python program and explain what was compiled.")
 @click.option("--processes", is_flag=True, help="Also explain the processes that the program starts.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
 @click.option("--try", "tries", is_flag=True, help="Try changes that remove breaks and recompiles.")
@@ -69,38 +71,81 @@ def script_command(
     than 0, that is the exit status of graphbreak.
     """
     gate = Gate(SharedOptions(**shared))
-    program = context.meta["program"]
-    if program[:1] == ["-m"]:
-        module, arguments = program[1] if len(program) > 1 else "", program[2:]
-    elif program and program[0].startswith("-m"):
-        module, arguments = program[0][2:], program[1:]
-    else:
-        module, arguments = None, program[1:]
-    if module == "" or not program:
-        raise click.UsageError("no program given: use graphbreak script FILE or graphbreak script -m MODULE")
-    if module is None and not os.path.isfile(program[0]):  # noqa: PTH113 - the name stays unchanged
-        raise click.UsageError(f"{program[0]}: no such file")
-    if module is not None and not _module_exists(module):
-        raise click.UsageError(f"-m {module}: no such module")
-
+    program = program_of(context)
     _refuse_unreadable(patch)
+    again = tries or patch is not None or cost or check
+    run, status = run_program(
+        program, compiles=compiles, to_stderr=shared["form"] != "text", processes=processes, entries=again
+    )
+    if run is None:
+        return status or 1
 
     from jupyter_graphbreak.api.run_reports import job_of
+
+    report = _rerun(run, tries=tries, patch=patch, cost=cost, check=check) if again else run.report
+    job = job_of(report, run.job.processes[1:]) if run.job is not None else None
+    gate_status = gate.finish(result_of_job(job) if job is not None else CommandResult([report]))
+    return status or gate_status
+
+
+class Program(NamedTuple):
+    """A program: its file or its module, and its arguments."""
+
+    file: str
+    module: str | None
+    arguments: list[str]
+
+
+def program_of(context: click.Context) -> Program:
+    """Return the program of a command line.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    words = context.meta["program"]
+    if words[:1] == ["-m"]:
+        module, arguments = words[1] if len(words) > 1 else "", words[2:]
+    elif words and words[0].startswith("-m"):
+        module, arguments = words[0][2:], words[1:]
+    else:
+        module, arguments = None, words[1:]
+    if module == "" or not words:
+        command = context.info_name
+        raise click.UsageError(f"no program given: use graphbreak {command} FILE or graphbreak {command} -m MODULE")
+    if module is None and not os.path.isfile(words[0]):  # noqa: PTH113 - the name stays unchanged
+        raise click.UsageError(f"{words[0]}: no such file")
+    if module is not None and not _module_exists(module):
+        raise click.UsageError(f"-m {module}: no such module")
+    return Program(words[0], module, arguments)
+
+
+def run_program(program: Program, *, compiles: bool, to_stderr: bool, **options: Any) -> tuple[Run | None, int]:
+    """Run a program as Python would; return the watched run, and the program's exit status.
+
+    Parameters
+    ----------
+    program : Program
+    compiles : bool
+        Whether to compile what it calls.
+    to_stderr : bool
+        Whether its output goes to stderr.
+    **options
+        The options of :func:`jupyter_graphbreak.capture`.
+    """
     from jupyter_graphbreak.api.watching import capture, run_routed
 
-    again = tries or patch is not None or cost or check
     status = 0
     run = None
-    with _stdout_to_stderr(enabled=shared["form"] != "text"):
+    file, module, arguments = program
+    with _stdout_to_stderr(enabled=to_stderr):
         try:
-            with (
-                capture(processes=processes, compile=compiles, entries=again) as run,
-                _as_main(module, program[0], arguments),
-            ):
+            with capture(compile=compiles, **options) as run, _as_main(module, file, arguments):
                 if compiles:
-                    run_routed(program[0], module)
+                    run_routed(file, module)
                 elif module is None:
-                    runpy.run_path(program[0], run_name="__main__")
+                    runpy.run_path(file, run_name="__main__")
                 else:
                     runpy.run_module(module, run_name="__main__", alter_sys=True)
         except SystemExit as end:
@@ -113,12 +158,7 @@ def script_command(
             status = 1
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
-    if run is None:
-        return status or 1
-    report = _rerun(run, tries=tries, patch=patch, cost=cost, check=check) if again else run.report
-    job = job_of(report, run.job.processes[1:]) if run.job is not None else None
-    gate_status = gate.finish(result_of_job(job) if job is not None else CommandResult([report]))
-    return status or gate_status
+    return run, status
 
 
 def _refuse_unreadable(patch: str | None) -> None:

@@ -242,6 +242,11 @@ class CompileExplain(Magics):
         help="Compare compiled results with eager ones, and name the first operation that differs.",
     )
     @argument(
+        "--repro",
+        action="store_true",
+        help="Write a standalone script for each break, recompile, error and wrong result, reduced and run by itself.",
+    )
+    @argument(
         "--fresh",
         action="store_true",
         help="First forget everything that this kernel has compiled, so that runs can be compared.",

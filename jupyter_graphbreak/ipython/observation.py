@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.api.rerun import KeptRun
+    from jupyter_graphbreak.api.rerun import KeptRun, Rerun
     from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
     from jupyter_graphbreak.experiments.remedies.own_edits import Patch
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
@@ -46,7 +46,7 @@ _LONGEST_S = 140.0
 _LONGEST_AGAIN_S = 60.0
 _LONGEST_FOR_ONE_S = 100.0
 #: The relative shares of the time for the reruns.
-_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1}
+_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1, "reproducing": 3}
 
 
 def _time_shares(purposes: Sequence[str], elapsed_s: float) -> Iterator[float]:
@@ -115,6 +115,7 @@ class Observation:
         self._children: list[Process] = []
         self._cells = cells
         self._kept: KeptRun | None = None
+        self._again: Rerun | None = None
         self._calls: CompiledCalls | None = None
         self._phase = ""
         self._phase_end = 0.0
@@ -246,6 +247,8 @@ class Observation:
         with deferred_interrupts():
             self.remedies = report.remedies
             report, job = self._with_job(report)
+            if self._again is not None:
+                report.reproduced_by(self._again.reproduce)
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report if job is None else job
             if self._output is not None:
@@ -320,6 +323,7 @@ class Observation:
             (self.options.tries, "trying remedies", try_remedies),
             (self.options.cost, "measuring", again.measure),
             (self.options.check, "checking", again.check),
+            (self.options.repro, "reproducing", again.reproduce_all),
         ]
         requested = [what for wanted, what, _ in steps if wanted]
         shares = _time_shares(requested, time.perf_counter() - self._started_at)
@@ -336,6 +340,7 @@ class Observation:
                 except KeyboardInterrupt:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
                 again.report = replace(again.report, diagnostics=[*again.report.diagnostics, *self._faults[known:]])
+        self._again = again
         return again.report
 
     def _left_before(self, report: Report) -> list[str]:

@@ -41,6 +41,8 @@ class Options(msgspec.Struct, frozen=True):
         Whether to measure the cost and benefit of compiling.
     check : bool
         Whether to compare compiled results with eager ones.
+    repro : bool
+        Whether to write standalone scripts that show what the report has.
     fresh : bool
         Whether to first forget what the kernel has compiled.
     log : str or None
@@ -64,6 +66,7 @@ class Options(msgspec.Struct, frozen=True):
     patch: str | None = None
     cost: bool = False
     check: bool = False
+    repro: bool = False
     fresh: bool = False
     log: str | None = None
     sources: list[str] | None = None
@@ -82,7 +85,7 @@ class Options(msgspec.Struct, frozen=True):
     @property
     def runs_again(self) -> bool:
         """Whether to run compiled code again on copies."""
-        return self.tries or self.cost or self.check
+        return self.tries or self.cost or self.check or self.repro
 
     @property
     def tries(self) -> bool:

@@ -88,7 +88,7 @@ def program(tmp_path: Path) -> Path:
 
 
 def test_help_reads_well(cli: Cli) -> None:
-    for command in ([], ["log"], ["notebook"], ["script"], ["diff"], ["doctor"]):
+    for command in ([], ["log"], ["notebook"], ["script"], ["repro"], ["diff"], ["doctor"]):
         done = cli(*command, "--help")
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("Usage: graphbreak")
@@ -134,6 +134,8 @@ def test_it_completes_in_a_shell(cli: Cli) -> None:
         (["notebook", "empty.ipynb", "--execute", "--output", "empty.ipynb"], 2),
         (["script"], 2),
         (["script", "nowhere.py"], 2),
+        (["repro"], 2),
+        (["repro", "nowhere.py"], 2),
         (["script", "-m", "no_such_module"], 2),
         (["log", "nowhere"], 3),
         (["log", "."], 3),
@@ -341,6 +343,27 @@ def test_the_status_of_a_script_wins(cli: Cli, program: Path, tmp_path: Path) ->
     assert [line for line in done.stderr.split("\n") if line.startswith(("Trace", "  File"))] == [
         f'  File "{program}", line 1'
     ]
+
+
+def test_a_script_that_shows_the_same(cli: Cli, tmp_path: Path) -> None:
+    program = tmp_path / "steps.py"
+    program.write_text(
+        "import torch\n@torch.compile(backend='eager')\ndef step(velocity):\n    print('hi')\n    return velocity + 1\n"
+        "step(torch.ones(3))\n"
+    )
+    done = cli("repro", "--output", "small.py", "--issue", program, "-x")
+    assert done.returncode == 0, done.stderr
+    script = (tmp_path / "small.py").read_text()
+    assert "print('hi')" in script
+    assert script in done.stdout
+    assert "hi" in done.stderr  # what the program prints
+    unknown = cli("repro", "--id", "b7", program)
+    assert unknown.returncode == 2
+    assert "the report has no such id; it has b1" in unknown.stderr
+    program.write_text("print('nothing is compiled')\n")
+    nothing = cli("repro", program)
+    assert nothing.returncode == 1
+    assert "nothing to reproduce" in nothing.stderr
 
 
 def test_the_difference_of_two_runs(cli: Cli, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from jupyter_graphbreak.report.cost import (
 )
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy
+from jupyter_graphbreak.report.reproducer import Reproducer
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.results import Report
@@ -150,9 +151,15 @@ def with_cost(report: Report) -> Report:
 
 
 def with_checks(report: Report) -> Report:
-    """Return a report with compared results: one entry is right, the other is wrong."""
+    """Return a report with compared results: one entry is right, the other is wrong; and with standalone scripts."""
+    script = "import torch\n\ndef step(x):\n    print(x)\n\ntorch.compile(step)(torch.randn(3))\n"
     return replace(
         report,
+        reproducers=[
+            Reproducer("b1", "graph break GB0059", script, f"### Bug\n\n```python\n{script}```\n", None, 4, 12.5),
+            Reproducer("b2", "graph break GB0170", reason="step cannot be written as a script: it uses a lock."),
+            Reproducer("check", "wrong result of step", script, "### Bug\n", None, 2, 9.0),
+        ],
         check=[
             Check("norm", "inductor", True),
             Check(
@@ -174,6 +181,11 @@ def with_hostile_text(report: Report, text: str) -> Report:
     )  # fmt: skip
     return replace(
         report,
+        reproducers=[
+            Reproducer("b1", text, text, text),
+            Reproducer("check", text, text, text),
+            Reproducer(text, text, reason=text),
+        ],
         remedies=[
             remedy,
             replace(remedy, id="2", verdict="fails", excludes=[]),

@@ -55,8 +55,8 @@ class EnteredCall(NamedTuple):
 class StartedCall(NamedTuple):
     """A call of a compiled callable from eager code that is about to start.
 
-    ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``wrapped`` and ``modes``
-    are as in :class:`EnteredCall`.
+    ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``wrapped``, ``modes``,
+    ``backend`` and ``dynamic`` are as in :class:`EnteredCall`.
     """
 
     call: Callable[..., Any]
@@ -65,6 +65,8 @@ class StartedCall(NamedTuple):
     wrapped: int
     modes: CallModes
     caller: FrameType | None
+    backend: Any = None
+    dynamic: bool | None = None
 
 
 def _ignore(*_: object) -> None:
@@ -136,7 +138,7 @@ def watch_entries(
             return
         started = _started(wrapper)
         on_start(started)
-        if (reusing := _reusing(wrapper, started)) is not None:
+        if (reusing := _reusing(started)) is not None:
             code, entered = reusing
             report_first(code, entered._replace(frame=frames.get(code)))
 
@@ -208,7 +210,10 @@ def _started(wrapper: FrameType) -> StartedCall:
         (frame for frame in frames_outward(wrapper.f_back, _DEEPEST) if not _is_machinery(frame.f_code.co_filename)),
         None,
     )
-    return StartedCall(call, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller)
+    backend, dynamic = _innermost(variables.get("callback")), getattr(variables.get("self"), "_dynamic", None)
+    return StartedCall(
+        call, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller, backend, dynamic
+    )
 
 
 def _is_machinery(filename: str) -> bool:
@@ -216,20 +221,26 @@ def _is_machinery(filename: str) -> bool:
     return filename.endswith(_CALLING) or filename.startswith(OWN_FOLDER)
 
 
-def _reusing(wrapper: FrameType, started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
+def _reusing(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     """Return the original code and the call of a compiled callable for which Dynamo has compiled code."""
     call: Any = started.call
-    variables = wrapper.f_locals
     function = type(call).forward if isinstance(call, _module_class()) else call
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
     if not isinstance(code, types.CodeType) or not has_cached_code(code):
         return None
-    backend, dynamic = _innermost(variables.get("callback")), getattr(variables.get("self"), "_dynamic", None)
-    if not callable(backend):
+    if not callable(started.backend):
         return None
     return code, EnteredCall(
-        call, started.args, started.kwargs, None, backend, dynamic, started.wrapped, started.modes, reuses=True
+        call,
+        started.args,
+        started.kwargs,
+        None,
+        started.backend,
+        started.dynamic,
+        started.wrapped,
+        started.modes,
+        reuses=True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall
+    from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall, StartedCall
     from jupyter_graphbreak.experiments.trial.guard import EffectRecorder
     from jupyter_graphbreak.experiments.trial.memory import Twin
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
@@ -121,6 +122,8 @@ class KeptEntries:
 
     def __init__(self, limit: int | None = None) -> None:
         self.entries: list[Entry] = []
+        #: Calls of generator functions, which Dynamo does not compile.
+        self.generators: list[Entry] = []
         #: Sentences that name entries which were not kept, with the reason.
         self.left_out: list[str] = []
         #: Observed effects outside the copied objects; entries that have them are not kept.
@@ -183,6 +186,24 @@ class KeptEntries:
         )
         self._states.append((self.entries[-1], ProcessState(subject.assigned)))
         self._keys.append((self.entries[-1], key_of(entered.call, entered.modes)))
+
+    def note_start(self, started: StartedCall) -> None:
+        """Remember a call that is about to start, and keep a copy if Dynamo compiles nothing for it."""
+        self.seen.note_start(started)
+        code = getattr(getattr(started.call, "__func__", started.call), "__code__", None)
+        if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING:
+            return
+        tensors = _tensors(started.call, started.args, started.kwargs)
+        size = sum(tensor.nbytes for tensor in tensors)
+        if _why_too_large(code.co_name, size, self._taken, _limit(tensors) + self._taken) is not None:
+            return
+        given = Arguments(*started.args, **started.kwargs)
+        subject = Subject(started.call, given, KeptMemory())
+        if not subject.consumable:
+            self._taken += size
+            name, backend = callable_name(started.call), started.backend if callable(started.backend) else "eager"
+            kept = subject.arguments or given
+            self.generators.append(Entry(name, None, subject.call, kept, backend, started.dynamic, modes=started.modes))
 
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
@@ -260,7 +281,7 @@ def keep_entries(limit: int | None = None) -> Iterator[KeptEntries]:
         kept.take,
         emit,
         lambda _: None,
-        on_start=kept.seen.note_start,
+        on_start=kept.note_start,
         on_end=kept.seen.note_end,
         on_compiling=kept.seen.note_compiling,
     )

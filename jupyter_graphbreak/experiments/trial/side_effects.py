@@ -411,6 +411,8 @@ MAX_SLEEP_S = 5.0
 #: Changes that process_state restores, as described there.
 ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working directory"
 _RESTORED = {ENVIRONMENT, FOLDER}
+#: A change of state that outlives the process.
+HOSTNAME = "sets the name of the host"
 
 _THREAD = "starts a thread"
 #: The event of an import, which has an effect only in trials: a real run imports each module once.
@@ -439,7 +441,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "socket.gethostbyname": ("network", _with_first_argument("looks up the host")),
     "socket.gethostbyaddr": ("network", _with_first_argument("looks up the host")),
     "socket.getnameinfo": ("network", _always("looks up a host")),
-    "socket.sethostname": ("state", _always("sets the name of the host")),
+    "socket.sethostname": ("state", _always(HOSTNAME)),
     "socket.__new__": ("network", _always("makes a socket")),
     "urllib.Request": ("network", _with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),

@@ -19,7 +19,7 @@ from jupyter_graphbreak.views.html.environment import environment, style_sheet
 from jupyter_graphbreak.views.html.view import LINES_AT_ONCE, View
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words import changes as words
-from jupyter_graphbreak.views.words import cost, remedies
+from jupyter_graphbreak.views.words import cost, remedies, reproducers
 from jupyter_graphbreak.views.words.bounds import bounded
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT, SIGNS, call_of, details, legend
 from jupyter_graphbreak.views.words.verdict import run_name
@@ -203,5 +203,7 @@ def _macros(view: View) -> Any:
     return (
         environment()
         .get_template("report.html.j2")
-        .make_module({"v": view, "words": words, "remedy_words": remedies, "cost_words": cost})
+        .make_module(
+            {"v": view, "words": words, "remedy_words": remedies, "cost_words": cost, "script_words": reproducers}
+        )
     )

@@ -161,7 +161,7 @@ class View:
         """The style sheet, as far as the report needs it."""
         report = self.report
         parts: dict[Part, bool] = {
-            "remedies": report.remedies is not None or bool(report.compiled),
+            "remedies": report.remedies is not None or bool(report.compiled) or bool(report.reproducers),
             "cost": report.cost is not None,
         }
         return style_sheet(*(part for part, is_needed in parts.items() if is_needed))

@@ -40,6 +40,7 @@ from jupyter_graphbreak.views.words.remedies import (
     sign_of,
     verdict_label,
 )
+from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
 from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict
 from jupyter_graphbreak.views.words.where import brief_code, place, without_function
 
@@ -383,6 +384,14 @@ def _check(report: Report) -> Section | None:
     return _of_sentences("check", "Correctness", sentences)
 
 
+def _reproducers(report: Report) -> Section | None:
+    sentences: list[tuple[str, Look]] = [
+        (reproducer_sentence(report, found), "note" if found.script is not None else "bad")
+        for found in report.reproducers or []
+    ]
+    return _of_sentences("reproducer", "Reproducers", sentences)
+
+
 def _notes(report: Report) -> Section | None:
     effects, diagnostics = report.effects or [], report.diagnostics
     rows = [
@@ -402,7 +411,7 @@ def _notes(report: Report) -> Section | None:
 
 
 #: Sections of sentences, which every view shows unchanged.
-_MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (_cost, _check)
+_MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (_cost, _check, _reproducers)
 _SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     _changes, _error, _breaks, _graphs, _skipped, _recompiles, _paths, _scopes, _remedies, *_MEASUREMENTS, _notes,
 )  # fmt: skip

@@ -16,6 +16,7 @@ import msgspec
 from jupyter_graphbreak.report.cost import Spread
 from jupyter_graphbreak.report.location import Location, Segment
 from jupyter_graphbreak.report.remedies import Edit, Remedy
+from jupyter_graphbreak.report.reproducer import Reproducer
 from jupyter_graphbreak.report.schema import (
     Break,
     Diagnostic,
@@ -53,7 +54,10 @@ _SENTENCES = frozenset({
     "explanation", "context", "hints", "reason", "message", "guard", "differences", "person", "what", "text", "title",
     "code",
 })  # fmt: skip
-_TEXTS = {(Segment, "text"), (Graph, "code"), (Edit, "old"), (Edit, "new"), (Remedy, "patch"), (Remedy, "code")}
+_TEXTS = {
+    (Segment, "text"), (Graph, "code"), (Edit, "old"), (Edit, "new"), (Remedy, "patch"), (Remedy, "code"),
+    (Reproducer, "script"), (Reproducer, "issue"),
+}  # fmt: skip
 #: Parts that are referred to by id, so duplicate ids are dropped. Other parts are referred to by index.
 _LISTS_WITH_IDS = ("sources", "graphs", "breaks", "resumes", "skipped", "scopes")
 _T = TypeVar("_T")

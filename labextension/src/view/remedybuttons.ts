@@ -13,6 +13,7 @@ import {
 interface IRemedies {
   remedies: { patch: string | null; code: string | null }[] | null;
   compiled: { code: string | null; edit: { new: string } | null }[] | null;
+  reproducers: { script: string | null; issue: string | null }[] | null;
 }
 
 export interface IRemedyButtonOptions {
@@ -59,7 +60,7 @@ export class RemedyButtons {
   /** Add buttons to remedies and cards that have none. */
   refresh(): void {
     for (const remedy of this._root.querySelectorAll<HTMLElement>(
-      '.gb-remedy:is([data-remedy], [data-compiled]):not(:has(> .gb-actions))'
+      '.gb-remedy:is([data-remedy], [data-compiled], [data-reproducer]):not(:has(> .gb-actions))'
     )) {
       this._addTo(remedy);
     }
@@ -104,6 +105,15 @@ export class RemedyButtons {
       const label = apply === 'edit' ? 'Apply' : 'Insert as cell';
       const button = named(label, title, () => this._apply([place], button));
       buttons.push(button);
+    }
+    if (remedy.dataset.reproducer !== undefined) {
+      const at = Number(remedy.dataset.reproducer);
+      for (const what of ['script', 'issue'] as const) {
+        const button = named(`Copy ${what}`, title, () =>
+          this._copyReproducer(at, what, button)
+        );
+        buttons.push(button);
+      }
     }
     if (copy === 'patch' || copy === 'code') {
       const button = named(`Copy ${copy}`, title, () =>
@@ -150,6 +160,18 @@ export class RemedyButtons {
       const above = lines.map(line => `# ${line}\n`).join('');
       await writeClipboard(above + text + (text.endsWith('\n') ? '' : '\n'));
       return what === 'patch' ? 'Patch copied' : 'Code copied';
+    }, button);
+  }
+
+  private _copyReproducer(
+    at: number,
+    what: 'script' | 'issue',
+    button: HTMLElement
+  ): Promise<void> {
+    return this._do(async () => {
+      const report = JSON.parse(await this._options.json()) as IRemedies;
+      await writeClipboard(report.reproducers?.[at]?.[what] ?? '');
+      return what === 'script' ? 'Script copied' : 'Issue text copied';
     }, button);
   }
 

@@ -10,6 +10,7 @@ const MARKUP = `<p class="gb-together" data-remedies="1 0 "></p>
     <div class="gb-remedy" data-remedy="1" data-apply="cell" data-copy="code"><strong>Second</strong></div>
     <div class="gb-remedy" data-remedy="2" data-apply="" data-copy="patch"><strong>Third</strong></div>
     <div class="gb-remedy"><strong>Shown elsewhere</strong></div>
+    <div class="gb-remedy" data-reproducer="1"><details><summary><strong>Script</strong></summary></details></div>
   </details></li>`;
 
 function setUp(): {
@@ -39,6 +40,8 @@ function names(root: HTMLElement): string[] {
 const COPIES = [
   'Copy code: Second',
   'Copy patch: Third',
+  'Copy script: Script',
+  'Copy issue: Script',
   'Copy as Markdown: break ✂1'
 ];
 
@@ -89,4 +92,30 @@ test('the actions receive the chosen remedies', async () => {
   assert.deepEqual(applied, [[1, 0], [0], [1]]);
   assert.equal(tried, 1);
   assert.deepEqual(told.filter(message => message !== ''), ['Not applied: it changed', 'Applied', 'Not applied: it changed']); // prettier-ignore
+});
+
+test('the script and the text for an issue are copied', async () => {
+  const root = document.createElement('div');
+  root.innerHTML = MARKUP;
+  const reproducers = [null, { script: 'import torch', issue: '### Bug' }];
+  const told: string[] = [];
+  new RemedyButtons(root, {
+    json: () => Promise.resolve(JSON.stringify({ reproducers })),
+    announce: result =>
+      told.push(typeof result === 'string' ? result : result.message)
+  }).refresh();
+  const written: string[] = [];
+  const writeText = (text: string) => Promise.resolve(void written.push(text));
+  Object.defineProperty(navigator, 'clipboard', {
+    value: { writeText },
+    configurable: true
+  });
+  for (const button of root.querySelectorAll('button')) {
+    if (/Copy (script|issue)/.test(button.textContent ?? '')) {
+      button.click();
+    }
+  }
+  await new Promise(resolve => setTimeout(resolve));
+  assert.deepEqual(written, ['import torch', '### Bug']);
+  assert.deepEqual(told, ['Script copied', 'Issue text copied']);
 });

@@ -1,0 +1,70 @@
+"""``graphbreak repro``: run a Python program, and write a standalone script that shows one of its breaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem
+from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_program
+
+
+@click.command(
+    "repro", cls=ProgramCommand, short_help="Write a small script that shows a break, an error or a recompile."
+)
+@click.option("--id", "ident", metavar="ID",
+              help="What to show: the id of a break (b1) or a recompile (r1), `error`, or `check` for a wrong result. "
+              "By default, the first of them in the report.")  # fmt: skip
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the script to this file.")
+@click.option("--issue", is_flag=True, help="Print the text for PyTorch's form for bug reports instead of the script.")
+@click.option("--redact", is_flag=True, help="Replace the names and texts of the program.")
+@click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
+@click.option("--seconds", type=float, metavar="N", help="The time limit after the program; by default 90 seconds.")
+@click.pass_context
+def repro_command(
+    context: click.Context,
+    /,
+    *,
+    ident: str | None,
+    output: Path | None,
+    issue: bool,
+    redact: bool,
+    compiles: bool,
+    seconds: float | None,
+) -> int:
+    """Run the Python program FILE, or MODULE as `python -m` does, and write a script that shows the same by itself.
+
+    The script has the functions involved, random inputs of the same kind and the settings. It is reduced step by step,
+    and has run in its own process, in an empty folder. The calls of the program that are repeated for it are stopped
+    before they have an effect on files, connections or processes. The exit status is 1 if there is no such script.
+    """
+    from jupyter_graphbreak.experiments.reproducer.target import CHECK, idents_of
+    from jupyter_graphbreak.results import NotReproducedError
+
+    program = program_of(context)
+    run, status = run_program(program, compiles=compiles, to_stderr=True, entries=True)
+    if run is None:
+        return status or FAILED
+    if ident == CHECK:
+        run.check(seconds)
+    known = idents_of(run.report)
+    if ident is None and not known:
+        click.echo("graphbreak: nothing to reproduce: no break, recompile or error was seen", err=True)
+        return FAILED
+    try:
+        script = run.reproducer(ident or known[0], redacted=redact, seconds=seconds)
+    except LookupError:
+        has = ", ".join(known) or "nothing to reproduce"
+        raise click.UsageError(f"--id {ident}: the report has no such id; it has {has}") from None
+    except NotReproducedError as reason:
+        click.echo(f"graphbreak: {reason}", err=True)
+        return FAILED
+    if output is not None:
+        try:
+            output.write_text(script, encoding="utf-8")
+        except OSError as error:
+            raise FileProblem(f"--output {output}: {(error.strerror or str(error)).lower()}") from None
+    if issue or output is None:
+        click.echo(script.issue if issue else script, nl=False)
+    return FINE

@@ -1,0 +1,235 @@
+"""Find the script that shows what a report has, reduce it, and run it by itself."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.reproducer.issue_text import header, issue_text
+from jupyter_graphbreak.experiments.reproducer.processes import Workshop, run_alone
+from jupyter_graphbreak.experiments.reproducer.redacted import redacted_script
+from jupyter_graphbreak.experiments.reproducer.reduction import reduced
+from jupyter_graphbreak.experiments.reproducer.script import Variant, script_for, spaced
+from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, first_line, target_of
+from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
+from jupyter_graphbreak.report.reproducer import Reproducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from jupyter_graphbreak.experiments.reproducer.script import Script
+    from jupyter_graphbreak.experiments.reproducer.target import Target
+    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
+    from jupyter_graphbreak.report.schema import Report
+
+#: The seconds for one reproducer, and the share of them in which to reduce it.
+PATIENCE_S = 90.0
+_SHARE_OF_REDUCTION = 0.6
+#: The maximum number of scripts that are tried before any shows what it should.
+_MOST_SCRIPTS = 24
+#: The seconds for one run of a script.
+_LONGEST_S = 60.0
+
+
+def reproduce(
+    report: Report,
+    kept: KeptEntries,
+    ident: str,
+    *,
+    redacted: bool = False,
+    seconds: float | None = None,
+    on_status: Callable[[str], None] = lambda _: None,
+    workshop: Workshop | None = None,
+) -> Reproducer:
+    """Return the reproducer for a part of a report.
+
+    Parameters
+    ----------
+    report : Report
+    kept : KeptEntries
+        The entries of its run.
+    ident : str
+        The id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
+    redacted : bool
+        Whether to replace the names and texts of the program.
+    seconds : float or None
+        The time limit; by default 90 seconds. Time that is left after the first script goes into reducing it.
+    on_status : callable
+        Receives status messages.
+    workshop : Workshop or None
+        Runs the scripts; by default a new one.
+
+    Raises
+    ------
+    LookupError
+        If the report has no such id.
+    """
+    target = target_of(report, ident)
+    if target is None:
+        raise LookupError(f"the report has nothing with the id {ident!r}")
+    begun = time.monotonic()
+    entries = list(_candidates(kept, target))
+    if not entries:
+        return Reproducer(ident, target.title, reason=_why_no_entry(report, kept))
+    limit = PATIENCE_S if seconds is None else seconds
+    on_status(f"writing a script for {ident}")
+    with contextlib.ExitStack() as opened:
+        running = workshop if workshop is not None else opened.enter_context(Workshop())
+        search = _Search(report, target, running, on_status, begun + limit)
+        script = search.first(entries, kept)
+        if script is None:
+            return Reproducer(ident, target.title, reason=search.reason, seconds=_since(begun))
+        tree, steps = search.reduce(script, begun + _SHARE_OF_REDUCTION * limit)
+        text = spaced(tree)
+        if redacted:
+            hidden = search.redact(tree, script)
+            if hidden is None:
+                reason = "Without its names and texts, the script does not show the same."
+                return Reproducer(ident, target.title, reason=reason, steps=steps, seconds=_since(begun))
+            text = hidden
+    return _confirmed(target, script, text, steps, begun, redacted=redacted, limit=limit)
+
+
+def _confirmed(
+    target: Target, script: Script, text: str, steps: int, begun: float, *, redacted: bool, limit: float
+) -> Reproducer:
+    """Run the final script by itself, and return it if it shows the same."""
+    title = target.title if not redacted or target.kind == "break" else target.kind
+    whole = f"{header(title, script.packages)}\n{text}\n"
+    try:
+        final = run_alone(whole, max(60.0, begun + limit - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return Reproducer(target.id, title, reason="The script took too long when it ran by itself.", steps=steps)
+    shown = target.is_shown_by(final.report, script.renamed, lenient=redacted)
+    shown = shown or target.is_printed_by(final.output, fails=final.status != 0)  # a trace does not have everything
+    if not shown:
+        reason = "The script shows it in a process with PyTorch loaded, but not by itself."
+        return Reproducer(target.id, title, reason=reason, steps=steps, seconds=_since(begun))
+    issue = issue_text(title, whole, final.output, script.packages)
+    return Reproducer(target.id, title, whole, issue, steps=steps, seconds=_since(begun))
+
+
+class _Search:
+    """The search for a script that shows a target."""
+
+    def __init__(
+        self, report: Report, target: Target, workshop: Workshop, on_status: Callable[[str], None], end: float
+    ) -> None:
+        self._report = report
+        self._target = target
+        self._workshop = workshop
+        self._on_status = on_status
+        self._end = end
+        self.reason = "Nothing that was called shows it."
+
+    def first(self, entries: Sequence[Entry], kept: KeptEntries) -> Script | None:
+        """Return the first script that shows the target, before it is reduced."""
+        settings = {name: value for name, value in self._report.config.items() if value != _DEFAULTS.get(name)}
+        tried: set[str] = set()
+        for entry in entries:
+            calls = kept.calls_of(entry)
+            for variant in _variants(self._report, self._target):
+                if len(tried) >= _MOST_SCRIPTS or time.monotonic() > self._end:
+                    return None
+                try:
+                    script = script_for(entry, calls, self._target, settings, variant)
+                    text = ast.unparse(script.tree)
+                except (UnwritableError, RecursionError) as error:
+                    if not tried:  # what a script lacks says more
+                        self.reason = f"{entry.function} cannot be written as a script: {error}."
+                    continue
+                if text not in tried:
+                    tried.add(text)
+                    if self._shows(text, script):
+                        return script
+        return None
+
+    def _shows(self, text: str, script: Script, *, lenient: bool = False) -> bool:
+        if not all(line in text for line in script.required):
+            return False
+        report, refused = self._workshop.run(text, min(_LONGEST_S, max(1.0, self._end - time.monotonic())))
+        if report is not None and self._ends_alike(report):
+            if self._target.is_shown_by(report, script.renamed, lenient=lenient):
+                return True
+            if report.error is None:
+                self.reason = "A script with the same code and random inputs of the same kind does not show it."
+                return False
+        if refused:
+            self.reason = f"The script was stopped: it {refused}."
+        elif report is None:
+            self.reason = "The script took too long, or ended its process."
+        elif report.error is not None:
+            self.reason = f"A script with the same code raises {report.error.type}: {first_line(report.error.message)}"
+        return False
+
+    def _ends_alike(self, report: Report) -> bool:
+        """Return whether a script raises nothing that the run did not raise."""
+        known = self._report.error
+        is_expected = self._target.kind in {ERROR, CHECK} or self._target.is_error
+        return report.error is None or is_expected or (known is not None and known.type == report.error.type)
+
+    def reduce(self, script: Script, end: float) -> tuple[ast.Module, int]:
+        """Return the script, reduced as far as time allows, and the number of steps."""
+
+        def shows(text: str) -> bool:
+            self._on_status(f"reducing the script, {len(text.splitlines())} lines")
+            return self._shows(text, script)
+
+        return reduced(script.tree, shows, lambda: time.monotonic() > end)
+
+    def redact(self, tree: ast.Module, script: Script) -> str | None:
+        """Return the script without the names and texts of the program; ``None`` if it then shows something else."""
+        for keeps_texts in (False, True):
+            text = redacted_script(tree, keeps_texts=keeps_texts)
+            if self._shows(text, script, lenient=True):
+                return text
+        return None
+
+
+#: Settings that every report has.
+_DEFAULTS = {"nested_graph_breaks": False, "recompile_limit": 8}
+
+
+def _variants(report: Report, target: Target) -> Iterator[Variant]:
+    scopes = [""]
+    if any(scope.setting == "fullgraph" and scope.value for scope in report.scopes):
+        governs = any(
+            break_.setting is not None and "fullgraph" in break_.setting.rules
+            for break_ in report.breaks
+            if target.id in {break_.id, ERROR}
+        )
+        scopes = ["fullgraph", ""] if governs else ["", "fullgraph"]
+    elif target.is_error or target.kind == ERROR:
+        scopes = ["", "error_on_graph_break"]
+    for exact in (False, True):
+        for assembled in (False, True):
+            for scope in scopes:
+                yield Variant(exact, assembled, scope)
+
+
+def _candidates(kept: KeptEntries, target: Target) -> Iterator[Entry]:
+    """Yield the entries that may show a target, the most likely first."""
+    entries = [*kept.entries, *kept.generators]
+    likely = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
+    if target.kind == "check":
+        likely = [entry for entry in entries if entry.function == target.function]
+    yield from likely
+    if not likely or not kept.effects:
+        yield from (entry for entry in entries if entry not in likely)
+
+
+def _why_no_entry(report: Report, kept: KeptEntries) -> str:
+    if kept.effects:
+        return f"The call was not run again: it {kept.effects[0].what}."
+    if kept.left_out:
+        return kept.left_out[0]
+    if report.effects:
+        return f"The call was not run again: it {report.effects[0].what}."
+    return "No call of a compiled function was kept."
+
+
+def _since(begun: float) -> float:
+    return round(time.monotonic() - begun, 1)

@@ -1,0 +1,269 @@
+"""Run scripts, each in its own process: a fork of a process that has loaded PyTorch, or a new one.
+
+Run as a program, this module is that process: it reads a script per line from stdin, and answers with the report of its
+run. Each script runs in an empty folder, and is stopped before it has an effect outside its objects.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+
+import msgspec
+
+from jupyter_graphbreak.report.schema import Report
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
+    from jupyter_graphbreak.records.records import StackEntry
+
+_START_S = 120.0
+_NAME = "reproducer.py"
+#: A script with a graph, a break and a recompile.
+_FIRST = """
+import torch
+
+def first(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+
+compiled = torch.compile(first, backend="eager")
+for size in (2, 3):
+    compiled(torch.ones(size))
+torch._dynamo.reset()
+"""
+
+
+class FinalRun(NamedTuple):
+    """A run of a script by itself: its report, what it printed, and its exit status."""
+
+    report: Report
+    output: str
+    status: int
+
+
+class Workshop:
+    """A process that runs scripts in forks of itself."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        if hasattr(os, "fork"):
+            command = [
+                sys.executable,
+                "-c",
+                f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()",
+            ]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            self._process.kill()
+            self._process.wait()
+
+    def run(self, script: str, limit: float) -> tuple[Report | None, str]:
+        """Run a script; return its report, or ``None`` and the reason.
+
+        The reason is empty if the script took longer than a limit, in seconds, or ended its process.
+        """
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            try:
+                return run_alone(script, limit).report, ""
+            except subprocess.TimeoutExpired:
+                return None, ""
+        try:
+            process.stdin.write(json.dumps([script, limit]) + "\n")
+            process.stdin.flush()
+        except OSError:  # it has ended, such as for lack of memory
+            return None, ""
+        waiting = threading.Timer(limit + _START_S, process.kill)  # its own limit is shorter
+        waiting.start()
+        try:
+            answer = process.stdout.readline()
+        finally:
+            waiting.cancel()
+        found: dict[str, Any] = json.loads(answer) if answer else {}
+        if "report" in found:
+            return Report.from_json(found["report"]), ""
+        return None, str(found.get("reason", ""))
+
+
+def run_alone(script: str, seconds: float) -> FinalRun:
+    """Run a script with ``python``, in an empty folder, and read what PyTorch traced.
+
+    Raises
+    ------
+    TimeoutExpired
+        If it takes longer than some seconds.
+    """
+    from jupyter_graphbreak.analysis.build import build_report
+    from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
+    from jupyter_graphbreak.trace.source_folders import SourceFolders
+
+    with tempfile.TemporaryDirectory() as place:
+        folder, traces = Path(place, "empty"), Path(place, "trace")
+        folder.mkdir()
+        file = folder / _NAME
+        file.write_text(script, encoding="utf-8")
+        environment = {name: value for name, value in os.environ.items() if name != "TORCH_LOGS"}
+        environment["TORCH_TRACE"] = str(traces)
+        done = subprocess.run(
+            [sys.executable, _NAME], cwd=folder, env=environment, capture_output=True, text=True, check=False,
+            timeout=seconds, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        report = Report("ok", _device())
+        with contextlib.suppress(UnreadableTrace):
+            found = list(read_processes(trace_files(traces), folders=SourceFolders([place])))
+            report = build_report(found[0].records) if found else report
+    output = (done.stdout + done.stderr).replace(f"{folder}{os.sep}", "")
+    return FinalRun(report, output, done.returncode)
+
+
+def _device() -> Any:
+    from jupyter_graphbreak.report.schema import Device
+
+    return Device("auto", "unknown")
+
+
+# The process.
+
+
+class _Refusing:
+    """Stops a script before it has an effect outside its objects."""
+
+    is_exclusive = True
+
+    def __init__(self) -> None:
+        self.effect: ObservedEffect | None = None
+
+    def notice(self, effect: ObservedEffect, _: FrameType) -> None:
+        from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME, EffectRefusedError
+
+        if effect.kind == "state" and effect.what != HOSTNAME:
+            return  # it ends with the process
+        self.effect = self.effect or effect
+        raise EffectRefusedError(effect)
+
+    def notice_state(self, what: str, place: StackEntry | None, _: FrameType) -> None:
+        """Allow what ends with the process."""
+
+
+def serve() -> None:
+    """Run the scripts that stdin has, each in a fork, until it ends."""
+    from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
+
+    answers = os.fdopen(os.dup(1), "w")
+    with Path(os.devnull).open("r+b") as nothing:
+        for descriptor in (1, 2):
+            os.dup2(nothing.fileno(), descriptor)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
+        _write_result(_FIRST, folder, file)  # loads what compiling needs, and fills its caches
+        os.chdir(os.sep)
+    gc.collect()
+    gc.freeze()  # forks then skip these objects in garbage collections
+    with unprofiled_guards():
+        for line in sys.stdin:
+            script, seconds = json.loads(line)
+            answers.write(json.dumps(_answer(script, seconds)) + "\n")
+            answers.flush()
+
+
+def _answer(script: str, seconds: float) -> dict[str, str]:
+    """Run a script in a fork; return its report, or the reason why there is none."""
+    _load_packages(script)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            try:
+                _write_result(script, folder, file)
+            finally:
+                os._exit(0)
+        end = time.monotonic() + seconds
+        while os.waitpid(child, os.WNOHANG)[0] == 0:
+            if time.monotonic() > end:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return {}
+            time.sleep(0.005)
+        with contextlib.suppress(ProcessLookupError):  # processes that the compiler has started
+            os.killpg(child, signal.SIGKILL)
+        file.seek(0)
+        text = file.read().decode()
+        answer: dict[str, str] = json.loads(text) if text else {}
+        return answer
+
+
+def _load_packages(script: str) -> None:
+    """Import the packages that a script imports, so that its process need not."""
+    import importlib
+
+    for statement in ast.parse(script).body:
+        match statement:
+            case ast.Import(names):
+                modules = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module)):
+                modules = [module]
+            case _:
+                continue
+        for module in modules:
+            if module not in sys.modules:
+                with contextlib.suppress(Exception):  # the script will raise the same
+                    importlib.import_module(module)
+
+
+def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
+    from jupyter_graphbreak._torch_compat.configuration import ignore_set_logs
+    from jupyter_graphbreak.analysis.build import build_report
+    from jupyter_graphbreak.experiments.trial.side_effects import (
+        REFUSABLE,
+        UNAUDITED,
+        EffectRefusedError,
+        listen,
+    )
+    from jupyter_graphbreak.recording import recorder
+
+    os.chdir(folder)
+    path = Path(folder, _NAME)
+    path.write_text(script, encoding="utf-8")
+    ignore_set_logs()  # the trace has it all, and this would end the recording
+    refusing = _Refusing()
+    reason = ""
+    with recorder.record() as recording:
+        try:
+            program = compile(script, str(path), "exec")
+            with UNAUDITED.installed(), REFUSABLE.installed(), listen(refusing):
+                exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
+        except EffectRefusedError as refused:
+            reason = refused.effect.what
+        except BaseException as error:  # noqa: BLE001 - that it raises may be what it shows
+            recording.fail(error)
+    if refusing.effect is not None:
+        reason = refusing.effect.what
+    answer = {"reason": reason} if reason else {"report": msgspec.json.encode(build_report(recording.records)).decode()}
+    file.write(json.dumps(answer).encode())
+    file.flush()

@@ -1,0 +1,284 @@
+"""Reduce a script step by step: drop and simplify its parts as long as it shows the same."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BLOCKS = ("body", "orelse", "finalbody")
+_Change = tuple[str, ast.Module]
+
+
+def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable[[], bool]) -> tuple[ast.Module, int]:
+    """Return the smallest script that is found, and the number of steps that led to it.
+
+    Parameters
+    ----------
+    tree : Module
+        The script, which shows what it should.
+    shows : callable
+        Runs a script, and returns whether it shows the same.
+    is_time_up : callable
+    """
+    tried = {ast.unparse(tree)}
+    steps = 0
+    progress = True
+    while progress:
+        progress = False
+        for changes in (
+            _without_statements,
+            _unwrapped,
+            _without_parameters,
+            _without_keywords,
+            _simplified,
+            _without_aliases,
+        ):
+            number = 0
+            while True:
+                found, number = _next(tree, changes, number, tried, shows, is_time_up)
+                if found is None:
+                    break
+                tree, steps, progress = found, steps + 1, True
+            if is_time_up():
+                return tree, steps
+    return tree, steps
+
+
+def _next(
+    tree: ast.Module,
+    changes: Callable[[ast.Module], Iterator[ast.Module]],
+    start: int,
+    tried: set[str],
+    shows: Callable[[str], bool],
+    is_time_up: Callable[[], bool],
+) -> tuple[ast.Module | None, int]:
+    """Return the first changed script from a position on that shows the same, and its position."""
+    number = start
+    for number, changed in enumerate(changes(tree)):
+        if number < start:
+            continue
+        if is_time_up():
+            return None, number
+        try:
+            text = ast.unparse(ast.fix_missing_locations(changed))
+            compile(text, "<reduced>", "exec")
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        if text in tried:
+            continue
+        tried.add(text)
+        if shows(text):
+            return changed, number
+    return None, number + 1
+
+
+def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:
+    """Yield the script without some consecutive statements of a block, large parts first."""
+    for block in range(len(list(_blocks(tree)))):
+        size = len(list(_blocks(tree))[block])
+        length = size
+        while length >= 1:
+            for start in range(size - length, -1, -length):
+                changed = copy.deepcopy(tree)
+                statements = list(_blocks(changed))[block]
+                del statements[start : start + length]
+                if not statements and block:
+                    statements.append(ast.Pass())
+                yield changed
+            length //= 2
+
+
+def _blocks(tree: ast.AST) -> Iterator[list[Any]]:
+    """Yield the lists of statements, outer ones first."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop(0)
+        for name in _BLOCKS:
+            block = getattr(node, name, None)
+            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                yield block
+                pending += block
+        pending += getattr(node, "handlers", [])
+
+
+def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
+    """Yield the script with a compound statement replaced by one of its blocks, or without a decorator or a base."""
+    for block in range(len(list(_blocks(tree)))):
+        for index, statement in enumerate(list(_blocks(tree))[block]):
+            if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                for name in _BLOCKS:
+                    block_of_it = getattr(statement, name, None)
+                    if block_of_it and not isinstance(block_of_it[-1], ast.Raise):  # it would raise for any input
+                        changed = copy.deepcopy(tree)
+                        statements = list(_blocks(changed))[block]
+                        statements[index : index + 1] = getattr(statements[index], name)
+                        yield changed
+                continue
+            for name in ("decorator_list", "bases"):
+                for part in range(len(getattr(statement, name, []))):
+                    changed = copy.deepcopy(tree)
+                    del getattr(list(_blocks(changed))[block][index], name)[part]
+                    yield changed
+            if not isinstance(statement, ast.ClassDef) and any(
+                isinstance(node, ast.arg) and node.annotation is not None for node in ast.walk(statement)
+            ):
+                changed = copy.deepcopy(tree)
+                for node in ast.walk(list(_blocks(changed))[block][index]):
+                    if isinstance(node, ast.arg):
+                        node.annotation = None
+                    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                        node.returns = None
+                yield changed
+
+
+def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
+    """Yield the script without a parameter of a function, and without what its calls pass for it."""
+    for number, node in enumerate(ast.walk(tree)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        parameters = [*node.args.posonlyargs, *node.args.args]
+        for index, parameter in enumerate(parameters):
+            is_method = parameters[0].arg == "self"
+            if parameter.arg == "self":
+                continue
+            changed = copy.deepcopy(tree)
+            function: Any = list(ast.walk(changed))[number]
+            _drop_parameter(function, index)
+            position = index - 1 if is_method else index
+            for call in ast.walk(changed):
+                if isinstance(call, ast.Call) and _may_call(call, function.name, is_method=is_method):
+                    if position < len(call.args) and not any(isinstance(arg, ast.Starred) for arg in call.args):
+                        del call.args[position]
+                    call.keywords = [word for word in call.keywords if word.arg != parameter.arg]
+            yield changed
+
+
+def _drop_parameter(function: Any, index: int) -> None:
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args]
+    first_default = len(every) - len(arguments.defaults)
+    if index >= first_default:
+        del arguments.defaults[index - first_default]
+    if index < len(arguments.posonlyargs):
+        del arguments.posonlyargs[index]
+    else:
+        del arguments.args[index - len(arguments.posonlyargs)]
+
+
+def _may_call(call: ast.Call, name: str, *, is_method: bool) -> bool:
+    match call.func:
+        case ast.Name(id=called):
+            return called in {name, "compiled"} or (is_method and name in {"forward", "__call__"})
+        case ast.Attribute(attr=called):
+            return called == name or (is_method and name in {"forward", "__call__"})
+    return False
+
+
+def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
+    """Yield the script without an assignment of one variable to another, whose later uses are replaced."""
+    for number, node in enumerate(ast.walk(tree)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for index, statement in enumerate(node.body):
+            match statement:
+                case ast.Assign([ast.Name(id=name)], ast.Name(id=other)):
+                    changed = copy.deepcopy(tree)
+                    function: Any = list(ast.walk(changed))[number]
+                    del function.body[index]
+                    for later in function.body[index:]:
+                        for part in ast.walk(later):
+                            if isinstance(part, ast.Name) and part.id == name:
+                                part.id = other
+                    yield changed
+
+
+def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
+    """Yield the script without an item of a container, or without some keyword arguments of a call, many first."""
+    for number, node in enumerate(ast.walk(tree)):
+        is_sequential = isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.nn.Sequential"
+        name = "elts" if isinstance(node, ast.List | ast.Set) else "args" if is_sequential else ""
+        for index in range(len(getattr(node, name)) if name else 0):
+            changed = copy.deepcopy(tree)
+            del getattr(list(ast.walk(changed))[number], name)[index]
+            yield changed
+        for index in range(len(node.keys) if isinstance(node, ast.Dict) else 0):
+            changed = copy.deepcopy(tree)
+            written: Any = list(ast.walk(changed))[number]
+            del written.keys[index], written.values[index]
+            yield changed
+        if not isinstance(node, ast.Call) or ast.unparse(node.func).startswith("torch.compile"):
+            continue
+        length = len(node.keywords)
+        while length >= 1:
+            for start in range(0, len(node.keywords), length):
+                changed = copy.deepcopy(tree)
+                call: Any = list(ast.walk(changed))[number]
+                part = call.keywords[start : start + length]
+                if not any(isinstance(word.value, ast.Constant) and type(word.value.value) is int for word in part):
+                    del call.keywords[start : start + length]  # integers may be what makes a model small
+                    yield changed
+            length //= 2
+
+
+def _simplified(tree: ast.Module) -> Iterator[ast.Module]:
+    """Yield the script with an expression replaced by one of its parts."""
+    for number, node in enumerate(ast.walk(tree)):
+        for name, index, part in _expressions(node):
+            for smaller in _parts(part):
+                changed = copy.deepcopy(tree)
+                owner = list(ast.walk(changed))[number]
+                replacement = copy.deepcopy(smaller)
+                if index is None:
+                    setattr(owner, name, replacement)
+                else:
+                    getattr(owner, name)[index] = replacement
+                yield changed
+
+
+def _expressions(node: ast.AST) -> Iterator[tuple[str, int | None, ast.expr]]:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func) == "torch.compile"
+    ):
+        return
+    for name, field in ast.iter_fields(node):
+        if name in {"decorator_list", "bases", "func", "annotation", "returns"}:
+            continue
+        if isinstance(field, ast.expr):
+            yield name, None, field
+        elif isinstance(field, list):
+            for index, part in enumerate(field):
+                if isinstance(part, ast.expr):
+                    yield name, index, part
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """Return the expressions by which to replace an expression."""
+    match node:
+        case ast.BinOp(left, _, right) | ast.IfExp(_, left, right):
+            return [left, right]
+        case ast.BoolOp(_, values):
+            return values
+        case ast.Call(ast.Attribute(ast.Name(name), "__new__")):
+            return [ast.Call(ast.Name(name, ast.Load()), [], [])]
+        case ast.Call(func, args) if not _makes_tensor(node):
+            receiver = [func.value] if isinstance(func, ast.Attribute) and not _is_of_torch(func) else []
+            return [*receiver, *(arg for arg in args if not isinstance(arg, ast.Starred | ast.Constant))]
+        case ast.Subscript(value) | ast.UnaryOp(_, value):
+            return [value]
+        case ast.Tuple(elts, ast.Load()) | ast.List(elts, ast.Load()) if len(elts) > 1:
+            return [elts[0]]
+    return []
+
+
+def _makes_tensor(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr.startswith(("rand", "tensor", "empty"))
+
+
+def _is_of_torch(func: ast.Attribute) -> bool:
+    return ast.unparse(func).startswith("torch.")

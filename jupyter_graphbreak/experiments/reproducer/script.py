@@ -1,0 +1,277 @@
+"""Put together the script for an entry: definitions, inputs, settings, and the calls that show what is wanted."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from jupyter_graphbreak._torch_compat.compiled import given_backend
+from jupyter_graphbreak.experiments.recompiles.replay import CannotRebuildError, RepeatedCall, rebuilt_arguments
+from jupyter_graphbreak.experiments.reproducer.renaming import expression
+from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
+from jupyter_graphbreak.experiments.reproducer.writer import Writer
+from jupyter_graphbreak.experiments.trial.seen_calls import TensorSketch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jupyter_graphbreak.experiments.reproducer.target import Target
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
+
+#: The logs with which PyTorch itself shows something.
+_LOGS = {"break": "graph_breaks", "recompile": "recompiles"}
+#: Settings that are an argument of ``torch.compile``.
+_OF_DYNAMIC = ("automatic_dynamic_shapes", "assume_static_by_default")
+_FRESH = "torch.manual_seed(0)"
+#: Shows the breaks that PyTorch counts but does not log.
+_COUNTED = "print(dict(torch._dynamo.utils.counters['unimplemented']))"
+#: The function of a script that makes a call whose outcome is compared.
+_COMPARED = "result"
+
+
+class Variant(NamedTuple):
+    """How to write a script.
+
+    Parameters
+    ----------
+    exact : bool
+        Whether small tensors get their values.
+    assembled : bool
+        Whether objects of packages are put together from their attributes.
+    scope : {"", "fullgraph", "error_on_graph_break"}
+        What makes breaks errors, besides the code itself.
+    """
+
+    exact: bool = False
+    assembled: bool = False
+    scope: str = ""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script as a syntax tree.
+
+    Parameters
+    ----------
+    tree : Module
+    required : tuple of str
+        Lines that the script keeps.
+    renamed : mapping
+        How it calls parts of the user's modules.
+    packages : frozenset of str
+        The packages that it needs besides PyTorch.
+    """
+
+    tree: ast.Module
+    required: tuple[str, ...]
+    renamed: Mapping[str, str]
+    packages: frozenset[str]
+
+
+def script_for(
+    entry: Entry, calls: Sequence[SeenCall], target: Target, settings: Mapping[str, Any], variant: Variant
+) -> Script:
+    """Write the script for an entry.
+
+    Parameters
+    ----------
+    entry : Entry
+    calls : sequence of SeenCall
+        Its calls; the first is the one that was copied.
+    target : Target
+    settings : mapping
+        The settings of ``torch._dynamo.config`` that are not the default.
+    variant : Variant
+
+    Raises
+    ------
+    UnwritableError
+        If something that the call needs cannot be written.
+    """
+    writer = Writer(exact=variant.exact, assembled=variant.assembled)
+    call, first = _plain_call(entry.call)
+    called = ast.unparse(writer.value(call))
+    if not called.isidentifier() and not called.replace(".", "").isidentifier():
+        name = "model" if isinstance(call, torch.nn.Module) else "function"
+        called = writer.name_expression(call, expression(called), name)
+    wanted = calls[1:] if target.kind == "recompile" else []
+    given = [_arguments(writer, first, entry.arguments)]
+    states: list[list[str]] = [[]]
+    for number, seen in enumerate(wanted, start=1):
+        repeated = RepeatedCall(seen.arguments, keywords=seen.keywords)
+        try:
+            given.append(_arguments(writer, first, rebuilt_arguments(entry.call, repeated, entry.arguments)))
+        except CannotRebuildError as error:
+            raise UnwritableError(str(error)) from None
+        states.append(_state_changes(writer, entry, calls[number - 1], seen))
+    compiled = _compiled(writer, entry, called, variant)
+    before = _settings(entry, target, settings)
+    if target.kind == "check":
+        writer.bind(copy, "copy")
+        tail = _comparison(called, compiled, given[0], target)
+    else:
+        tail = [f"compiled = {compiled}"]
+        for arguments, state in zip(given, states, strict=True):
+            tail += [*state, f"list(compiled({arguments}))" if _is_generator(entry.call) else f"compiled({arguments})"]
+    tail = tail[: 1 if target.kind != "check" else 0] + _in_modes(entry, tail[1:] if target.kind != "check" else tail)
+    if variant.scope == "error_on_graph_break":
+        tail = [tail[0], *_indented("with torch._dynamo.error_on_graph_break(True):", tail[1:])]
+    if not target.is_logged:
+        tail.append(_COUNTED)
+    tree = writer.module(ast.parse("\n".join(tail)).body)
+    is_random = "torch.rand" in ast.unparse(tree) or ".normal_()" in ast.unparse(tree)
+    before += [_FRESH] if is_random or target.kind == "check" else []
+    at = next(index for index, part in enumerate(tree.body) if not isinstance(part, ast.Import | ast.ImportFrom))
+    tree.body[at:at] = ast.parse("\n".join(before)).body
+    required = tuple(line for line in before if line == _FRESH or "set_logs" in line)
+    required += () if entry.compiles_itself else ("torch.compile(",)
+    required += tuple(ast.unparse(part) for part in tree.body if getattr(part, "name", "") == _COMPARED)
+    required += ("list(compiled(",) if _is_generator(entry.call) else ()
+    required += (_COUNTED,) if not target.is_logged else ()
+    return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
+
+
+def spaced(tree: ast.Module) -> str:
+    """Return the text of a script, with a blank line around definitions and after imports."""
+    text, before = "", ""
+    for statement in tree.body:
+        kind = "import" if isinstance(statement, ast.Import | ast.ImportFrom) else type(statement).__name__
+        kind = kind if kind in {"import", "FunctionDef", "AsyncFunctionDef", "ClassDef"} else "statement"
+        text += "\n" if before and (kind != before or kind.endswith("Def")) else ""
+        text += ast.unparse(statement).strip() + "\n"
+        before = kind
+    return text.rstrip("\n")
+
+
+def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a callable as code would name it, and the arguments that come first.
+
+    An entry has the function that Dynamo compiled as a method of its first argument, also if it is no method.
+    """
+    if not isinstance(call, types.MethodType):
+        return call, ()
+    owner, code = call.__self__, getattr(call.__func__, "__code__", None)
+    for kind in type(owner).__mro__:
+        for name, member in vars(kind).items():
+            if code is not None and _key(member) == _key(call.__func__):
+                is_call = isinstance(owner, torch.nn.Module) and name in {"forward", "__call__"}
+                return owner if is_call else types.MethodType(member, owner), ()
+    return call.__func__, (owner,)
+
+
+def _key(function: Any) -> list[tuple[str, int, str]]:
+    """Return what identifies a function: where its code is, and that of the functions in its closure."""
+    held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _has_content(cell)]
+    codes = [code for part in (function, *held) if isinstance(code := getattr(part, "__code__", None), types.CodeType)]
+    return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
+
+
+def _has_content(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+def _arguments(writer: Writer, first: tuple[Any, ...], arguments: Arguments) -> str:
+    written = [ast.unparse(writer.value(value)) for value in (*first, *arguments.args)]
+    written += [f"{name}={ast.unparse(writer.value(value))}" for name, value in arguments.kwargs.items()]
+    return ", ".join(written)
+
+
+def _state_changes(writer: Writer, entry: Entry, before: SeenCall, now: SeenCall) -> list[str]:
+    """Return assignments of the numbers, flags and texts that changed between two calls."""
+    if before.state is None or now.state is None:
+        return []
+    owner = getattr(entry.call, "__self__", entry.call)
+    lines = []
+    for path, value in now.state.items():
+        is_plain = isinstance(value, bool | int | float | str | type(None))
+        if not is_plain or path not in before.state or before.state[path] == value or _is_sketch(before.state[path]):
+            continue
+        root = writer.known(owner) if path.root.kind == "module" else path.root.name
+        if root is not None:
+            lines.append(f"{root}{_steps(path)} = {value!r}")
+    return lines
+
+
+def _steps(path: Path) -> str:
+    return "".join(map(str, path.steps))
+
+
+def _is_sketch(value: Any) -> bool:
+    return isinstance(value, TensorSketch)
+
+
+def _is_generator(call: Any) -> bool:
+    code = getattr(getattr(call, "__func__", call), "__code__", None)
+    return code is not None and bool(code.co_flags & 0x20)
+
+
+def _compiled(writer: Writer, entry: Entry, called: str, variant: Variant) -> str:
+    backend, options = given_backend(entry.backend)
+    written = repr(backend) if isinstance(backend, str) else ast.unparse(writer.value(backend))
+    parts = [called]
+    if written != "'inductor'":
+        parts.append(f"backend={written}")
+    if variant.scope == "fullgraph":
+        parts.append("fullgraph=True")
+    if entry.dynamic is not None:
+        parts.append(f"dynamic={entry.dynamic}")
+    if options:
+        parts.append(f"options={ast.unparse(writer.value(options))}")
+    return called if entry.compiles_itself else f"torch.compile({', '.join(parts)})"
+
+
+def _settings(entry: Entry, target: Target, settings: Mapping[str, Any]) -> list[str]:
+    lines = [f"torch._dynamo.config.{name} = {value!r}" for name, value in settings.items()
+             if entry.dynamic is None or name not in _OF_DYNAMIC]  # fmt: skip
+    if target.kind in _LOGS and target.is_logged and not target.is_error:
+        lines.append(f"torch._logging.set_logs({_LOGS[target.kind]}=True)")
+    modes = entry.modes
+    if modes.dtype != torch.float32:
+        lines.append(f"torch.set_default_dtype({modes.dtype})")
+    if modes.device is not None:
+        lines.append(f"torch.set_default_device({modes.device!r})")
+    return lines
+
+
+def _in_modes(entry: Entry, lines: list[str]) -> list[str]:
+    modes = entry.modes
+    contexts = ["torch.inference_mode()"] if modes.inference else [] if modes.grad else ["torch.no_grad()"]
+    contexts += [f"torch.autocast({kind!r}, dtype={dtype})" for kind, dtype in modes.autocast]
+    return _indented(f"with {', '.join(contexts)}:", lines) if contexts else lines
+
+
+def _indented(head: str, lines: list[str]) -> list[str]:
+    return [head, *("\n".join(f"    {line}" for line in text.split("\n")) for text in lines)]
+
+
+def _comparison(called: str, compiled: str, arguments: str, target: Target) -> list[str]:
+    """Return statements that compare the compiled call with the eager one, on copies of the same inputs."""
+    made = f"dict({arguments})" if "=" in arguments.partition("(")[0] else f"({arguments},)" if arguments else "()"
+    if target.error[0]:
+        return [f"{called}({arguments})", f"compiled = {compiled}", f"compiled({arguments})"]
+    body = ["    given = copy.deepcopy(arguments)", f"    {_FRESH}", "    value = call(*given)"]
+    shown = "value"
+    if target.gradient:
+        body += ["    value.sum().backward()"]
+        shown = "[each.grad for each in given if isinstance(each, torch.Tensor)]"
+    elif target.changes_arguments:
+        shown = "given"
+    body += [f"    return {shown}"]
+    return [
+        f"arguments = {made}",
+        "\n".join([f"def {_COMPARED}(call):", *body]),
+        f"expected = result(copy.deepcopy({called}))",
+        f"actual = result({compiled})",
+        "torch.testing.assert_close(actual, expected)",
+    ]

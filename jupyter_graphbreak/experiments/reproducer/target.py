@@ -1,0 +1,205 @@
+"""What a reproducer has to show: the same break, recompile, error or wrong result as the report."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jupyter_graphbreak.report.schema import Break, Recompile, Report
+
+#: The ids of an error and of a wrong result.
+ERROR, CHECK = "error", "check"
+#: What the script raises if its two results differ.
+WRONG = "AssertionError"
+_MAX_TITLE = 200
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to show.
+
+    Parameters
+    ----------
+    id : str
+        The id of a break or of a recompile, ``error`` or ``check``.
+    title : str
+        What it is, in a few words.
+    frames : tuple of str
+        The frames in which it occurs, with their callers.
+    kind : {"break", "recompile", "error", "check"}
+    gb, gb_type : str
+        The GB id of a break, or its type if it has none; and its type.
+    is_logged : bool
+        Whether PyTorch logs the break: it only counts those of functions that it refuses to begin with.
+    code : str
+        The code of a break, without spaces and brackets; empty if it may stand at any line.
+    is_error : bool
+        Whether the break ends the program.
+    function : str
+        The function of a recompile.
+    guards : frozenset of str
+        The kinds of the guards that fail.
+    limit_hit : bool
+        Whether the recompile is the one that the limit prevents.
+    error : tuple of str
+        The type and the first line of an error.
+    gradient, changes_arguments : bool
+        Whether gradients, or the arguments after the call, are what differs.
+    """
+
+    id: str
+    title: str
+    frames: tuple[str, ...] = ()
+    kind: str = "break"
+    gb: str = ""
+    gb_type: str = ""
+    is_logged: bool = True
+    code: str = ""
+    is_error: bool = False
+    function: str = ""
+    guards: frozenset[str] = frozenset()
+    limit_hit: bool = False
+    error: tuple[str, str] = ("", "")
+    gradient: bool = False
+    changes_arguments: bool = False
+
+    def is_shown_by(self, report: Report, renamed: Mapping[str, str], *, lenient: bool = False) -> bool:
+        """Return whether a run of a script shows it.
+
+        Parameters
+        ----------
+        report : Report
+            The report of the run.
+        renamed : mapping
+            How the script calls what the program calls differently.
+        lenient : bool
+            Whether names and messages differ, as in a redacted script.
+        """
+        match self.kind:
+            case "break":
+                return any(self._is_break(break_, renamed, lenient=lenient) for break_ in report.breaks)
+            case "recompile":
+                return any(self._is_recompile(recompile, lenient=lenient) for recompile in report.recompiles)
+            case "error":
+                error = report.error
+                found = (error.type, "" if lenient else first_line(error.message)) if error is not None else None
+                return found == (self.error[0], "" if lenient else self.error[1])
+        return report.error is not None and report.error.type == (self.error[0] or WRONG)
+
+    def is_printed_by(self, output: str, *, fails: bool) -> bool:
+        """Return whether a script shows it by what it prints, and by failing or not."""
+        match self.kind:
+            case "break":
+                return self.gb_type in output and fails == self.is_error
+            case "recompile":
+                return False
+        return fails and (self.error[0] or WRONG) in output
+
+    def _is_break(self, break_: Break, renamed: Mapping[str, str], *, lenient: bool) -> bool:
+        if (break_.gb_id or break_.gb_type) != self.gb or (break_.outcome == "error") != self.is_error:
+            return False
+        if lenient or not self.code:
+            return True
+        expected, found = self.code, code_of(break_)
+        for name, new in renamed.items():
+            expected = expected.replace(name, new)
+        return bool(found) and (expected in found or found in expected)  # a trace has whole lines
+
+    def _is_recompile(self, recompile: Recompile, *, lenient: bool) -> bool:
+        guards = {guard_kind(reason.guard) for reason in recompile.reasons}
+        is_same = lenient or self.function in {recompile.function, ""}
+        return is_same and recompile.limit_hit == self.limit_hit and (not self.guards or bool(self.guards & guards))
+
+
+def idents_of(report: Report) -> list[str]:
+    """Return the ids of everything in a report that can have a reproducer, the most important first."""
+    idents = [ERROR] if report.error is not None else []
+    idents += [CHECK] if any(not check.equal for check in report.check or []) else []
+    named = report.error.break_ if report.error is not None else None
+    breaks = {break_.id: break_ for break_ in report.breaks if not break_.minor and break_.id != named}
+    idents += [ident for ident in report.order if ident in breaks]
+    return idents + [recompile.id for recompile in report.recompiles if recompile.id]
+
+
+def target_of(report: Report, ident: str) -> Target | None:
+    """Return what an id of a report stands for; ``None`` if the report has no such id."""
+    frames = {frame.id: frame.caller for frame in report.frames}
+
+    def with_callers(*given: str | None) -> tuple[str, ...]:
+        found: list[str] = []
+        for start in given:
+            frame = start
+            while frame is not None and frame not in found:
+                found.append(frame)
+                frame = frames.get(frame)
+        return tuple(found)
+
+    if ident == ERROR and report.error is not None:
+        error = report.error
+        broken = next((break_ for break_ in report.breaks if break_.id == error.break_), None)
+        at = [occurrence.frame for occurrence in broken.occurrences] if broken is not None else []
+        line = first_line(error.message)
+        return Target(ERROR, f"{error.type}: {line}"[:_MAX_TITLE], with_callers(*at), "error", error=(error.type, line))
+    if ident == CHECK:
+        check = next((check for check in report.check or [] if not check.equal), None)
+        if check is None:
+            return None
+        title = f"wrong result of {check.function} with the backend {check.backend}"
+        raised = next((words[1] for text in check.differences if len(words := re.split(r"[ ,]+", text)) > 1
+                       and words[0] == "raises"), "")  # fmt: skip
+        parts = [difference.partition(":")[0] for difference in check.differences]
+        return Target(
+            CHECK, title, kind="check", function=check.function, error=(raised, ""),
+            gradient=bool(parts) and not any(part == "the result" for part in parts)
+            and any("gradient" in part or part.endswith(".grad") for part in parts),
+            changes_arguments=bool(parts) and all(part.endswith(" afterwards") for part in parts),
+        )  # fmt: skip
+    for break_ in report.breaks:
+        if break_.id == ident:
+            occurrences = [occurrence.frame for occurrence in break_.occurrences]
+            return Target(
+                ident,
+                f"graph break {break_.gb_id}: {break_.gb_type}" if break_.gb_id else f"graph break: {break_.gb_type}",
+                with_callers(*occurrences),
+                gb=break_.gb_id or break_.gb_type,
+                gb_type=break_.gb_type,
+                is_logged=any(occurrences),
+                code=code_of(break_) if break_.gb_id else "",
+                is_error=break_.outcome == "error",
+                function=(break_.location.function if break_.location is not None else None) or "",
+            )
+    for recompile in report.recompiles:
+        if recompile.id == ident:
+            guards = frozenset(guard_kind(reason.guard) for reason in recompile.reasons)
+            reason = f": {recompile.reasons[0].guard}" if recompile.reasons else ""
+            title = f"{'recompile limit' if recompile.limit_hit else 'recompile'} of {recompile.function}{reason}"
+            at = [recompile.frame, recompile.of]
+            return Target(
+                ident, title[:_MAX_TITLE], with_callers(*at), "recompile", function=recompile.function, guards=guards,
+                limit_hit=recompile.limit_hit,
+            )  # fmt: skip
+    return None
+
+
+def code_of(break_: Break) -> str:
+    """Return the code of a break without what differs between two ways to write it."""
+    code = break_.location.code if break_.location is not None else None
+    return re.sub(r"[\s()'\",;]|#.*", "", code or "") if not (code or "").startswith(("@", "def ")) else ""
+
+
+def guard_kind(guard: str) -> str:
+    """Return a guard without its numbers and the names of variables."""
+    text = re.sub(r"(?:L|G)\[['\"][^]]*\]|'[^']*'|\"[^\"]*\"|\b\d[\d.e+-]*\b|0x\w+", "#", guard)
+    return re.sub(r"\s+", " ", re.sub(r"^[\w.\[\]]+ (==|!=)", r"# \1", text)).strip()
+
+
+def first_line(message: str) -> str:
+    """Return the first line of a message, and that of the error which it passes on."""
+    lines = [line.strip() for line in message.strip().split("\n") if line.strip()]
+    if lines and lines[0].endswith("raised:") and len(lines) > 1:
+        return f"{lines[0]} {lines[1]}"
+    return lines[0] if lines else ""

@@ -1,0 +1,35 @@
+"""Data about standalone scripts that show a break, a recompile, an error or a wrong result."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Reproducer(msgspec.Struct, frozen=True):
+    """A standalone script that shows the same as the run, or the reason why there is none.
+
+    Parameters
+    ----------
+    id : str
+        What it shows: the id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
+    title : str
+        The same in words.
+    script : str or None
+        The script, which has run in its own process and shows it.
+    issue : str or None
+        The text for PyTorch's form for bug reports, with the script, its output and the versions.
+    reason : str or None
+        Why there is no script, as a sentence.
+    steps : int
+        The number of steps in which the script was reduced.
+    seconds : float or None
+        The time that it took.
+    """
+
+    id: str
+    title: str
+    script: str | None = None
+    issue: str | None = None
+    reason: str | None = None
+    steps: int = 0
+    seconds: float | None = None

@@ -1,0 +1,43 @@
+"""Standalone scripts, in words: what they show, and why there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words.lines import break_numbers
+from jupyter_graphbreak.views.words.plain_text import counted, one_line
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.reproducer import Reproducer
+    from jupyter_graphbreak.report.schema import Report
+
+
+def reproducer_sentence(report: Report, reproducer: Reproducer) -> str:
+    """Return the sentence about a script: "A script of 12 lines shows break 1 by itself: report.reproducer("b1")."."""
+    what = _what(report, reproducer)
+    if reproducer.script is None:
+        return f"{what[0].upper()}{what[1:]} cannot be reproduced: {one_line(reproducer.reason or 'unknown reason')}"
+    lines = counted(len(reproducer.script.strip().split("\n")), "line")
+    return f'A script of {lines} shows {what} by itself: `report.reproducer("{reproducer.id}")`.'
+
+
+def reproducers_of(report: Report, ident: str) -> list[tuple[int, Reproducer]]:
+    """Return the scripts for a break, each with its index in the report."""
+    found = enumerate(report.reproducers or [])
+    return [(index, each) for index, each in found if each.id == ident and each.script is not None]
+
+
+def other_reproducers(report: Report) -> list[tuple[int, Reproducer]]:
+    """Return the scripts for anything but breaks, each with its index in the report."""
+    breaks = {break_.id for break_ in report.breaks}
+    found = enumerate(report.reproducers or [])
+    return [(index, each) for index, each in found if each.id not in breaks and each.script is not None]
+
+
+def _what(report: Report, reproducer: Reproducer) -> str:
+    numbers = break_numbers(report)
+    if reproducer.id in numbers:
+        return f"break {numbers[reproducer.id]}"
+    if reproducer.id in {"error", "check"}:
+        return "the error" if reproducer.id == "error" else "the wrong result"
+    return f"the {one_line(reproducer.title)}"

@@ -1,0 +1,172 @@
+"""A reproducer runs by itself, shows the same as the run, and is short; if there is none, it says why."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from _pytest.mark.structures import ParameterSet
+
+import jupyter_graphbreak
+from jupyter_graphbreak.api.watching import Run
+from jupyter_graphbreak.experiments.reproducer import finding
+from jupyter_graphbreak.experiments.reproducer.finding import reproduce
+from jupyter_graphbreak.experiments.reproducer.processes import FinalRun, Workshop
+from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, target_of
+from jupyter_graphbreak.report.reproducer import Reproducer
+from tests.programs.reproducers import cases
+
+#: The longest time for one case; the searches end earlier.
+SECONDS = 120.0
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[Workshop]:
+    with Workshop() as shared:
+        yield shared
+
+
+@pytest.fixture
+def warm(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """Run the final script in a fork as well, which saves the time for loading PyTorch."""
+
+    def run_alone(script: str, seconds: float) -> FinalRun:
+        report, reason = workshop.run(script, seconds)
+        assert report is not None, reason
+        return FinalRun(report, "", int(report.error is not None))
+
+    monkeypatch.setattr(finding, "run_alone", run_alone)
+    return workshop
+
+
+def watched(case: str) -> Run:
+    torch._dynamo.reset()
+    with contextlib.suppress(Exception), jupyter_graphbreak.capture(entries=True) as run:
+        getattr(cases, case)()
+    return run
+
+
+def reproduced(run: Run, ident: str, workshop: Workshop, *, redacted: bool = False) -> Reproducer:
+    again = run._kept_run()
+    return reproduce(again.report, again._kept, ident, redacted=redacted, seconds=SECONDS, workshop=workshop)
+
+
+def lines_of(*names: str) -> int:
+    """Return the number of lines of functions and classes of the programs."""
+    folder = Path(cases.__file__).parent
+    nodes = [node for file in ("cases.py", "helpers.py") for node in ast.walk(ast.parse((folder / file).read_text()))]
+    found = [node for node in nodes if getattr(node, "name", None) in names]
+    assert found
+    return sum((node.end_lineno or 0) - node.lineno + 1 for node in found)  # type: ignore[attr-defined]
+
+
+def exhaustive(*values: object) -> ParameterSet:
+    return pytest.param(*values, marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize(
+    ("case", "ident", "functions", "has"),
+    [
+        exhaustive("helper_in_another_file", "b1", ["step", "norm", "report_shape"], "print('normalized'"),
+        ("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
+        exhaustive("recompile_by_attribute", "r1", ["Scaled"], "scaled.scale = 2"),
+        ("error_of_a_backend", ERROR, ["total", "failing_backend"], "if 'cumsum' in "),
+        ("fullgraph", ERROR, ["clipped"], "fullgraph=True"),
+        ("generator", "b1", ["shifted"], "yield"),
+        exhaustive("generator_of_a_helper", "b1", ["chunks"], "print(chunk.shape)"),
+        exhaustive("modules_without_gradients", "b1", ["Net", "Block"], "torch._dynamo.graph_break()"),
+        exhaustive("error_in_a_scope", ERROR, ["outer", "strict"], "error_on_graph_break(True)"),
+        exhaustive("wrong_sizes", ERROR, ["product"], "x @ w"),
+        exhaustive("a_setting", ERROR, ["first"], "count > 2"),
+    ],
+)
+def test_scripts_show_the_same_and_are_short(
+    warm: Workshop, case: str, ident: str, functions: list[str], has: str
+) -> None:
+    run = watched(case)
+    found = reproduced(run, ident, warm)
+    assert found.script is not None, found.reason
+    assert has in found.script
+    assert len(found.script.splitlines()) <= 2 * lines_of(*functions) + 30
+    assert "programs" not in found.script
+    target = target_of(run.report, ident)
+    shown, _ = warm.run(found.script, SECONDS)
+    assert target is not None
+    assert shown is not None
+    assert target.is_shown_by(shown, {"helpers.norm": "norm"})
+
+
+def test_script_of_a_wrong_result_fails_by_itself() -> None:
+    run = watched("wrong_result")
+    run.check()
+    script = run.reproducer(CHECK, seconds=SECONDS)
+    assert len(script.splitlines()) <= 2 * lines_of("mixed", "wrong_backend") + 30
+    assert script in script.issue
+    assert "Tensor-likes are not close" in script.issue
+    assert "### Versions" in script.issue
+    assert torch.__version__ in script.issue
+
+
+def test_script_prints_the_break_by_itself() -> None:
+    report = jupyter_graphbreak.explain(helper_with_a_break, torch.randn(3))
+    script = report.reproducer("b1", seconds=SECONDS)
+    assert "Failed to trace builtin operator" in script.shows
+    assert "gb0059" in script.issue
+    assert ", line " in script.issue  # PyTorch's own log, with its traceback
+
+
+def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
+    y = x.relu()
+    print("secret words")  # noqa: T201 - the break
+    return y + 1
+
+
+def test_redacted_script_has_no_names_and_texts(warm: Workshop) -> None:
+    found = reproduced(watched("error_in_a_scope"), ERROR, warm, redacted=True)
+    assert found.script is not None, found.reason
+    assert found.issue is not None
+    for word in ("outer", "strict", "shown"):
+        assert word not in found.script + found.issue
+
+
+def test_call_with_an_effect_is_not_run_again(workshop: Workshop) -> None:
+    run = watched("writes_a_file")
+    Path("reproducer-test.txt").unlink()
+    found = reproduced(run, "b1", workshop)
+    assert found.script is None
+    assert found.reason is not None
+    assert "writes to the file reproducer-test.txt" in found.reason
+    assert not Path("reproducer-test.txt").exists()
+    with pytest.raises(jupyter_graphbreak.NotReproducedError, match="writes to the file"):
+        run.report.reproducer("b1")
+
+
+def test_script_is_stopped_before_it_has_an_effect(workshop: Workshop, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    report, reason = workshop.run(f"open({str(file)!r}, 'w')", SECONDS)
+    assert report is None
+    assert "writes to the file" in reason
+    assert not file.exists()
+
+
+def test_reason_says_what_cannot_be_written(workshop: Workshop) -> None:
+    found = reproduced(watched("locked"), "b1", workshop)
+    assert found.script is None
+    assert found.reason is not None
+    assert "lock" in found.reason
+
+
+def test_report_without_copies_says_how_to_keep_them() -> None:
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(helper_with_a_break, backend="eager")(torch.ones(2))
+    with pytest.raises(jupyter_graphbreak.NotReproducedError, match="entries=True"):
+        run.report.reproducer("b1")
+
+
+def test_unknown_id_is_an_error(workshop: Workshop) -> None:
+    with pytest.raises(LookupError, match="b77"):
+        reproduced(watched("wrong_sizes"), "b77", workshop)

@@ -1,0 +1,198 @@
+"""The parts of a reproducer that need no process: what it has to show, how it is reduced, redacted and written."""
+
+from __future__ import annotations
+
+import ast
+import enum
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from jupyter_graphbreak.experiments.reproducer.redacted import redacted_script
+from jupyter_graphbreak.experiments.reproducer.reduction import reduced
+from jupyter_graphbreak.experiments.reproducer.target import first_line, guard_kind, idents_of, target_of
+from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
+from jupyter_graphbreak.experiments.reproducer.writer import Writer
+from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.schema import Break, Device, GuardFailure, Recompile, Report, RunError
+
+
+def a_break(code: str, gb_id: str | None = "GB0170", outcome: Any = "resumed") -> Break:
+    return Break("b1", gb_id, "Data-dependent branching", Location("s1", 1, 1, code=code), outcome)
+
+
+def report(**fields: Any) -> Report:
+    return Report("ok", Device("auto", "cpu"), **fields)
+
+
+@pytest.mark.parametrize(
+    ("other", "shows"),
+    [
+        (a_break("x.sum() > 0"), True),
+        (a_break("if x.sum()  > 0:"), True),
+        (a_break("if y.sum() > 0:"), False),
+        (a_break("x.sum() > 0", "GB0059"), False),
+        (a_break("x.sum() > 0", outcome="error"), False),
+    ],
+)
+def test_same_break_has_the_same_cause_and_code(other: Break, shows: bool) -> None:
+    target = target_of(report(breaks=[a_break("x.sum() > 0")]), "b1")
+    assert target is not None
+    assert target.is_shown_by(report(breaks=[other]), {}) is shows
+
+
+def test_code_that_the_script_names_differently_is_the_same() -> None:
+    target = target_of(report(breaks=[a_break("helpers.norm(x)")]), "b1")
+    assert target is not None
+    assert target.is_shown_by(report(breaks=[a_break("norm(x)")]), {"helpers.norm": "norm"})
+
+
+@pytest.mark.parametrize(
+    ("guard", "other", "is_same"),
+    [
+        ("'x' size mismatch at 0. expected 3, actual 4", "'y' size mismatch at 1. expected 8, actual 2", True),
+        ("L['n'] == 2", "L['k'] == 7", True),
+        ("L['n'] == 2", "'x' size mismatch at 0. expected 3, actual 4", False),
+        ("'x' dtype mismatch. expected Float, actual Double", "'x' size mismatch at 0. expected 3, actual 4", False),
+    ],
+)  # fmt: skip
+def test_guards_have_the_same_kind(guard: str, other: str, is_same: bool) -> None:
+    assert (guard_kind(guard) == guard_kind(other)) is is_same
+
+
+def test_same_recompile_is_of_the_same_function_for_the_same_kind_of_reason() -> None:
+    recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("L['n'] == 2")], id="r1")
+    target = target_of(report(recompiles=[recompile]), "r1")
+    assert target is not None
+    assert target.is_shown_by(report(recompiles=[replace(recompile, reasons=[GuardFailure("L['n'] == 5")])]), {})
+    assert not target.is_shown_by(report(recompiles=[replace(recompile, function="g")]), {})
+    assert not target.is_shown_by(report(recompiles=[replace(recompile, limit_hit=True)]), {})
+
+
+def test_error_and_what_a_report_can_reproduce() -> None:
+    error = RunError("BackendCompilerFailed", "backend='be' raised:\nRuntimeError: no\n\nmore", None, "b1")
+    failed = report(error=error, breaks=[a_break("f(x)", outcome="error")], order=["b1"])
+    assert idents_of(failed) == ["error"]
+    target = target_of(failed, "error")
+    assert target is not None
+    assert target.is_shown_by(failed, {})
+    assert not target.is_shown_by(report(error=RunError("BackendCompilerFailed", "backend='be' raised:\nother")), {})
+    assert target_of(failed, "check") is None
+
+
+def test_first_line_includes_the_error_that_is_passed_on() -> None:
+    assert first_line("backend='be' raised:\nRuntimeError: no\nmore") == "backend='be' raised: RuntimeError: no"
+
+
+PROGRAM = """\
+import torch
+
+def helper(x, scale):
+    return x * scale
+
+def f(x, y, z):
+    a = helper(x, 2)
+    b = a
+    if y is not None:
+        c = b.sum() + y
+        print(c)
+    return b + z
+
+compiled = torch.compile(f)
+compiled(torch.randn(3), 1, 2)
+"""
+
+
+def test_reduction_keeps_only_what_shows_the_same() -> None:
+    def shows(text: str) -> bool:
+        return "print(" in text and "compiled(" in text.replace("compiled = ", "") and "torch.compile(f)" in text
+
+    tree, steps = reduced(ast.parse(PROGRAM), shows, lambda: False)
+    text = ast.unparse(tree)
+    assert steps > 3
+    assert "helper" not in text
+    assert "print(c)" in text
+    assert "if" not in text
+    assert len(text.split("\n")) < 9
+
+
+def test_reduction_stops_when_time_is_up_and_keeps_the_condition_of_an_error() -> None:
+    tree = ast.parse("def f(x):\n    if x > 1:\n        raise ValueError('no')\n    return x\nf(2)")
+    assert reduced(tree, lambda _: True, lambda: True) == (tree, 0)
+    found, _ = reduced(tree, lambda text: "raise ValueError('no')" in text and "f(2)" in text, lambda: False)
+    assert "if x > 1:" in ast.unparse(found)
+
+
+def test_redacted_script_keeps_what_pytorch_reads() -> None:
+    program = (
+        "import torch\nclass Secret(torch.nn.Module):\n    def forward(self, x, mask):\n"
+        "        self.total = self.count(x, mask=mask)\n        return self.total.sum()\n"
+        "    def count(self, x, mask):\n        print('secret')\n        return x.to(device='cpu')\n"
+        "secret = Secret()\ncompiled = torch.compile(secret, backend='eager')\ncompiled(torch.randn(2), mask=None)\n"
+    )
+    text = redacted_script(ast.parse(program), keeps_texts=False)
+    compile(text, "<redacted>", "exec")
+    assert "secret" not in text.lower()
+    assert "count" not in text
+    for kept in ("torch.compile(", "backend='eager'", "device='cpu'", ".sum()", "def forward(self", "torch.nn.Module"):
+        assert kept in text
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (torch.ones(2, 3), "torch.randn(2, 3)"),
+        (torch.ones(2).half().requires_grad_(), "torch.randn(2, dtype=torch.float16, requires_grad=True)"),
+        (torch.tensor([3, 1]), "torch.tensor([3, 1])"),
+        (torch.arange(40), "torch.randint(0, 40, (40,))"),
+        (torch.ones(2, 3).t(), "torch.empty_strided((3, 2), (1, 3)).normal_()"),
+        (torch.ones(30) > 0, "torch.rand(30) > 0.5"),
+        (torch.nn.Linear(2, 3, bias=False), "torch.nn.Linear(2, 3, bias=False)"),
+        (torch.nn.Sequential(torch.nn.ReLU()).eval(), "torch.nn.Sequential(torch.nn.ReLU().eval()).eval()"),
+        (torch.nn.LSTM(2, 3, batch_first=True), "torch.nn.LSTM(2, 3, batch_first=True)"),
+        ({"a": [1, (2.5, None)], "b": float("inf")}, "{'a': [1, (2.5, None)], 'b': float('inf')}"),
+        (torch.float16, "torch.float16"),
+        (Colour.RED, "Colour.RED"),
+        (slice(1, None), "slice(1, None, None)"),
+    ],
+)  # fmt: skip
+def test_values_are_written_as_expressions(value: Any, expected: str) -> None:
+    assert ast.unparse(Writer().value(value)) == expected
+
+
+def test_small_tensors_keep_their_values_if_needed() -> None:
+    assert ast.unparse(Writer(exact=True).value(torch.ones(2))) == "torch.tensor([1.0, 1.0])"
+
+
+def test_object_that_is_used_twice_has_one_name() -> None:
+    writer = Writer()
+    module = torch.nn.TransformerEncoderLayer(4, 2)
+    first, second = writer.value(module), writer.value(module)
+    assert ast.unparse(first) == ast.unparse(second)
+
+
+@pytest.mark.parametrize("value", [object(), open, torch.optim.SGD([torch.ones(1)]), torch.ones(2).to_sparse()])
+def test_what_cannot_be_written_is_named(value: Any) -> None:
+    if value is open:
+        assert ast.unparse(Writer().value(value)) == "open"
+        return
+    with pytest.raises(UnwritableError):
+        Writer().value(value)
+
+
+def test_closures_of_one_function_stay_apart() -> None:
+    def adding(number: int) -> Any:
+        return lambda x: x + number
+
+    writer = Writer()
+    names = {ast.unparse(writer.value(adding(number))) for number in (1, 2)}
+    text = ast.unparse(writer.module([]))
+    assert len(names) == 2
+    assert "number = 1" in text
+    assert "number_2 = 2" in text

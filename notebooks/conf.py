@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +17,10 @@ from pygments.token import Keyword, Operator, Text
 
 from jupyter_graphbreak import __version__
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from notebooks import cause_pages
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -24,7 +29,7 @@ project_copyright = "2026, the jupyter_graphbreak developers"
 version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 # The demo is what `make demo` runs; the pages say the same at more leisure.
-exclude_patterns = ["_build", "demo.md"]
+exclude_patterns = ["_build", "demo.md", "cause_examples"]
 
 # Every build runs every cell: a page kept from an earlier build would show what the package said then.
 nb_execution_mode = "force"
@@ -67,14 +72,39 @@ copybutton_selector = "div.cell_input pre, div.highlight-sh pre, div.highlight-p
 
 def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
     """Add a link to a page with cells: to the page as a notebook, with its outputs."""
-    if source[0].startswith("---\n"):
+    if "\n```{code-cell}" in source[0]:
         source[0] += f"\n+++\n\n{{nb-download}}`Download this page as a notebook <{page}.ipynb>`\n"
+
+
+def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
+    """Put the tables of causes in place of the comments that name them."""
+    if page == "common_breaks":
+        for name in ("examples_by_kind", "causes_table", "skips_table"):
+            source[0] = source[0].replace(f"% {name}\n", f"{getattr(cause_pages, name)()}\n")
+
+
+def _link_causes(_: Sphinx, page: str, __: str, context: dict[str, Any], ___: object) -> None:
+    """Make the ids in the cards of reports links to the pages of their causes."""
+    if "<small>GB" in context.get("body", "") and "/" not in page:
+        context["body"] = re.sub(
+            r"<small>(GB\d{4})</small>",
+            lambda ident: (
+                f'<small><a href="{cause_pages.address(ident[1])}">{ident[1]}</a></small>'
+                if cause_pages.page_name(ident[1]) in _PAGES
+                else ident[0]
+            ),
+            context["body"],
+        )
 
 
 def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object) -> None:
     """Make room for reports on a page, and remove the state of the widgets, which would hold each report once more."""
     context["meta"] = {**(context.get("meta") or {}), "hide-toc": True}
     NbMetadataCollector.get_js_files(app.env, page).pop("ipywidgets_state", None)
+
+
+#: The names of the pages of causes.
+_PAGES = frozenset(cause_pages.pages())
 
 
 class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
@@ -92,5 +122,8 @@ class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
 def setup(app: Sphinx) -> None:
     """Connect what is our own; Sphinx calls this."""
     app.add_lexer("ipython3", _CellLexer)
+    cause_pages.write(Path(app.srcdir, cause_pages.FOLDER))
     app.connect("source-read", _offer_notebook)
+    app.connect("source-read", _insert_tables)
+    app.connect("html-page-context", _link_causes)
     app.connect("html-page-context", _arrange, priority=400)

@@ -114,7 +114,6 @@ CAUSES = (
         manual_step=_GENERATOR,
         skip=skipped_functions.GENERATOR,
         also_reported_as=("generator",),
-        page="common_breaks.md#generators-gb0003",
     ),
     KnownCause(
         "GB0005",
@@ -151,7 +150,6 @@ CAUSES = (
         setting_advice=f"set {_ALLOW_RNN}",
         manual_step=_RNN,
         settings=((_ALLOW_RNN,),),
-        page="common_breaks.md#lstm-gru-and-rnn-gb0014",
     ),
     KnownCause(
         "GB0015",
@@ -172,7 +170,6 @@ CAUSES = (
         rewrites=("delete the call",),
         is_deliberate=True,
         is_safe=True,
-        page="common_breaks.md#torch-dynamo-graph-break-gb0025",
     ),
     KnownCause(
         "GB0029",
@@ -208,7 +205,6 @@ CAUSES = (
             "pass sizes as numbers",
         ),
         is_named_by_call=True,
-        page="common_breaks.md#torch-equal-data-dependent-operator-gb0033",
     ),
     KnownCause(
         "GB0034",
@@ -216,14 +212,12 @@ CAUSES = (
         title="`assert` on a tensor's value",
         advice="check with torch._assert(condition, 'constant message'), or check after the call",
         rewrites=("check in the graph",),
-        page="common_breaks.md#assert-with-values-in-its-message-gb0170-and-gb0171",
     ),
     KnownCause(
         "GB0035",
         ("Data-dependent branching with non-constant __bool__",),
         title="Branch on an object with its own `__bool__`",
         manual_step=_BRANCH,
-        page="common_breaks.md#if-on-a-tensor-data-dependent-branching-gb0170",
     ),
     KnownCause(
         "GB0036",
@@ -245,7 +239,6 @@ CAUSES = (
             "pass sizes as numbers",
         ),
         is_captured_by_fullgraph=True,
-        page="common_breaks.md#x-mask-dynamic-shape-operator-gb0036",
     ),
     KnownCause(
         "GB0037",
@@ -263,7 +256,6 @@ CAUSES = (
         setting_advice=f"set {_SCALARS}",
         manual_step=_HOST,
         settings=((_SCALARS,),),
-        page="common_breaks.md#x-n-with-a-tensor-as-n-gb0124",
     ),
     KnownCause(
         "GB0039",
@@ -291,7 +283,6 @@ CAUSES = (
         ("Encountered tensor.is_inference() during tracing",),
         title="`Tensor.is_inference()`",
         advice="call it before the compiled function and pass the result as an argument",
-        page="common_breaks.md#tensor-data-ptr-and-tensor-is-inference-gb0088-and-gb0045",
     ),
     KnownCause(
         "GB0046",
@@ -346,7 +337,6 @@ CAUSES = (
         ("Graph break under GenericContextWrappingVariable",),
         title="Graph break in a `with` block",
         advice_if_consequence="or move the break out of the with block",
-        page="common_breaks.md#graph-break-in-a-with-block-gb0066",
     ),
     KnownCause(
         "GB0067",
@@ -362,7 +352,6 @@ CAUSES = (
         "GB0070",
         ("Indexing list with non-scalar tensor",),
         title="List indexed with a tensor",
-        page="common_breaks.md#tensor-item-float-int-gb0124",
     ),
     KnownCause(
         "GB0075",
@@ -370,7 +359,6 @@ CAUSES = (
         title="Class defined in the function",
         advice="define the class outside of the compiled function",
         settings=((_TRACE_CLASSES,),),
-        page="common_breaks.md#a-class-defined-in-the-function-gb8977",
     ),
     KnownCause(
         "GB0083",
@@ -433,7 +421,6 @@ CAUSES = (
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED,
         is_deliberate=True,
-        page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
     ),
     KnownCause(
         "GB0099",
@@ -442,7 +429,6 @@ CAUSES = (
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED,
         is_deliberate=True,
-        page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
     ),
     KnownCause(
         "GB0103",
@@ -462,7 +448,6 @@ CAUSES = (
         advice=f"set {_TRACE_NUMPY}, or use tensors instead",
         setting_advice=f"set {_TRACE_NUMPY}",
         settings=((_TRACE_NUMPY,),),
-        page="common_breaks.md#numpy-random-gb0033",
     ),
     KnownCause(
         "GB0107",
@@ -470,7 +455,6 @@ CAUSES = (
         title="`Tensor.random_()`",
         advice=("draw a new tensor with torch.randint_like(x, low, high); use copy_() if it must stay the same tensor"),
         rewrites=("draw with randint_like",),
-        page="common_breaks.md#tensor-random-gb0107",
     ),
     KnownCause(
         "GB0109",
@@ -487,7 +471,6 @@ CAUSES = (
             "keep the tensor",
             "take values one by one",
         ),
-        page="common_breaks.md#tensor-tolist-gb0109",
     ),
     KnownCause(
         "GB0110",
@@ -525,7 +508,6 @@ CAUSES = (
         setting_advice=f"set {_TRACE_AUTOGRAD}",
         manual_step=_BACKWARD,
         settings=((_TRACE_AUTOGRAD,),),
-        page="common_breaks.md#tensor-backward-gb0123",
     ),
     KnownCause(
         "GB0124",
@@ -546,7 +528,6 @@ CAUSES = (
             "pass sizes as numbers",
         ),
         is_captured_by_fullgraph=True,
-        page="common_breaks.md#tensor-item-float-int-gb0124",
     ),
     KnownCause(
         "GB0125",
@@ -555,7 +536,6 @@ CAUSES = (
         advice="call requires_grad_() before the compiled function, or use detach() if only the values are needed",
         manual_step=_FLAG,
         rewrites=("leave requires_grad_() out",),
-        page="common_breaks.md#requires-grad-gb0206",
     ),
     KnownCause(
         "GB0126",
@@ -583,7 +563,6 @@ CAUSES = (
         advice="enter the context around the call of the compiled function, not in it",
         manual_step=_CONTEXT,
         is_named_by_call=True,
-        page="common_breaks.md#a-lock-unsupported-context-manager-gb0142",
     ),
     KnownCause(
         "GB0147",
@@ -620,7 +599,6 @@ CAUSES = (
             "into a list with list(...)"
         ),
         is_named_by_call=True,
-        page="common_breaks.md#json-dumps-unsupported-method-call-gb0156",
     ),
     KnownCause(
         "GB0157",
@@ -648,7 +626,6 @@ CAUSES = (
         rewrites=("check in the graph",),
         also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),
         is_safe=False,
-        page="common_breaks.md#if-on-a-tensor-data-dependent-branching-gb0170",
     ),
     KnownCause(
         "GB0171",
@@ -656,7 +633,6 @@ CAUSES = (
         title="`assert` whose message is no plain string",
         advice="use a plain string as the assert's message, not one that contains tensors",
         rewrites=("check in the graph",),
-        page="common_breaks.md#assert-with-values-in-its-message-gb0170-and-gb0171",
     ),
     KnownCause(
         "GB0175",
@@ -675,7 +651,6 @@ CAUSES = (
         title="`copy.deepcopy()`",
         advice="copy before the compiled function; tensors with .detach().clone()",
         rewrites=("copy with clone()",),
-        page="common_breaks.md#copy-deepcopy-of-a-tensor-gb4198",
     ),
     KnownCause(
         "GB0184",
@@ -715,7 +690,6 @@ CAUSES = (
         advice="set requires_grad before the compiled function, or use detach() instead of setting it to False",
         manual_step=_FLAG,
         rewrites=("replace the requires_grad assignment",),
-        page="common_breaks.md#requires-grad-gb0206",
     ),
     KnownCause(
         "GB0207",
@@ -725,7 +699,6 @@ CAUSES = (
         manual_step=ManualStep(
             "Decide what else to sort by: the order of tensors is not known before they are computed."
         ),
-        page="common_breaks.md#sorted-of-tensors-gb0207",
     ),
     KnownCause(
         "GB0208",
@@ -733,7 +706,6 @@ CAUSES = (
         title="torch function that returns no tensor",
         advice="set or enter it outside of the compiled function: it returns no tensor",
         manual_step=_CONTEXT,
-        page="common_breaks.md#torch-backends-cudnn-flags-gb0208-and-gb0142",
     ),
     KnownCause(
         "GB0212",
@@ -750,7 +722,6 @@ CAUSES = (
         "GB0218",
         ("unsupported index(Tensor)",),
         title="Tensor used as an index of a Python object",
-        page="common_breaks.md#tensor-item-float-int-gb0124",
     ),
     KnownCause(
         "GB0219",
@@ -782,7 +753,6 @@ CAUSES = (
         ("Attempted to use tensor creation function with requires_grad=True",),
         title="Tensor created with `requires_grad=True`",
         advice="create the tensor before the compiled function, or call requires_grad_() on it",
-        page="common_breaks.md#requires-grad-gb0206",
     ),
     KnownCause(
         "GB0231",
@@ -791,7 +761,6 @@ CAUSES = (
         advice=f"set {_TRACE_NUMPY}",
         setting_advice=f"set {_TRACE_NUMPY}",
         settings=((_TRACE_NUMPY,),),
-        page="common_breaks.md#numpy-random-gb0033",
     ),
     KnownCause(
         "GB0246",
@@ -807,7 +776,6 @@ CAUSES = (
         advice="turn the generator into a list",
         manual_step=_GENERATOR,
         settings=((_UNPACK_GENERATORS,),),
-        page="common_breaks.md#generators-gb0003",
     ),
     KnownCause(
         "GB0263",
@@ -816,7 +784,6 @@ CAUSES = (
         advice=f"set {_TRACE_CONTEXTLIB}",
         setting_advice=f"set {_TRACE_CONTEXTLIB}",
         settings=((_TRACE_CONTEXTLIB,),),
-        page="common_breaks.md#graph-break-in-a-with-block-gb0066",
     ),
     KnownCause(
         "GB0264",
@@ -827,7 +794,6 @@ CAUSES = (
         setting_advice=f"set {_TRACE_PARAMETERS}",
         manual_step=_STATE,
         settings=((_TRACE_PARAMETERS,),),
-        page="common_breaks.md#nn-parameter-in-compiled-code-gb0264",
     ),
     KnownCause(
         "GB0269",
@@ -844,7 +810,6 @@ CAUSES = (
         setting_advice=f"add the method to {CONFIG}ignore_logging_functions",
         manual_step=_OUTPUT,
         since="2.10",
-        page="common_breaks.md#logging-gb0291",
     ),
     KnownCause(
         "GB0293",
@@ -854,7 +819,6 @@ CAUSES = (
         setting_advice=f"set {_TRACE_NUMPY}",
         settings=((_TRACE_NUMPY,),),
         since="2.10",
-        page="common_breaks.md#numpy-random-gb0033",
     ),
     KnownCause(
         "GB0294",
@@ -863,7 +827,6 @@ CAUSES = (
         advice="use the torch function for it, or compute it with NumPy outside of the compiled function",
         manual_step=_NUMPY,
         since="2.10",
-        page="common_breaks.md#numpy-random-gb0033",
     ),
     KnownCause(
         "GB0296",
@@ -871,7 +834,6 @@ CAUSES = (
         title="`print` or log of something that is no tensor or text",
         advice="pass only constants, tensors or f-strings of them, or print it after the call",
         since="2.10",
-        page="common_breaks.md#print-failed-to-trace-builtin-operator-gb0059",
     ),
     KnownCause(
         "GB0298",
@@ -882,7 +844,6 @@ CAUSES = (
         manual_step=_NUMPY,
         settings=((_TORCH_RANDOM,),),
         since="2.10",
-        page="common_breaks.md#numpy-random-gb0033",
     ),
     KnownCause(
         "GB0300",
@@ -891,7 +852,6 @@ CAUSES = (
         advice="compute it with NumPy outside of the compiled function",
         manual_step=_NUMPY,
         since="2.10",
-        page="common_breaks.md#numpy-random-gb0033",
     ),
     KnownCause(
         "GB0328",
@@ -908,7 +868,6 @@ CAUSES = (
         title="Optimizer step after a changed parameter",
         manual_step=_BACKWARD,
         since="2.10",
-        page="common_breaks.md#tensor-backward-gb0123",
     ),
     KnownCause(
         "GB0364",
@@ -948,7 +907,6 @@ CAUSES = (
         advice="apply it outside of the compiled function to the function that must run eagerly",
         is_deliberate=True,
         since="2.14",
-        page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
     ),
     KnownCause(
         "GB0377",
@@ -957,7 +915,6 @@ CAUSES = (
         advice="apply it outside of the compiled function to the function that must run eagerly",
         is_deliberate=True,
         since="2.14",
-        page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
     ),
     KnownCause(
         "GB0569",
@@ -966,7 +923,6 @@ CAUSES = (
         advice="write it after the call: the text of a tensor needs its values",
         manual_step=_OUTPUT,
         since="2.13",
-        page="common_breaks.md#repr-of-a-tensor-gb0569",
     ),
     KnownCause(
         "GB0811",
@@ -986,7 +942,6 @@ CAUSES = (
         ("infinite generator detected",),
         title="Endless generator",
         since="2.11",
-        page="common_breaks.md#generators-gb0003",
     ),
     KnownCause(
         "GB4197",
@@ -1005,7 +960,6 @@ CAUSES = (
         ),
         rewrites=("copy with clone()",),
         since="2.12",
-        page="common_breaks.md#copy-deepcopy-of-a-tensor-gb4198",
     ),
     KnownCause(
         "GB4240",
@@ -1022,7 +976,6 @@ CAUSES = (
         is_deliberate=True,
         is_safe=True,
         since="2.11",
-        page="common_breaks.md#torch-dynamo-graph-break-gb0025",
     ),
     KnownCause(
         "GB4347",
@@ -1042,7 +995,6 @@ CAUSES = (
         is_deliberate=True,
         is_safe=True,
         since="2.11",
-        page="common_breaks.md#torch-dynamo-graph-break-gb0025",
     ),
     KnownCause(
         "GB4695",
@@ -1071,7 +1023,6 @@ CAUSES = (
         title="Comparison of `data_ptr()`",
         advice="compare the addresses before the compiled function and pass the result as an argument",
         since="2.13",
-        page="common_breaks.md#tensor-data-ptr-and-tensor-is-inference-gb0088-and-gb0045",
     ),
     KnownCause(
         "GB6025",
@@ -1086,7 +1037,6 @@ CAUSES = (
         title="`ContextVar.get()`",
         advice="read it before the compiled function and pass the value as an argument",
         since="2.14",
-        page="common_breaks.md#contextvar-get-unsupported-method-call-gb0156",
     ),
     KnownCause(
         "GB6270",
@@ -1107,7 +1057,6 @@ CAUSES = (
         title="`ContextVar.set()`",
         advice="set it before or after the compiled function",
         since="2.14",
-        page="common_breaks.md#contextvar-get-unsupported-method-call-gb0156",
     ),
     KnownCause(
         "GB7000",
@@ -1120,7 +1069,6 @@ CAUSES = (
             "code around it compiled"
         ),
         since="2.11",
-        page="common_breaks.md#graph-break-in-a-loop-gb7000",
     ),
     KnownCause(
         "GB7324",
@@ -1129,7 +1077,6 @@ CAUSES = (
         advice="call detach() before returning it, or requires_grad_() before the compiled function",
         manual_step=_FLAG,
         since="2.12",
-        page="common_breaks.md#requires-grad-gb0206",
     ),
     KnownCause(
         "GB7650",
@@ -1137,7 +1084,6 @@ CAUSES = (
         title="`torch.Generator`",
         advice="draw with the global generator, or make and seed the torch.Generator outside of the compiled function",
         since="2.12",
-        page="common_breaks.md#random-random-gb0007",
     ),
     KnownCause(
         "GB8335",
@@ -1150,7 +1096,6 @@ CAUSES = (
         manual_step=_GENERATOR,
         skip=skipped_functions.LIVE_GENERATOR,
         since="2.11",
-        page="common_breaks.md#generators-gb0003",
     ),
     KnownCause(
         "GB8977",
@@ -1160,7 +1105,6 @@ CAUSES = (
         setting_advice=f"set {_TRACE_CLASSES}",
         settings=((_TRACE_CLASSES,),),
         since="2.13",
-        page="common_breaks.md#a-class-defined-in-the-function-gb8977",
     ),
     KnownCause(
         "GB8985",
@@ -1170,7 +1114,6 @@ CAUSES = (
         manual_step=_FLAG,
         rewrites=("leave requires_grad_() out",),
         since="2.12",
-        page="common_breaks.md#requires-grad-gb0206",
     ),
     KnownCause(
         "GB9118",
@@ -1178,7 +1121,6 @@ CAUSES = (
         title="Branch on `data_ptr()`",
         advice="test the address before the compiled function and pass the result as an argument",
         since="2.15",
-        page="common_breaks.md#tensor-data-ptr-and-tensor-is-inference-gb0088-and-gb0045",
     ),
     KnownCause(
         "GB9186",
@@ -1189,7 +1131,6 @@ CAUSES = (
         manual_step=_BACKWARD,
         settings=((_TRACE_AUTOGRAD,),),
         since="2.11",
-        page="common_breaks.md#tensor-backward-gb0123",
     ),
     KnownCause(
         "GB9193",
@@ -1198,7 +1139,6 @@ CAUSES = (
         advice=_CLOCK,
         manual_step=_TIMING,
         since="2.15",
-        page="common_breaks.md#time-attempted-to-call-function-marked-as-skipped-gb0007",
     ),
     KnownCause(
         "GB9493",
@@ -1220,7 +1160,6 @@ CAUSES = (
         ("Generator in use beyond compiled code",),
         title="Generator in use beyond the compiled code",
         skip=skipped_functions.KEPT_GENERATOR,
-        page="common_breaks.md#generators-gb0003",
     ),
 )
 
@@ -1237,7 +1176,6 @@ CALLS = (
         ),
         setting_advice=f"add print to {CONFIG}reorderable_logging_functions",
         manual_step=_OUTPUT,
-        page="common_breaks.md#print-failed-to-trace-builtin-operator-gb0059",
     ),
     KnownCall(
         names=("warn",),
@@ -1249,19 +1187,16 @@ CALLS = (
         ),
         setting_advice=f"add warnings.warn to {CONFIG}reorderable_logging_functions",
         manual_step=_OUTPUT,
-        page="common_breaks.md#warnings-warn-attempted-to-call-function-marked-as-skipped-gb0007",
     ),
     KnownCall(
         pattern=r"\blog(ger|ging)?\.\w+\(",
         title="Logging",
         manual_step=_OUTPUT,
-        page="common_breaks.md#logging-gb0291",
     ),
     KnownCall(
         names=("tqdm",),
         title="Progress bar",
         advice=("loop without the progress bar if torch.compiler.is_compiling(), or compile only the body of the loop"),
-        page="common_breaks.md#tqdm-gb0007-and-gb0008",
     ),
     KnownCall(
         names=("time", "perf_counter"),
@@ -1269,7 +1204,6 @@ CALLS = (
         title="Clock read in compiled code",
         advice=_CLOCK,
         manual_step=_TIMING,
-        page="common_breaks.md#time-attempted-to-call-function-marked-as-skipped-gb0007",
     ),
     KnownCall(
         names=("sleep",),
@@ -1282,7 +1216,6 @@ CALLS = (
         pattern=r"(?i)(\b|_)r?(lock|acquire|release|semaphore)\b",
         title="Lock",
         manual_step=ManualStep("Decide whether the lock may be held around the whole call: a graph cannot acquire it."),
-        page="common_breaks.md#a-lock-unsupported-context-manager-gb0142",
     ),
     KnownCall(
         pattern=r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(",
@@ -1302,7 +1235,6 @@ CALLS = (
         pattern=r"\b(np|numpy)\.random\b",
         title="NumPy's random numbers",
         manual_step=_NUMPY,
-        page="common_breaks.md#numpy-random-gb0033",
     ),
     KnownCall(
         pattern=r"\bset\(|\bfrozenset\(",
@@ -1313,7 +1245,6 @@ CALLS = (
         pattern=r"\bsorted\(|\.sort\(",
         title="Sort by tensors",
         manual_step=ManualStep("Decide what else to sort by, or sort the values with torch.sort."),
-        page="common_breaks.md#sorted-of-tensors-gb0207",
     ),
     KnownCall(
         names=("open",),
@@ -1321,7 +1252,6 @@ CALLS = (
         title="File",
         advice="read or write the file before or after the compiled function",
         manual_step=ManualStep("Decide whether the file is used before or after the call."),
-        page="common_breaks.md#open-gb0059-and-gb0142",
     ),
     KnownCall(
         names=("input",),

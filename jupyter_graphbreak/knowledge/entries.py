@@ -143,8 +143,8 @@ class KnownCause:
         The first PyTorch release that has the id; ``None`` for 2.9 or earlier.
     until : str or None
         The last PyTorch release that has the id; ``None`` if 2.15 has it.
-    page : str
-        The page in ``notebooks/`` about the cause, with a section if there is one.
+    page : str or None
+        The page in ``notebooks/`` that says more than the cause's own page, with a section if there is one.
     """
 
     id: str
@@ -164,4 +164,4 @@ class KnownCause:
     is_safe: bool | None = None
     since: str | None = None
     until: str | None = None
-    page: str = "common_breaks.md"
+    page: str | None = None

@@ -31,25 +31,25 @@ GENERATOR = SkipReason(
     "generator",
     "a generator cannot be compiled",
     "compile the function that consumes it",
-    page="common_breaks.md#generators-gb0003",
+    page="causes/gb0003.md",
 )
 CALLED_EAGERLY = SkipReason(
     "generator",
     "a generator of a library, called by code that runs eagerly because of the break",
-    page="common_breaks.md#generators-gb0003",
+    page="causes/gb0003.md",
 )
 LIVE_GENERATOR = SkipReason(
     "other",
     "a generator that changes objects outside of it is in use across a graph break; Dynamo "
     "cannot carry a partly consumed generator across the break",
     "consume the generator before the break, for example with list(...), or make it change nothing outside itself",
-    page="common_breaks.md#generators-gb0003",
+    page="causes/gb0003.md",
 )
 KEPT_GENERATOR = SkipReason(
     "other",
     "a generator is in use beyond the compiled code; Dynamo would put an iterator over what is left of it in its place",
     "consume the generator before that, for example with list(...)",
-    page="common_breaks.md#generators-gb0003",
+    page="causes/gb0003.md",
 )
 MODE = SkipReason(
     "dispatch mode",

@@ -1,0 +1,298 @@
+"""Make the page of each cause: what we know from the tables, and the programs in ``cause_examples/``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.knowledge import skipped_functions
+from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
+from jupyter_graphbreak.knowledge.entries import DynamoSetting, KnownCause, SkipReason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_EXAMPLES = Path(__file__).parent / "cause_examples"
+#: The folder of the pages below ``notebooks/``.
+FOLDER = "causes"
+#: The examples by what the code does, in the order of the page that lists them.
+KINDS = {
+    "It needs a number that depends on a tensor's values": (
+        *("branch", "branch_raise", "branch_try", "branch_assert", "item", "item_check", "tolist", "tolist_sizes"),
+        *("slice", "equal", "sorted", "groupby"),
+    ),
+    "The size of a result depends on values": (
+        *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel"),
+    ),
+    "It prints, logs or measures": ("print", "logging", "skipped_warn", "skipped_time", "repr"),
+    "It draws random numbers": ("skipped_random", "numpy_random", "random_"),
+    "It calls something that Dynamo does not trace": (
+        *("skipped_library", "skipped_tqdm", "file", "method_json", "method_context_variable", "lock", "data_ptr"),
+        *("is_inference", "numpy_vectorize", "next", "hasattr", "class", "compile_in_compile", "cudnn"),
+    ),
+    "The break is in a block": ("loop", "with_block"),
+    "It does a training step's work": (
+        *("backward", "autograd_grad", "hook", "requires_grad", "grad_fn", "deepcopy", "deepcopy_container"),
+        *("parameter",),
+    ),
+    "It uses tensors in an unusual way": ("data_dtype", "resize", "set_of_tensors", "sparse"),
+    "Dynamo leaves it out on purpose": ("rnn", "generator", "disable", "graph_break"),
+}
+_CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+_OUTCOME = re.compile(r"^breaks \d+ -> \d+, graphs \d+ -> \d+, .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A change that removes a break.
+
+    Parameters
+    ----------
+    title, text, code : str
+    is_safe : bool
+        Whether the changed program does the same for all inputs.
+    outcome : str
+        How many breaks and graphs there are before and after, and what differs.
+    """
+
+    title: str
+    is_safe: bool
+    text: str
+    code: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program with a break, and fixes in the order to try them.
+
+    Parameters
+    ----------
+    name : str
+        The name of the file.
+    title, code, why : str
+    ids : tuple of str
+        The causes on whose pages the example is.
+    fixes : tuple of Fix
+    """
+
+    name: str
+    title: str
+    ids: tuple[str, ...]
+    code: str
+    why: str
+    fixes: tuple[Fix, ...]
+
+
+def examples() -> list[Example]:
+    """Return all examples, sorted by name."""
+    return [_parse(path.stem, path.read_text(encoding="utf-8")) for path in sorted(_EXAMPLES.glob("*.md"))]
+
+
+def _parse(name: str, text: str) -> Example:
+    head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    title, ids, why = head.removeprefix("# ").split("\n", 2)
+    return Example(
+        name, title, tuple(ids.split()), _code(why), _CODE.sub("", why).strip(), tuple(map(_parse_fix, sections))
+    )
+
+
+def _parse_fix(text: str) -> Fix:
+    heading, _, body = text.partition("\n")
+    title, _, mark = heading.rpartition(" ")
+    text = _OUTCOME.sub("", _CODE.sub("", body)).strip()
+    return Fix(title.removesuffix(" (changes"), mark == "(safe)", text, _code(body), _found(_OUTCOME, body)[0])
+
+
+def _code(text: str) -> str:
+    return _found(_CODE, text)[1]
+
+
+def _found(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    match = pattern.search(text)
+    if match is None:
+        raise ValueError(f"an example lacks a part: {text}")
+    return match
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its name, without the suffix."""
+    by_id: dict[str, list[Example]] = {cause.id: [] for cause in CAUSES}
+    for example in examples():
+        for ident in example.ids:
+            by_id[ident].append(example)
+    texts = {page_name(cause.id): _page(cause, by_id[cause.id]) for cause in CAUSES}
+    return texts | {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
+
+
+def write(folder: Path) -> None:
+    """Write the pages into a folder, and remove pages of causes that are gone."""
+    texts = {f"{name}.md": text for name, text in pages().items()}
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.md"):
+        if path.name not in texts:
+            path.unlink()
+    for name, text in texts.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def page_name(ident: str) -> str:
+    """Return the name of a cause's page: "gb0029", "recompile-limit"."""
+    return re.sub(r"\W+|_", "-", ident.lower())
+
+
+def address(ident: str) -> str:
+    """Return the path of a cause's page in the built site."""
+    return f"{FOLDER}/{page_name(ident)}.html"
+
+
+def examples_by_kind() -> str:
+    """Return a table of the examples by what the code does, with links, in Markdown."""
+    by_name = {example.name: example for example in examples()}
+    rows = [f"| {kind} | {', '.join(_link(by_name[name]) for name in names)} |" for kind, names in KINDS.items()]
+    return "\n".join(["| what the code does | causes |", "| --- | --- |", *rows])
+
+
+def _link(example: Example) -> str:
+    """Return a link to an example: to its section if it shares the page with others."""
+    ident = example.ids[0]
+    is_alone = sum(ident in other.ids for other in examples()) == 1
+    section = "" if is_alone else "#" + re.sub(r"[^a-z0-9]+", "-", example.title.lower()).strip("-")
+    return f"[{example.title}]({FOLDER}/{page_name(ident)}.md{section}) {ident}"
+
+
+def causes_table() -> str:
+    """Return a table of all causes of breaks with links to their pages, in Markdown."""
+    rows = [
+        f"| [{cause.id}]({FOLDER}/{page_name(cause.id)}.md) | {cause.title} | {cause.names[0]} |" for cause in CAUSES
+    ]
+    return "\n".join(["| id | in your code | PyTorch's name |", "| --- | --- | --- |", *rows])
+
+
+def skips_table() -> str:
+    """Return a table of the reasons why functions run eagerly, with links to their pages, in Markdown."""
+    rows = [
+        f"| [{name.lower().replace('_', ' ')}]({FOLDER}/{page_name(name)}.md) | {_plain(reason.sentence)} |"
+        for name, reason in _skips().items()
+    ]
+    return "\n".join(["| reason | in a report |", "| --- | --- |", *rows])
+
+
+def _skips() -> dict[str, SkipReason]:
+    return {name: reason for name, reason in vars(skipped_functions).items() if isinstance(reason, SkipReason)}
+
+
+def _plain(sentence: str) -> str:
+    return sentence.replace("{limit}", "`recompile_limit` 8").replace("{cause}", "its name")
+
+
+def _skip_page(name: str, reason: SkipReason) -> str:
+    parts = [f"# Runs eagerly: {name.lower().replace('_', ' ')}", f"A report says: *{_plain(reason.sentence)}*."]
+    if reason.way_out:
+        parts += [f"**What to do:** {_sentence(reason.way_out)}"]
+    return _assembled([*parts, f"Examples, run: [](../{reason.page})."])
+
+
+def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
+    names = " or ".join(f"*{name.strip()}*" for name in cause.names)
+    is_registered = re.fullmatch(r"GB\d{4}", cause.id) is not None
+    facts = [f"PyTorch's name: {names}"]
+    if is_registered:
+        facts += [f"id {cause.id}", _releases(cause)]
+    parts = [f"# {cause.title} ({cause.id})" if is_registered else f"# {cause.title}", "; ".join(facts) + "."]
+    if cause.is_deliberate:
+        parts.append("The code breaks the graph here on purpose.")
+    for example in shown:
+        parts += _example(example, alone=len(shown) == 1)
+    if not shown:
+        parts += _advice(cause)
+    if cause.is_named_by_call:
+        parts += ["## By the function that is called", *_calls()]
+    if cause.settings:
+        parts += ["## Settings", *_settings(cause)]
+    parts += ["## More", *_more(cause, is_registered=is_registered)]
+    return _assembled(parts)
+
+
+def _assembled(parts: Sequence[str]) -> str:
+    # The pages are found from the table, from reports and by search; in the sidebar they would hide everything else.
+    return "\n\n".join(["---\norphan: true\n---", *parts]) + "\n"
+
+
+def _releases(cause: KnownCause) -> str:
+    first = f"since PyTorch {cause.since}" if cause.since else "in PyTorch 2.9 and later"
+    return f"{first}, until {cause.until}" if cause.until else first
+
+
+def _example(example: Example, *, alone: bool) -> list[str]:
+    level = "##" if alone else "###"
+    parts = [] if alone else [f"## {example.title}"]
+    parts += [f"{level} In your code", _block(example.code), f"{level} Why", example.why]
+    parts += [f"{level} Fixes, in the order to try them"]
+    for number, fix in enumerate(example.fixes, 1):
+        mark = "safe" if fix.is_safe else "changes something"
+        parts += [f"**{number}. {fix.title}** (*{mark}*)", *filter(None, [fix.text]), _block(fix.code)]
+        parts.append(f"Measured: {fix.outcome}.")
+    return parts
+
+
+def _advice(cause: KnownCause) -> list[str]:
+    parts = []
+    if cause.advice:
+        parts.append(f"**What to do:** {_sentence(cause.advice)}")
+    if cause.manual_step:
+        parts.append(f"**If that does not work:** {cause.manual_step.text}")
+    if not parts:
+        parts.append(
+            "Call the code before or after the compiled function and pass its result as an argument, or leave it out "
+            "of the graph: [](../escape_hatches.md)."
+        )
+    return ["## What to do", *parts]
+
+
+def _calls() -> list[str]:
+    rows = []
+    for call in CALLS:
+        if call.title and (call.advice or call.manual_step):
+            advice = _sentence(call.advice) if call.advice else call.manual_step.text if call.manual_step else ""
+            more = f" [](../{call.page})" if call.page else ""
+            rows.append(f"- {call.title}: {advice}{more}")
+    return ["This id only means that a call could not be traced. What to do depends on the call:", "\n".join(rows)]
+
+
+def _settings(cause: KnownCause) -> list[str]:
+    rows = [f"- {' and '.join(map(_setting, combination))}" for combination in cause.settings]
+    return [
+        "`--try` tests each of these on your code, the one that does less first:",
+        "\n".join(rows),
+        "A setting applies to everything that is compiled while it is on. Set it before the first call.",
+    ]
+
+
+def _setting(setting: DynamoSetting) -> str:
+    mark = {True: "safe", False: "changes something", None: "can change something, or fail: try it"}[setting.is_safe]
+    since = f", since PyTorch {setting.since}" if setting.since else ""
+    return f"`{setting}` (*{mark}*{since})"
+
+
+def _more(cause: KnownCause, *, is_registered: bool) -> list[str]:
+    parts = []
+    if cause.page:
+        parts.append(f"- [](../{cause.page})")
+    if is_registered:
+        name = cause.id.lower()
+        address = f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{name}.html"
+        parts.append(f"- [{cause.id} in PyTorch's registry]({address}): its explanation, its hints, and users' notes")
+    return ["\n".join([*parts, "- [All causes](../common_breaks.md#every-cause)"])]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _block(code: str) -> str:
+    return f"```python\n{code}```"

@@ -1,0 +1,206 @@
+"""Each program on a cause's page breaks for that cause, each fix removes the break, and the measured line is right."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import io
+import linecache
+import logging
+import random
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.knowledge.causes import CAUSES
+from jupyter_graphbreak.results import Report
+from notebooks import cause_pages
+from notebooks.cause_pages import Example, Fix
+
+EXAMPLES = cause_pages.examples()
+_SETTING = re.compile(r"torch\._dynamo\.config\.(\w+)")
+
+
+class _Logged(logging.Handler):
+    """Collects what the program logs; PyTorch's own messages are not part of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not record.name.startswith("torch"):
+            self.lines.append(f"{record.name} {record.getMessage()}")
+
+
+@dataclass
+class Outcome:
+    """All that a reader could notice of a call; the names are the words of the measured line."""
+
+    value: Any = None
+    gradients: Any = None
+    arguments: Any = None
+    exception: str = ""
+    output: str = ""
+    log: Any = None
+    warnings: Any = None
+
+    def differences(self, other: Outcome) -> list[str]:
+        return [name for name in vars(self) if not _is_equal(getattr(self, name), getattr(other, name))]
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    try:
+        torch.testing.assert_close(one, other, equal_nan=True)
+    except AssertionError:
+        return False
+    except TypeError:  # neither tensors nor numbers
+        return bool(one == other)
+    return True
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return type(value)(map(_copied, value)) if isinstance(value, (list, set)) else value
+
+
+def _tensors(values: list[Any]) -> list[torch.Tensor]:
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
+def _outcome(function: Any, arguments: list[Any]) -> Outcome:
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - what the programs draw from
+    outcome, logged = Outcome(), _Logged()
+    logging.getLogger().addHandler(logged)
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        warnings.catch_warnings(record=True) as warned,
+    ):
+        warnings.simplefilter("always")
+        try:
+            outcome.value = function(*arguments)
+        except Exception as error:  # noqa: BLE001 - any exception of the program is an outcome
+            outcome.exception = f"{type(error).__name__}: {error}"
+        if isinstance(outcome.value, torch.Tensor) and outcome.value.requires_grad and not outcome.value.is_leaf:
+            outcome.value.sum().backward()
+    logging.getLogger().removeHandler(logged)
+    outcome.gradients = [argument.grad for argument in _tensors(arguments)]
+    outcome.arguments = [argument.detach() for argument in _tensors(arguments)]
+    outcome.output, outcome.log = printed.getvalue(), logged.lines
+    own = [warning for warning in warned if "torch" not in Path(warning.filename).parts]
+    outcome.warnings = [str(warning.message) for warning in own]
+    return outcome
+
+
+class Program:
+    """An example, and a fix of it if there is one, as a module; ``calls`` are those that the page shows."""
+
+    def __init__(self, path: Path, example: Example, fix: Fix | None = None) -> None:
+        calls = [call for node in ast.parse(example.code).body for call in _calls_of_before(node)]
+        lines = example.code.splitlines()[: calls[0].lineno - 1]
+        text = "\n".join([*lines, *([fix.code] if fix else [])]) + "\n"
+        # The backend eager breaks at the same places as any other and generates no code.
+        text = text.replace("@torch.compile\n", '@torch.compile(backend="eager")\n')
+        path.write_text(text, encoding="utf-8")
+        linecache.checkcache(str(path))
+        self.settings = set(_SETTING.findall(text))
+        self.function = "after" if fix else "before"
+        self._code = compile(text, str(path), "exec")
+        self._calls = calls
+
+    def run(self, *, eager: bool = False) -> tuple[Report, list[Outcome]]:
+        """Run all calls; the settings that the program changes are restored."""
+        config = torch._dynamo.config
+        torch.compiler.reset()
+        level = logging.getLogger().level
+        stance = torch.compiler.set_stance("force_eager" if eager else "default")
+        with config.patch({name: copy.copy(getattr(config, name)) for name in self.settings}), stance:
+            namespace: dict[str, Any] = {"__name__": "program"}
+            exec(self._code, namespace)  # noqa: S102 - the page's program
+            with jupyter_graphbreak.capture() as run:
+                outcomes = [
+                    _outcome(namespace[self.function], _copied(self._arguments(call, namespace)))
+                    for call in self._calls
+                ]
+        logging.getLogger().setLevel(level)
+        return run.report, outcomes
+
+    @staticmethod
+    def _arguments(call: ast.Call, namespace: dict[str, Any]) -> list[Any]:
+        return [eval(ast.unparse(argument), namespace) for argument in call.args]  # noqa: S307 - the page's program
+
+
+def _calls_of_before(node: ast.stmt) -> list[ast.Call]:
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id="before")) as call):
+            return [call]
+    return []
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    torch._logging.set_logs(dynamo=logging.ERROR)  # type: ignore[attr-defined] # not exported
+    yield
+    torch._logging.set_logs()  # type: ignore[attr-defined] # not exported
+    torch.compiler.reset()
+
+
+def _ids(report: Report) -> set[str | None]:
+    consequences = {item.consequence.gb_id for item in report.breaks if item.consequence}
+    return consequences | {item.gb_id for item in report.breaks}
+
+
+def measured(before: Report, after: Report, differences: list[str]) -> str:
+    """Return the line below a fix."""
+    one, other = before.summary, after.summary
+    names = sorted(set(differences), key=list(vars(Outcome())).index)
+    outcome = f"different {' and '.join(names)}" if names else "same outcome"
+    return f"breaks {one.breaks} -> {other.breaks}, graphs {one.graphs} -> {other.graphs}, {outcome}"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_each_fix_removes_the_break_and_does_what_its_line_says(tmp_path: Path, example: Example) -> None:
+    before = Program(tmp_path / "before.py", example)
+    _, expected = before.run(eager=True)
+    report, outcomes = before.run()
+    assert _ids(report) & set(example.ids)
+    assert [one.differences(other) for one, other in zip(outcomes, expected, strict=True)] == [[]] * len(expected)
+    for number, fix in enumerate(example.fixes):
+        fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
+        differences = [name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)]
+        assert measured(report, fixed, differences) == fix.outcome
+        assert (fixed.summary.breaks, fixed.summary.skipped) == (0, 0)
+        assert not (fix.is_safe and differences)
+
+
+def test_every_example_has_known_causes_and_is_listed_once() -> None:
+    assert sorted(name for names in cause_pages.KINDS.values() for name in names) == [item.name for item in EXAMPLES]
+    assert {ident for example in EXAMPLES for ident in example.ids} <= {cause.id for cause in CAUSES}
+
+
+def test_a_page_has_its_parts_in_order() -> None:
+    text = cause_pages.pages()["gb0123"]
+    parts = [
+        "`Tensor.backward()`",
+        "Unsupported Tensor.backward() call",
+        "## In your code",
+        "loss.backward()",
+        "## Why",
+    ]
+    parts += ["*safe*", "Measured: breaks 1 -> 0", "*changes something*", "## Settings", "gb/gb0123.html"]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)

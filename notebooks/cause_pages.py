@@ -30,7 +30,7 @@ KINDS = {
     "It draws random numbers": ("skipped_random", "numpy_random", "random_"),
     "It calls something that Dynamo does not trace": (
         *("skipped_library", "skipped_tqdm", "file", "method_json", "method_context_variable", "lock", "data_ptr"),
-        *("is_inference", "numpy_vectorize", "next", "hasattr", "class", "compile_in_compile", "cudnn"),
+        *("is_inference", "numpy_vectorize", "next", "hasattr", "import_", "class", "compile_in_compile", "cudnn"),
     ),
     "The break is in a block": ("loop", "with_block"),
     "It does a training step's work": (

@@ -349,6 +349,13 @@ CAUSES = (
         page="training.md#what-breaks-in-training-code",
     ),
     KnownCause(
+        "GB0069",
+        ("Import failure",),
+        title="`import` that fails",
+        advice="import it once, before the compiled function, and keep whether that worked",
+        manual_step=ManualStep("Decide where to ask whether the package is installed: once, before the compiled function."),
+    ),
+    KnownCause(
         "GB0070",
         ("Indexing list with non-scalar tensor",),
         title="List indexed with a tensor",

@@ -34,7 +34,28 @@ NOTEBOOKS = [name for name, path in sorted(PAGES.items()) if path.read_text(enco
 #: The claims of the text about each report: breaks by line and code (in a library by file and code), the total number
 #: of their events, graphs, functions that run eagerly, recompiles.
 EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
-    "quickstart": [(["8 length > 1"], 1, 2, 0, 0), ([], 0, 1, 0, 0)],
+    "quickstart": [
+        (["8 length > 1"], 1, 2, 0, 0),
+        ([], 0, 1, 0, 0),
+        (["8 length > 1"], 1, 2, 0, 0),
+        ([], 0, 1, 0, 0),
+    ],
+    "case_studies": [
+        (["6 l1.item()", "6 l2.item()"], 2, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+        (["4 from a_faster_attention import attend"], 3, 2, 1, 0),
+        ([], 0, 1, 0, 0),
+        (["4 offsets.tolist()"], 1, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+        (["7 (ids == CLASS).sum(1).max().item()", "10 torch.where(ids[row] == CLASS)"], 2, 1, 1, 0),
+        ([], 0, 1, 0, 0),
+        ([], 0, 5, 0, 4),
+        ([], 0, 1, 0, 0),
+        ([], 0, 2, 0, 1),
+        ([], 0, 1, 0, 0),
+        (['13 warnings.warn(f"no loss for {kind}")'], 1, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+    ],
     "cost": [
         (["5 y.sum() > 0"], 1, 2, 0, 0),
         ([], 0, 1, 0, 0),
@@ -85,6 +106,8 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
         ([], 0, 2, 0, 1),
         ([], 0, 8, 1, 8),
         ([], 0, 1, 0, 0),
+        ([], 0, 8, 1, 8),
+        ([], 0, 10, 0, 9),
     ],
     "fullgraph": [
         (
@@ -252,6 +275,18 @@ def test_eager_functions_agree_with_the_page_on_skipped_functions(site: Path) ->
     assert functions == expected
 
 
+def test_breaks_of_the_case_studies_are_at_the_lines_that_are_marked(site: Path) -> None:
+    marked = []
+    for cell in executed(site, "case_studies").cells:
+        lines = {number for number, line in enumerate(cell.source.splitlines(), 1) if "# break" in line}
+        for output in cell.get("outputs", []):
+            if MIME_TYPE in output.get("data", {}):
+                report = Report.from_dict(output["data"][MIME_TYPE])
+                assert {item.location.line for item in report.breaks if item.location} == lines, cell.source
+                marked.append(len(lines))
+    assert sum(marked) >= 6
+
+
 def test_every_cause_has_a_page_and_reports_link_to_it(site: Path) -> None:
     for name in cause_pages.pages():
         assert (site / cause_pages.FOLDER / f"{name}.html").exists()
@@ -277,7 +312,7 @@ def test_the_gate_of_the_page_on_ci_fails_on_the_new_break(site: Path) -> None:
 
 def test_the_recompile_limit_is_reported_with_its_cause(site: Path) -> None:
     of_page = reports(executed(site, "recompiles"))
-    assert [skipped.kind for report in of_page for skipped in report.skipped] == ["recompile limit", "shared wrapper"]
+    assert [skipped.kind for report in of_page for skipped in report.skipped] == ["recompile limit", "shared wrapper", "recompile limit"]
     assert [skipped.function for skipped in of_page[11].skipped] == ["tanhshrink"]  # the ninth
     assert any(again.limit_hit for again in of_page[9].recompiles)
 

@@ -27,18 +27,37 @@ KINDS = {
         *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel"),
     ),
     "It prints, logs or measures": ("print", "logging", "skipped_warn", "skipped_time", "repr"),
-    "It draws random numbers": ("skipped_random", "numpy_random", "random_"),
+    "It draws random numbers": (
+        "skipped_random",
+        "numpy_random",
+        "random_",
+        "random_generator",
+        "uniform_from",
+        "numpy_stream",
+    ),
     "It calls something that Dynamo does not trace": (
         *("skipped_library", "skipped_tqdm", "file", "method_json", "method_context_variable", "lock", "data_ptr"),
-        *("is_inference", "numpy_vectorize", "next", "hasattr", "import_", "class", "compile_in_compile", "cudnn"),
+        *(
+            "is_inference",
+            "inference_mode",
+            "numpy_vectorize",
+            "numpy_off",
+            "next",
+            "hasattr",
+            "import_",
+            "class",
+            "compile_in_compile",
+            "cudnn",
+        ),
     ),
     "The break is in a block": ("loop", "with_block"),
     "It does a training step's work": (
         *("backward", "autograd_grad", "hook", "requires_grad", "grad_fn", "deepcopy", "deepcopy_container"),
-        *("parameter",),
+        *("parameter", "requires_grad_result", "requires_grad_created", "module_hook", "checkpoint"),
+        *("function_duplicate",),
     ),
-    "It uses tensors in an unusual way": ("data_dtype", "resize", "set_of_tensors", "sparse"),
-    "Dynamo leaves it out on purpose": ("rnn", "generator", "disable", "graph_break"),
+    "It uses tensors in an unusual way": ("data_dtype", "data_assigned", "resize", "set_of_tensors", "sparse"),
+    "Dynamo leaves it out on purpose": ("rnn", "generator", "generator_across", "scripted", "disable", "graph_break"),
 }
 _CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _OUTCOME = re.compile(r"^breaks \d+ -> \d+, graphs \d+ -> \d+, .*$", re.MULTILINE)

@@ -353,7 +353,9 @@ CAUSES = (
         ("Import failure",),
         title="`import` that fails",
         advice="import it once, before the compiled function, and keep whether that worked",
-        manual_step=ManualStep("Decide where to ask whether the package is installed: once, before the compiled function."),
+        manual_step=ManualStep(
+            "Decide where to ask whether the package is installed: once, before the compiled function."
+        ),
     ),
     KnownCause(
         "GB0070",

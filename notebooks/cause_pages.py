@@ -52,7 +52,16 @@ KINDS = {
     ),
     "The break is in a block": ("loop", "with_block"),
     "It does a training step's work": (
-        *("backward", "autograd_grad", "hook", "requires_grad", "grad_fn", "deepcopy", "deepcopy_container"),
+        *(
+            "backward",
+            "backward_returned",
+            "autograd_grad",
+            "hook",
+            "requires_grad",
+            "grad_fn",
+            "deepcopy",
+            "deepcopy_container",
+        ),
         *("parameter", "requires_grad_result", "requires_grad_created", "module_hook", "checkpoint"),
         *("function_duplicate",),
     ),
@@ -248,10 +257,12 @@ def _releases(cause: KnownCause) -> str:
 
 
 def _example(example: Example, *, alone: bool) -> list[str]:
-    level = "##" if alone else "###"
+    def heading(text: str) -> str:
+        return f"## {text}" if alone else f"**{text}**"
+
     parts = [] if alone else [f"## {example.title}"]
-    parts += [f"{level} In your code", _block(example.code), f"{level} Why", example.why]
-    parts += [f"{level} Fixes, in the order to try them"]
+    parts += [heading("In your code"), _block(example.code), heading("Why"), example.why]
+    parts += [heading("Fixes, in the order to try them")]
     for number, fix in enumerate(example.fixes, 1):
         mark = "safe" if fix.is_safe else "changes something"
         parts += [f"**{number}. {fix.title}** (*{mark}*)", *filter(None, [fix.text]), _block(fix.code)]

@@ -1019,6 +1019,14 @@ CAUSES = (
         since="2.12",
     ),
     KnownCause(
+        "GB4927",
+        ("autograd.grad consumed returned tensor's grad_fn",),
+        title="Result on which `backward()` was called",
+        advice="return loss.detach(), or call backward() after the compiled function",
+        manual_step=_BACKWARD,
+        since="2.11",
+    ),
+    KnownCause(
         "GB5821",
         ("register_post_accumulate_grad_hook on an intermediate tensor",),
         title="Hook on an intermediate tensor",

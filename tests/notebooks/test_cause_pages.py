@@ -93,10 +93,10 @@ def _outcome(function: Any, arguments: list[Any]) -> Outcome:
         warnings.simplefilter("always")
         try:
             outcome.value = function(*arguments)
+            if isinstance(outcome.value, torch.Tensor) and outcome.value.requires_grad and not outcome.value.is_leaf:
+                outcome.value.sum().backward()
         except Exception as error:  # noqa: BLE001 - any exception of the program is an outcome
             outcome.exception = f"{type(error).__name__}: {error}"
-        if isinstance(outcome.value, torch.Tensor) and outcome.value.requires_grad and not outcome.value.is_leaf:
-            outcome.value.sum().backward()
     logging.getLogger().removeHandler(logged)
     outcome.gradients = [argument.grad for argument in _tensors(arguments)]
     outcome.arguments = [argument.detach() for argument in _tensors(arguments)]
@@ -204,3 +204,50 @@ def test_a_page_has_its_parts_in_order() -> None:
     parts += ["*safe*", "Measured: breaks 1 -> 0", "*changes something*", "## Settings", "gb/gb0123.html"]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
+
+
+def computes_in_a_hook(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y.register_hook(lambda gradient: gradient + 1)
+    return y.sum()
+
+
+def imports(x: torch.Tensor) -> torch.Tensor:
+    import json  # noqa: F401 - it works
+
+    return x + 1
+
+
+def logs(x: torch.Tensor) -> torch.Tensor:
+    LOGGER.warning("sent")
+    return x + 1
+
+
+def logs_a_shape(x: torch.Tensor) -> torch.Tensor:
+    logging.warning("%s", x.shape)  # noqa: LOG015 - the root logger is meant
+    return x + 1
+
+
+def solves(x: torch.Tensor) -> torch.Tensor:
+    solution: torch.Tensor = torch.linalg.lstsq(torch.eye(4), x[:, None]).solution
+    return solution * 2
+
+
+LOGGER = logging.getLogger("model")
+REORDERABLE = {"reorderable_logging_functions": {logging.warning, logging.Logger.warning}}
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "expected"),
+    [
+        pytest.param(computes_in_a_hook, {}, [], id="a hook that only computes is traced"),
+        pytest.param(imports, {}, [], id="an import that works is traced"),
+        pytest.param(logs, REORDERABLE, ["GB0291"], id="methods of a logger are not reordered"),
+        pytest.param(logs_a_shape, REORDERABLE, ["GB0296"], id="a shape cannot be logged at the end"),
+        pytest.param(solves, {}, ["GB0036"], id="without the setting, lstsq has the more common id"),
+    ],
+)
+def test_further_claims_of_the_pages(function: Any, settings: dict[str, Any], expected: list[str]) -> None:
+    with torch._dynamo.config.patch(settings) if settings else contextlib.nullcontext():
+        report = jupyter_graphbreak.explain(torch.compile(function, backend="eager"), torch.ones(4, requires_grad=True))
+    assert [item.gb_id for item in report.breaks] == expected

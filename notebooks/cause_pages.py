@@ -26,7 +26,7 @@ KINDS = {
     "The size of a result depends on values": (
         *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel"),
     ),
-    "It prints, logs or measures": ("print", "logging", "skipped_warn", "skipped_time", "repr"),
+    "It prints, logs or measures": ("print", "logging", "reorder", "skipped_warn", "skipped_time", "repr"),
     "It draws random numbers": (
         "skipped_random",
         "numpy_random",
@@ -42,6 +42,9 @@ KINDS = {
             "inference_mode",
             "numpy_vectorize",
             "numpy_off",
+            "numpy_method",
+            "statistics",
+            "contextlib_off",
             "next",
             "hasattr",
             "import_",
@@ -61,12 +64,28 @@ KINDS = {
             "grad_fn",
             "deepcopy",
             "deepcopy_container",
+            "deepcopy_module",
         ),
         *("parameter", "requires_grad_result", "requires_grad_created", "module_hook", "checkpoint"),
         *("function_duplicate",),
     ),
-    "It uses tensors in an unusual way": ("data_dtype", "data_assigned", "resize", "set_of_tensors", "sparse"),
-    "Dynamo leaves it out on purpose": ("rnn", "generator", "generator_across", "scripted", "disable", "graph_break"),
+    "It uses tensors in an unusual way": (
+        "data_dtype",
+        "data_assigned",
+        "resize",
+        "resize_as",
+        "set_of_tensors",
+        "sparse",
+    ),
+    "Dynamo leaves it out on purpose": (
+        "rnn",
+        "generator",
+        "generator_across",
+        "scripted",
+        "disable",
+        "graph_break",
+        "skip_frame",
+    ),
 }
 _CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _OUTCOME = re.compile(r"^breaks \d+ -> \d+, graphs \d+ -> \d+, .*$", re.MULTILINE)

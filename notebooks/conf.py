@@ -77,10 +77,11 @@ def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
-    """Put the tables of causes in place of the comments that name them."""
+    """Put the tables of causes in place of the comments that name them, and of what a reader of the repository sees."""
     if page == "common_breaks":
-        for name in ("examples_by_kind", "causes_table", "skips_table"):
-            source[0] = source[0].replace(f"% {name}\n", f"{getattr(cause_pages, name)()}\n")
+        source[0] = re.sub(
+            r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE
+        )
 
 
 def _link_causes(_: Sphinx, page: str, __: str, context: dict[str, Any], ___: object) -> None:

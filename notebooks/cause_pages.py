@@ -88,6 +88,9 @@ KINDS = {
     ),
 }
 _CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+_BRACKETS = r"(?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])"
+#: Code in a sentence: words with brackets right behind them, and words with an underscore.
+_CODE_WORD = re.compile(rf"(?<![\w`.\"')])(?:\.?\w[\w.]*{_BRACKETS}(?:\.\w+|{_BRACKETS})*|[\w.]*_[\w.]*\w)(?: = \w+)?")
 _OUTCOME = re.compile(r"^breaks \d+ -> \d+, graphs \d+ -> \d+, .*$", re.MULTILINE)
 
 
@@ -134,8 +137,12 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """Return all examples, sorted by name."""
-    return [_parse(path.stem, path.read_text(encoding="utf-8")) for path in sorted(_EXAMPLES.glob("*.md"))]
+    """Return all examples, in the order of ``KINDS``; those that are not listed there come last."""
+    order = [name for names in KINDS.values() for name in names]
+    paths = sorted(
+        _EXAMPLES.glob("*.md"), key=lambda path: order.index(path.stem) if path.stem in order else len(order)
+    )
+    return [_parse(path.stem, path.read_text(encoding="utf-8")) for path in paths]
 
 
 def _parse(name: str, text: str) -> Example:
@@ -170,6 +177,8 @@ def pages() -> dict[str, str]:
     for example in examples():
         for ident in example.ids:
             by_id[ident].append(example)
+    for ident, shown in by_id.items():
+        shown.sort(key=lambda example: example.ids[0] != ident)  # those that are mainly about it come first
     texts = {page_name(cause.id): _page(cause, by_id[cause.id]) for cause in CAUSES}
     return texts | {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
 
@@ -234,14 +243,14 @@ def _skips() -> dict[str, SkipReason]:
 
 
 def _plain(sentence: str) -> str:
-    return sentence.replace("{limit}", "`recompile_limit` 8").replace("{cause}", "its name")
+    return sentence.replace("{limit}", "`recompile_limit` 8").replace("{cause}", "...")
 
 
 def _skip_page(name: str, reason: SkipReason) -> str:
     parts = [f"# Runs eagerly: {name.lower().replace('_', ' ')}", f"A report says: *{_plain(reason.sentence)}*."]
     if reason.way_out:
-        parts += [f"**What to do:** {_sentence(reason.way_out)}"]
-    return _assembled([*parts, f"Examples, run: [](../{reason.page})."])
+        parts += ["## What to do", _sentence(reason.way_out)]
+    return _assembled([*parts, "## More", f"Programs with their reports: [](../{reason.page})."])
 
 
 def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
@@ -292,14 +301,17 @@ def _example(example: Example, *, alone: bool) -> list[str]:
 def _advice(cause: KnownCause) -> list[str]:
     parts = []
     if cause.advice:
-        parts.append(f"**What to do:** {_sentence(cause.advice)}")
+        parts.append(_sentence(cause.advice))
     if cause.manual_step:
-        parts.append(f"**If that does not work:** {cause.manual_step.text}")
-    if not parts:
+        parts.append(cause.manual_step.text)
+    if not parts and not cause.page:
         parts.append(
-            "Call the code before or after the compiled function and pass its result as an argument, or leave it out "
-            "of the graph: [](../escape_hatches.md)."
+            "There is no general fix. If the code does not have to be in the graph, call it before or after the "
+            "compiled function and pass its result as an argument, or leave it out of the graph: "
+            "[](../escape_hatches.md)."
         )
+    if not parts:
+        parts.append(f"This page explains it: [](../{cause.page}).")
     return ["## What to do", *parts]
 
 
@@ -340,7 +352,7 @@ def _more(cause: KnownCause, *, is_registered: bool) -> list[str]:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    return _CODE_WORD.sub(r"`\g<0>`", f"{text[0].upper()}{text[1:]}.")
 
 
 def _block(code: str) -> str:

@@ -188,7 +188,7 @@ def test_each_fix_removes_the_break_and_does_what_its_line_says(tmp_path: Path, 
 
 
 def test_every_example_has_known_causes_and_is_listed_once() -> None:
-    assert sorted(name for names in cause_pages.KINDS.values() for name in names) == [item.name for item in EXAMPLES]
+    assert [name for names in cause_pages.KINDS.values() for name in names] == [item.name for item in EXAMPLES]
     assert {ident for example in EXAMPLES for ident in example.ids} <= {cause.id for cause in CAUSES}
 
 
@@ -204,6 +204,13 @@ def test_a_page_has_its_parts_in_order() -> None:
     parts += ["*safe*", "Measured: breaks 1 -> 0", "*changes something*", "## Settings", "gb/gb0123.html"]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
+
+
+def test_sentences_from_the_tables_show_code_as_code() -> None:
+    assert "Replace `__getattribute__` by a property" in cause_pages.pages()["gb0031"]
+    assert "`torch.where(mask, x, 0).sum()` for `x[mask].sum()`" in cause_pages._sentence(
+        next(cause.advice or "" for cause in CAUSES if cause.id == "GB0036")
+    )
 
 
 def computes_in_a_hook(x: torch.Tensor) -> torch.Tensor:

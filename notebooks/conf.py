@@ -64,6 +64,7 @@ html_title = project
 html_theme_options = {"dark_css_variables": {"color-foreground-primary": "#eceef0"}}
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_js_files = ["cause_links.js"]
 html_show_sphinx = False
 html_copy_source = False
 # Prompts and outputs are not for copying.

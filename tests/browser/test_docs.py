@@ -41,7 +41,7 @@ def test_a_page_is_accessible_and_loads_nothing(open_page: Open, site: Path, nam
 def test_each_report_of_a_page_is_interactive_independently(open_page: Open, site: Path) -> None:
     opened = open_page(site / "quickstart.html")
     page = opened.page
-    expect(page.locator(".graphbreak.gb-live")).to_have_count(2)
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(4)
     first, second = page.locator(".graphbreak").nth(0), page.locator(".graphbreak").nth(1)
     first.locator(".gb-strip .gb-tick a").click()
     expect(first.locator(".gb-item").first).to_have_class(SELECTED)
@@ -61,6 +61,12 @@ def test_each_report_of_a_page_is_interactive_independently(open_page: Open, sit
     expect(first.get_by_role("status")).to_have_text("Copied as text")
     assert page.evaluate("navigator.clipboard.readText()").startswith("1 break")
     assert opened.errors == []
+
+
+def test_the_id_of_a_cause_leads_to_its_page(open_page: Open, site: Path) -> None:
+    page = open_page(site / "quickstart.html").page
+    page.locator(".graphbreak.gb-live").first.get_by_role("link", name="GB0170", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("GB0170")
 
 
 def test_the_theme_switch_applies_to_reports(open_page: Open, site: Path) -> None:

@@ -1,4 +1,4 @@
-"""Make tables and drawings of the pages: options, the fields of a report, the rooms, a function that breaks."""
+"""Make tables and a picture of the reference pages from the code: options, the fields of a report, the rooms."""
 
 from __future__ import annotations
 
@@ -119,38 +119,6 @@ def rooms() -> str:
     return (
         f'<svg viewBox="-1 -1 {width + 2} {total + 2}" role="img" aria-label="{label}" fill="currentColor" '
         f'font-family="sans-serif" font-size="14">{"".join(shapes)}</svg>'
-    )
-
-
-def split_function() -> str:
-    """Return a drawing of a function that a break splits into two graphs, as SVG."""
-    parts = [
-        ("graph A", "length = x.norm()", "compiled", ""),
-        ("break", "length > 1 ?", "Python decides", 'stroke-dasharray="5 4"'),
-        ("graph B", "x / length + 0.5", "compiled", ""),
-    ]
-    width, gap = 200, 60
-    shapes = []
-    for number, (name, code, how, style) in enumerate(parts):
-        left = number * (width + gap)
-        middle = f'x="{left + width / 2:.0f}" text-anchor="middle"'
-        shapes.append(
-            f'<rect x="{left}" y="0" width="{width}" height="62" rx="6" fill="none" stroke="currentColor" {style}/>'
-            f'<text {middle} y="25" font-weight="600">{name}</text>'
-            f'<text {middle} y="46" font-family="monospace" font-size="13">{html.escape(code)}</text>'
-            f'<text {middle} y="82" font-size="13">{how}</text>'
-        )
-        if number:
-            shapes.append(
-                f'<path d="M{left - gap + 6} 31 H{left - 8} m-8 -5 l8 5 l-8 5" fill="none" stroke="currentColor"/>'
-            )
-    total = len(parts) * (width + gap) - gap
-    label = "A function under torch.compile: " + ", then ".join(
-        f"{name}: {code}, {how}" for name, code, how, _ in parts
-    )
-    return (
-        f'<svg viewBox="-1 -1 {total + 2} 92" role="img" aria-label="{html.escape(label)}" fill="currentColor" '
-        f'font-family="sans-serif" font-size="15" style="max-width: 46rem">{"".join(shapes)}</svg>'
     )
 
 

@@ -61,6 +61,6 @@ def test_a_documentation_page_opens_as_a_notebook_in_jupyterlab(open_page: Open,
     )
     page.wait_for_function("window.jupyterapp?.shell.currentWidget?.content?.widgets?.length > 3", timeout=60_000)
     page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells')")
-    expect(page.locator(".jp-Notebook .graphbreak.gb-live")).to_have_count(2, timeout=90_000)
+    expect(page.locator(".jp-Notebook .graphbreak.gb-live")).to_have_count(4, timeout=90_000)
     expect(page.locator(".jp-Notebook .gb-verdict").first).to_contain_text("1 break, line 8 in shorten")
     lab.stop_kernels()

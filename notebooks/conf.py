@@ -86,17 +86,19 @@ def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _link_causes(_: Sphinx, page: str, __: str, context: dict[str, Any], ___: object) -> None:
-    """Make the ids in the cards of reports links to the pages of their causes."""
-    if "<small>GB" in context.get("body", "") and "/" not in page:
+    """Put a link to the page of its cause above the link to PyTorch's registry in the card of each break."""
+    if "/" not in page:
         context["body"] = re.sub(
-            r"<small>(GB\d{4})</small>",
-            lambda ident: (
-                f'<small><a href="{cause_pages.address(ident[1])}">{ident[1]}</a></small>'
-                if cause_pages.page_name(ident[1]) in _PAGES
-                else ident[0]
-            ),
-            context["body"],
+            r'<p><a href="[^"]*" target="_blank" rel="noopener noreferrer">(GB\d{4}) in PyTorch',
+            lambda link: f"{_cause_link(link[1])}{link[0]}",
+            context.get("body", ""),
         )
+
+
+def _cause_link(ident: str) -> str:
+    if cause_pages.page_name(ident) not in _PAGES:
+        return ""
+    return f'<p><a class="gb-cause" href="{cause_pages.address(ident)}">{ident}: programs and fixes</a></p>'
 
 
 def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object) -> None:

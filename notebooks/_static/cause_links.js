@@ -1,7 +1,7 @@
-/* The script of a report keeps only links to PyTorch's pages. On this site, the ids of causes also lead to their pages. */
+/* The script of a report keeps only links to PyTorch's pages. On this site, cards also link to the pages of causes. */
 function linkCauses() {
-  for (const link of document.querySelectorAll('.graphbreak small > a:not([href])')) {
-    link.href = `causes/${link.textContent.toLowerCase()}.html`;
+  for (const link of document.querySelectorAll('.graphbreak a.gb-cause:not([href])')) {
+    link.href = `causes/${link.textContent.slice(0, 6).toLowerCase()}.html`;
   }
 }
 

@@ -63,9 +63,11 @@ def test_each_report_of_a_page_is_interactive_independently(open_page: Open, sit
     assert opened.errors == []
 
 
-def test_the_id_of_a_cause_leads_to_its_page(open_page: Open, site: Path) -> None:
+def test_a_card_leads_to_the_page_of_its_cause(open_page: Open, site: Path) -> None:
     page = open_page(site / "quickstart.html").page
-    page.locator(".graphbreak.gb-live").first.get_by_role("link", name="GB0170", exact=True).click()
+    report = page.locator(".graphbreak.gb-live").first
+    report.locator(".gb-more > summary").first.click()
+    report.get_by_role("link", name="GB0170: programs and fixes").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("GB0170")
 
 

@@ -290,7 +290,9 @@ def test_breaks_of_the_case_studies_are_at_the_lines_that_are_marked(site: Path)
 def test_every_cause_has_a_page_and_reports_link_to_it(site: Path) -> None:
     for name in cause_pages.pages():
         assert (site / cause_pages.FOLDER / f"{name}.html").exists()
-    assert '<a href="causes/gb0170.html">GB0170</a>' in (site / "quickstart.html").read_text(encoding="utf-8")
+    assert 'href="causes/gb0170.html">GB0170: programs and fixes</a>' in (site / "quickstart.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_claims_of_the_pages_on_fixes(site: Path) -> None:

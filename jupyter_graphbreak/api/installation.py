@@ -117,7 +117,7 @@ class _State(msgspec.Struct, frozen=True):
         triton = importlib.util.find_spec("triton")
         names = [torch.cuda.get_device_name(device) if device.type == "cuda" else str(device) for device in devices()]
         return cls(
-            [__version__, str(torch.__version__), torch.version.git_version or "", sys.version, sys.executable,
+            [__version__, require_torch(), torch.version.git_version or "", sys.version, sys.executable,
              (triton.origin or "") if triton is not None else "", platform.platform(),
              torch.backends.cpu.get_cpu_capability()],
             compiler,

@@ -65,6 +65,10 @@ _NUMPY = ManualStep(
 _STATE = ManualStep(
     "Decide where to create this: before the compiled function, passed as an argument, or after it from the result."
 )
+_OWN_ERROR = ManualStep(
+    "Run the call without compiling, with torch.compiler.set_stance('force_eager'): if it raises the same error, the "
+    "arguments do not fit the operator."
+)
 _RNN = ManualStep(
     "Decide whether the RNN stays eager: compile what is before and after it, or allow it with allow_rnn.",
     obsolete_if_failed="allow_rnn",
@@ -325,6 +329,7 @@ CAUSES = (
         "GB0064",
         ("Fake tensor propagation exception",),
         title="Operator that fails on the shapes it is given",
+        manual_step=_OWN_ERROR,
         page="errors.md#your-own-error-met-while-compiling",
     ),
     KnownCause(
@@ -497,6 +502,7 @@ CAUSES = (
         "GB0112",
         ("TypeError when making fake tensor call",),
         title="`TypeError` of an operator",
+        manual_step=_OWN_ERROR,
         page="errors.md#your-own-error-met-while-compiling",
     ),
     KnownCause(
@@ -630,7 +636,7 @@ CAUSES = (
         "GB0170",
         ("Data-dependent branching",),
         title="Branch on a tensor's value",
-        advice="take both sides with torch.where(condition, a, b); or torch.cond, where they hold no dropout",
+        advice="take both sides with torch.where(condition, a, b); or torch.cond, unless a side has dropout",
         manual_step=_BRANCH,
         rewrites=("check in the graph",),
         also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),
@@ -985,6 +991,13 @@ CAUSES = (
         is_deliberate=True,
         is_safe=True,
         since="2.11",
+    ),
+    KnownCause(
+        "GB4315",
+        ("RuntimeError when making fake tensor call",),
+        title="`RuntimeError` of an operator",
+        manual_step=_OWN_ERROR,
+        page="errors.md#your-own-error-met-while-compiling",
     ),
     KnownCause(
         "GB4347",

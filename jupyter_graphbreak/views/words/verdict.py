@@ -97,6 +97,11 @@ def _failure(report: Report) -> str:
     return f"The run ended in {kind}{_at(report, error.location if error is not None else None)}{until}."
 
 
+def _as_sentence(reason: str) -> str:
+    """Return a reason with a full stop; its first word may be the name of a function, which stays as it is."""
+    return f"{'T' + reason[1:] if reason.startswith('the ') else reason}{'' if reason.endswith('.') else '.'}"
+
+
 def _first_step(report: Report) -> str:
     """Return what to do first about the breaks: ". Fix break 1 first: it adds 2 graphs."."""
     is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
@@ -108,7 +113,7 @@ def _first_step(report: Report) -> str:
     if any(remedy.kind != "person" for remedy in report.remedies or []):
         nothing = f"{_what_failed(report)}{nothing}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
-        nothing = f" {one_line(reason)}{nothing}"
+        nothing = f" {_as_sentence(one_line(reason))}{nothing}"
     total, alike = len(report.breaks), _main_group(report)
     if alike:
         share = "all" if len(alike) == total else f"{len(alike)} of them"

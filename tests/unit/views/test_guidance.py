@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Owner
 
 BRANCH = Advice(
-    "take both sides with torch.where(condition, a, b); or torch.cond, where they hold no dropout", "graphbreak"
+    "take both sides with torch.where(condition, a, b); or torch.cond, unless a side has dropout", "graphbreak"
 )
 SHAPE = Advice(
     "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or keep it: torch.where(mask, x, 0).sum()",

@@ -18,6 +18,9 @@ _MAX_OUTPUT = 6_000
 #: The time, the process and the place in PyTorch with which each line of its logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
 
+#: The folder in which packages are installed, at the beginning of a path.
+_INSTALLED = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
+
 
 def header(title: str, packages: Iterable[str]) -> str:
     """Return the comment at the top of a script."""
@@ -39,7 +42,7 @@ def issue_text(title: str, script: str, output: str, packages: Iterable[str]) ->
         The packages that it needs besides PyTorch.
     """
     versions = "\n".join(f"{name}: {version}" for name, version in _versions(packages))
-    shown = _LOG_PREFIX.sub("", output).strip()
+    shown = _INSTALLED.sub("", _LOG_PREFIX.sub("", output)).strip()
     if len(shown) > _MAX_OUTPUT:
         shown = f"{shown[: _MAX_OUTPUT // 2]}\n...\n{shown[-_MAX_OUTPUT // 2 :]}"
     return (

@@ -39,7 +39,7 @@ def texts(
 def test_failed_techniques_are_left_out_and_named() -> None:
     assert texts(BRANCH, []) == [BRANCH.text]
     assert texts(BRANCH, [(WHERE, "another result")]) == [
-        "torch.cond, where they hold no dropout (torch.where was tried and did not work)"
+        "torch.cond, unless a side has dropout (torch.where was tried and did not work)"
     ]
     assert texts(BRANCH, [(WHERE, "another result"), (COND, "fails")]) == [
         "torch.where and torch.cond were tried and did not work: decide what has to change"

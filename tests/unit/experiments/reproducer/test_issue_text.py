@@ -1,0 +1,20 @@
+"""The text for an issue shows where code is in its package, and not where that is installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.experiments.reproducer.issue_text import issue_text
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('  File "/home/ann/env/lib/python3.12/site-packages/torch/nn/x.py", line 3', '  File "torch/nn/x.py", line 3'),
+        (r'  File "C:\Users\ann\Lib\site-packages\torch\x.py", line 3', r'  File "torch\x.py", line 3'),
+        ("/usr/lib/python3/dist-packages/torch/x.py:3: UserWarning: slow", "torch/x.py:3: UserWarning: slow"),
+    ],
+)
+def test_paths_begin_with_the_package(line: str, shown: str) -> None:
+    text = issue_text("a title", "import torch", f"first\n{line}\nlast", [])
+    assert f"\nfirst\n{shown}\nlast\n" in text

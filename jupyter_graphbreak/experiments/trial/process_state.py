@@ -338,7 +338,7 @@ class _HandlerAttributes(_Attributes):
 
 
 def _attributes_of(items: Iterable[Any]) -> _Attributes:
-    # Most loggers have no further attributes; there are hundreds, and trials read this hundreds of times.
+    # Most loggers have no further attributes.
     return _Attributes({
         item: _NONE if vars(item).keys() <= (but := _ignored_attributes(item)) else _Identities(_pairs(vars(item), but))
         for item in items
@@ -371,8 +371,16 @@ _OF_LOGGERS = frozenset(
 
 
 def _logger_attributes() -> _Attributes:
-    loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
-    return _attributes_of([logging.root, *loggers])
+    return _attributes_of(_known_loggers())
+
+
+def _known_loggers() -> list[logging.Logger]:
+    """Return the loggers except PyTorch's own: there are hundreds, and trials read them hundreds of times."""
+    named = logging.root.manager.loggerDict.items()
+    return [
+        logging.root,
+        *(log for name, log in named if isinstance(log, logging.Logger) and not f"{name}.".startswith("torch.")),
+    ]
 
 
 #: The attributes of handlers that other parts restore, or that a handler itself changes when it receives a record.
@@ -556,13 +564,9 @@ def _set_context_variables(values: dict[Any, Any]) -> None:
 
 
 def _loggers() -> dict[Any, tuple[Any, ...]]:
-    known = [
-        logging.root,
-        *(log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)),
-    ]
     state = {log: (log.level, log.disabled, log.propagate, _Identities(log.handlers), _Identities(log.filters),
                    [_handler_state(handler) for handler in log.handlers])
-             for log in known if log.name.partition(".")[0] != "torch"}  # fmt: skip
+             for log in _known_loggers()}  # fmt: skip
     return _LoggerStates(state)
 
 

@@ -51,11 +51,10 @@ def _no_callback(_: Any) -> None:
     return None
 
 
-def without_own_compilation(call: Any) -> Any:
-    """Make a module that ``Module.compile`` compiled in place run as it is; return the object that was given."""
-    if isinstance(call, sys.modules["torch"].nn.Module):
-        call.__dict__.pop("_compiled_call_impl", None)
-    return call
+def undo_compile_in_place(copy: Any) -> None:
+    """Make a copy of a module that ``Module.compile`` compiled in place run without its compiled code."""
+    if isinstance(copy, sys.modules["torch"].nn.Module):
+        copy.__dict__.pop("_compiled_call_impl", None)
 
 
 def _uncompiled(model: Any = None, **_: Any) -> Any:

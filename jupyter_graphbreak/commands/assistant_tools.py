@@ -91,7 +91,7 @@ class AssistantTools:
         self,
         path: Annotated[str, Field(description="A log of TORCH_TRACE, or a folder of them, in the chosen folder.")],
     ) -> dict[str, Any]:
-        """Explain the logs that a program wrote with TORCH_TRACE, also of many ranks. Runs nothing of the user's."""
+        """Explain the logs that a program wrote with TORCH_TRACE, also of many ranks. Runs no program."""
         from jupyter_graphbreak.api.saved import read_trace
 
         try:
@@ -100,7 +100,7 @@ class AssistantTools:
             raise ToolError(str(error)) from None
 
     def explain_notebook(self, path: FilePath) -> dict[str, Any]:
-        """Return the reports that are saved in a notebook's outputs, one for each explained cell. Runs nothing."""
+        """Return the reports that are saved in a notebook's outputs, one for each explained cell. Runs no program."""
         from jupyter_graphbreak.api.saved import read_notebook
 
         try:

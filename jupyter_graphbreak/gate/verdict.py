@@ -110,7 +110,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
 
 def _changed_versions(baseline: Baseline, now: Baseline) -> dict[str, tuple[str, str]]:
     """Return the versions of the libraries that both name and that differ; local builds of one release are the same."""
-    before, after = ({"torch": each.torch, **each.libraries} for each in (baseline, now))
+    before, after = ({"torch": known.torch, **known.libraries} for known in (baseline, now))
     pairs = {name: (before[name].partition("+")[0], after[name].partition("+")[0]) for name in before if name in after}
     return {name: (old, new) for name, (old, new) in pairs.items() if old and new and old != new}
 

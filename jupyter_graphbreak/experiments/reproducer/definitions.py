@@ -124,7 +124,7 @@ def _name(node: Definition) -> str:
 
 def _parameters(node: Definition) -> tuple[str, ...]:
     arguments = node.args
-    return tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+    return tuple(argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
 
 
 def _names_of_parameters(code: types.CodeType) -> tuple[str, ...]:
@@ -166,18 +166,23 @@ def _outer(node: ast.AST) -> Iterator[str]:
 
 
 def _annotations(node: Any) -> list[ast.expr]:
+    annotations = [argument.annotation for argument in _all_arguments(node)]
+    return [*filter(None, annotations), *filter(None, [getattr(node, "returns", None)])]
+
+
+def _all_arguments(node: Definition) -> list[ast.arg]:
     arguments = node.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    return [each.annotation for each in every if each is not None and each.annotation is not None] + (
-        [node.returns] if getattr(node, "returns", None) is not None else []
-    )
+    return [
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        *filter(None, [arguments.vararg, arguments.kwarg]),
+    ]
 
 
 def bound_names(node: Definition) -> Iterator[str]:
     """Yield the names that are local to a function."""
-    arguments = node.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    yield from (each.arg for each in every if each is not None)
+    yield from (argument.arg for argument in _all_arguments(node))
     for part in _own_parts(node.body if isinstance(node.body, list) else [node.body]):
         match part:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):

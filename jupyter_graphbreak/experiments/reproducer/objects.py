@@ -48,7 +48,9 @@ def parameters_of(kind: type) -> list[inspect.Parameter] | None:
         parameters = list(inspect.signature(kind).parameters.values())
         if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL and issubclass(kind, torch.nn.RNNBase):
             parameters = [
-                each for each in inspect.signature(torch.nn.RNNBase).parameters.values() if each.name != "mode"
+                parameter
+                for name, parameter in inspect.signature(torch.nn.RNNBase).parameters.items()
+                if name != "mode"
             ]
     except (TypeError, ValueError):
         return None
@@ -155,7 +157,7 @@ def _lookup(home: str, path: str) -> Any:
 
 
 def is_own_module(value: Any) -> bool:
-    """Return whether an object is a module of the user's: a file that is not installed."""
+    """Return whether an object is a module that the user wrote: its file is not installed with a package."""
     file = getattr(value, "__file__", None) if isinstance(value, types.ModuleType) else None
     return isinstance(value, types.ModuleType) and file is not None and not is_library(file)
 

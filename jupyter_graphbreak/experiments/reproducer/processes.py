@@ -64,13 +64,8 @@ class Workshop:
 
     def __enter__(self) -> Self:
         if hasattr(os, "fork"):
-            command = [
-                sys.executable,
-                "-c",
-                f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()",
-            ]
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                _command("serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                 start_new_session=True,
             )  # fmt: skip
         return self
@@ -91,10 +86,7 @@ class Workshop:
         """
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
-            try:
-                return run_alone(script, limit).report, ""
-            except subprocess.TimeoutExpired:
-                return None, ""
+            return _answered(_answer_of_new_process(script, limit))
         try:
             process.stdin.write(json.dumps([script, limit]) + "\n")
             process.stdin.flush()
@@ -106,10 +98,34 @@ class Workshop:
             answer = process.stdout.readline()
         finally:
             waiting.cancel()
-        found: dict[str, Any] = json.loads(answer) if answer else {}
-        if "report" in found:
-            return Report.from_json(found["report"]), ""
-        return None, str(found.get("reason", ""))
+        return _answered(answer)
+
+
+def _command(function: str) -> list[str]:
+    """Return the command for a process that calls a function of this module."""
+    return [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import {function}; {function}()",
+    ]
+
+
+def _answer_of_new_process(script: str, limit: float) -> str:
+    """Return what a process of its own answers, where processes cannot fork; empty if it took longer than a limit."""
+    try:
+        done = subprocess.run(
+            _command("answer_once"), input=script, capture_output=True, text=True, check=False, timeout=limit + _START_S
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout
+
+
+def _answered(answer: str) -> tuple[Report | None, str]:
+    found: dict[str, Any] = json.loads(answer) if answer else {}
+    if "report" in found:
+        return Report.from_json(found["report"]), ""
+    return None, str(found.get("reason", ""))
 
 
 def run_alone(script: str, seconds: float) -> FinalRun:
@@ -176,10 +192,7 @@ def serve() -> None:
     """Run the scripts that stdin has, each in a fork, until it ends."""
     from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
 
-    answers = os.fdopen(os.dup(1), "w")
-    with Path(os.devnull).open("r+b") as nothing:
-        for descriptor in (1, 2):
-            os.dup2(nothing.fileno(), descriptor)
+    answers = os.fdopen(_silenced_output(), "w")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
         _write_result(_FIRST, folder, file)  # loads what compiling needs, and fills its caches
         os.chdir(os.sep)
@@ -190,6 +203,23 @@ def serve() -> None:
             script, seconds = json.loads(line)
             answers.write(json.dumps(_answer(script, seconds)) + "\n")
             answers.flush()
+
+
+def answer_once() -> None:
+    """Run the script that stdin has, and answer."""
+    with os.fdopen(_silenced_output(), "wb") as answers, tempfile.TemporaryDirectory() as folder:
+        _write_result(sys.stdin.read(), folder, answers)
+        os.chdir(os.sep)
+    os._exit(0)  # without what the script wants to do at the end
+
+
+def _silenced_output() -> int:
+    """Drop what this process prints from now on; return a descriptor of its standard output."""
+    output = os.dup(1)
+    with Path(os.devnull).open("r+b") as nothing:
+        for descriptor in (1, 2):
+            os.dup2(nothing.fileno(), descriptor)
+    return output
 
 
 def _answer(script: str, seconds: float) -> dict[str, str]:

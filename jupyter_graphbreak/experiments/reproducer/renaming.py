@@ -31,7 +31,7 @@ def without_noise(node: Any) -> Any:
                 and isinstance(first.value.value, str)
             ):
                 part.body = part.body[1:] or [ast.Pass()]
-            part.decorator_list = [each for each in part.decorator_list if not _compiles(each)]
+            part.decorator_list = [decorator for decorator in part.decorator_list if not _compiles(decorator)]
     return node
 
 

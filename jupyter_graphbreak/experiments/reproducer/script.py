@@ -64,7 +64,7 @@ class Script:
     required : tuple of str
         Lines that the script keeps.
     renamed : mapping
-        How it calls parts of the user's modules.
+        The names that it gives to parts of modules, by their names in the user's code.
     packages : frozenset of str
         The packages that it needs besides PyTorch.
     """

@@ -75,7 +75,7 @@ class Writer:
         self._classes: dict[type, ast.ClassDef] = {}
         #: The objects that are made without a constructor: the class, and the statements.
         self._objects: list[tuple[type, str, list[ast.stmt]]] = []
-        #: How the user's code names parts of the user's modules, and the names in the script.
+        #: The names in the script of parts of modules, by their names in the user's code.
         self.renamed: dict[str, str] = {}
         #: The installed packages that the script needs besides PyTorch.
         self.packages: set[str] = set()

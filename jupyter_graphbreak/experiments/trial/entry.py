@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
-from jupyter_graphbreak._torch_compat.compiled import without_own_compilation
+from jupyter_graphbreak._torch_compat.compiled import undo_compile_in_place
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_entries
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, readable_new_globals
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
@@ -169,11 +169,13 @@ class KeptEntries:
             self.left_out.append(f"Nothing was tried for {name}: {subject.consumable[0]}, and a run would consume it.")
             return
         self._taken += size
+        if subject.call is not entered.call:
+            undo_compile_in_place(subject.call)
         self.entries.append(
             Entry(
                 name,
                 entered.frame,
-                without_own_compilation(subject.call),
+                subject.call,
                 subject.arguments or given,
                 entered.backend,
                 entered.dynamic,
@@ -241,7 +243,7 @@ def _is_alike(one: Entry, other: Entry) -> bool:
         return False
     names = [getattr(entry.call, "__name__", None) for entry in (one, other)]
     shapes = [
-        [(name, tensor.shape, tensor.dtype) for name, tensor in module.state_dict(keep_vars=True).items()]
+        [(name, tensor.shape, tensor.dtype) for name, tensor in (*module.named_parameters(), *module.named_buffers())]
         for module in modules
     ]
     return names[0] == names[1] and shapes[0] == shapes[1] and one.modes == other.modes

@@ -71,10 +71,12 @@ def compiling_lines(job: Job) -> list[str]:
     spent = sorted(rank.compile_s for rank in job.compiling)
     end = max(rank.end_s for rank in job.compiling)
     ranks = _ranks(sorted({rank.rank for rank in job.compiling}))
-    each = _seconds(spent[0])
-    if _seconds(spent[-1]) != each:
-        each = f"{each} to {_seconds(spent[-1])}"
-    lines = [f"compiling: {ranks}, {each} each; the last compilation ended {_seconds(end)} after the first one began"]
+    seconds = _seconds(spent[0])
+    if _seconds(spent[-1]) != seconds:
+        seconds = f"{seconds} to {_seconds(spent[-1])}"
+    lines = [
+        f"compiling: {ranks}, {seconds} each; the last compilation ended {_seconds(end)} after the first one began"
+    ]
     alone = sorted(job.compiling, key=lambda rank: -rank.alone_s)
     noticed = [rank for rank in alone if rank.alone_s >= _NOTICED_SECONDS]
     for rank in noticed[:_MOST_ALONE]:

@@ -153,6 +153,16 @@ def test_script_is_stopped_before_it_has_an_effect(workshop: Workshop, tmp_path:
     assert not file.exists()
 
 
+def test_script_is_stopped_where_processes_cannot_fork(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    monkeypatch.delattr("os.fork")
+    with Workshop() as without_fork:
+        report, reason = without_fork.run(f"print('a')\nopen({str(file)!r}, 'w')", SECONDS)
+    assert report is None
+    assert "writes to the file" in reason
+    assert not file.exists()
+
+
 def test_reason_says_what_cannot_be_written(workshop: Workshop) -> None:
     found = reproduced(watched("locked"), "b1", workshop)
     assert found.script is None

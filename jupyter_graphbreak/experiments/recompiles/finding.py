@@ -10,6 +10,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -33,6 +34,7 @@ from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
+from jupyter_graphbreak.records.package_paths import is_library
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING, Edit, Remedy
 
@@ -302,7 +304,7 @@ class _EntrySearch:
         self, line: SpecializingLine, trials: CallTrials, make_runner: Callable[[], TrialRunner]
     ) -> None:
         """Try to end the recompiles by the best change together with a condition on a size that stays in one graph."""
-        source, text = line.filename, self._texts.text(line.filename)
+        source, text = line.source, self._texts.text(line.source)
         proposals = list(propose_for_size(source, text, line.line))[:_MOST_CONDITIONS]
         if not proposals:
             return
@@ -375,7 +377,7 @@ class _EntrySearch:
     def _specializing_line(self, known: SpecializingLine | None) -> SpecializingLine | None:
         """Return the line that makes PyTorch compile values separately, as PyTorch names it in an error or a guard."""
         if known is not None:
-            return self._texts.line_of(known.filename, known.line, known.code)
+            return self._texts.line_of(known.source, known.line, known.code)
         for recompile in self._recompiles:
             for reason in recompile.reasons:
                 at = reason.location
@@ -514,7 +516,11 @@ class _Texts:
         """Return a line with the number that the editor shows, given the end of its file's path."""
         filename = next((known for known in self._ids if known.endswith(path)), path)
         cell = self._find_cell(filename)
-        return SpecializingLine(filename, line + (cell.line_offset if cell is not None else 0), code)
+        source = self._ids.get(filename, filename)
+        is_own = cell is not None or self.is_own(source) or not is_library(filename)
+        return SpecializingLine(
+            source, line + (cell.line_offset if cell is not None else 0), code, None if is_own else PurePath(path).name
+        )
 
     def all_texts(self, sites: Sequence[CallSite]) -> dict[str, str]:
         """Return the texts of all sources that may compile a function: the user's, and those of its calls."""

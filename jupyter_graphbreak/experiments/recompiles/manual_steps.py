@@ -82,6 +82,12 @@ def _about_arguments(varied: Varied) -> str:
 
 def _about_line(line: SpecializingLine) -> str:
     code = line.code.rstrip(":").strip()
+    if line.library_file is not None:
+        return (
+            f"Line {line.line} of {line.library_file}, `{code}`, makes a constant of a size or a number: each value "
+            "has its own graph. The line is a library's: pass the same size each time, such as by padding, or report "
+            "it to the library."
+        )
     if _LOOP.match(line.code):
         return (
             f"Line {line.line}, `{code}`, is unrolled: each number of steps has its own graph. Use an operation on the "

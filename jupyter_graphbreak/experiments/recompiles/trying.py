@@ -40,11 +40,16 @@ _PLAIN_VALUES = (bool, int, float, str, type(None))
 
 
 class SpecializingLine(NamedTuple):
-    """A line in user code because of which PyTorch compiles each value, or each range of values, separately."""
+    """A line because of which PyTorch compiles each value, or each range of values, separately.
 
-    filename: str
+    ``source`` is the id of its source in the report, or what PyTorch calls its file; ``library_file`` is the name of
+    the file if it belongs to a library.
+    """
+
+    source: str
     line: int
     code: str
+    library_file: str | None = None
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,16 @@ class KnownOwner:
         The advice for any other break.
     manual_step : str
         What a person must decide if no remedy works.
+    about_call, about_error : str
+        The same if ``call``, a call of the reader's own in the compiled code, leads to the break; and if the break
+        ended the run.
     """
 
     on_purpose: str
     otherwise: str
     manual_step: str
+    about_call: str
+    about_error: str
 
 
 OPTIMIZER = (
@@ -44,6 +49,11 @@ OWNERS: Mapping[Owner, KnownOwner] = {
             "Decide whether to compile a part of the model that does not make this call, or to accept the break. "
             "Report it to the library."
         ),
+        about_call=(
+            "Decide whether {call} can go before or after the compiled function, or to accept the break. Report it to "
+            "the library."
+        ),
+        about_error="Move {call} out of the compiled function, and report the error to the library.",
     ),
     "torch": KnownOwner(
         on_purpose="PyTorch breaks here on purpose: make the call that leads here outside of the compiled function",
@@ -53,6 +63,10 @@ OWNERS: Mapping[Owner, KnownOwner] = {
         manual_step=(
             "Decide whether to make the call that leads here outside of the compiled function: the line is PyTorch's."
         ),
+        about_call=(
+            "Decide whether {call} can go before or after the compiled function: the line that breaks is PyTorch's."
+        ),
+        about_error="Move {call} out of the compiled function: the line that fails is PyTorch's.",
     ),
 }
 

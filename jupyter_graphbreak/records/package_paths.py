@@ -19,6 +19,9 @@ _STDLIB = re.compile(
     r"(?:^|/)(?:lib(?:64)?/python3\.\d+t?|Python3\d+(?:-\w+)?/Lib)/(?P<module>(?P<top>\w+)(?:\.py$|/).*)"
 )
 _PACKAGES = ("/site-packages/", "/dist-packages/")
+#: Code that a package wrote for itself, outside its folder: the file has a module's dotted name, which nobody could
+#: import, such as ``torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x1.py`` (PyG, ``module_from_template``).
+_GENERATED = re.compile(r"(?:^|[/\\])(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,})\.py$")
 
 
 class PackagePaths(msgspec.Struct, frozen=True):
@@ -65,7 +68,10 @@ def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str
     if below is not None:
         return below
     match = _STDLIB.search(path)
-    return match["module"] if match is not None and match["top"] in sys.stdlib_module_names else None
+    if match is not None and match["top"] in sys.stdlib_module_names:
+        return match["module"]
+    generated = _GENERATED.search(path)
+    return generated["module"].replace(".", "/") + ".py" if generated is not None else None
 
 
 def as_folder(path: str) -> str:
@@ -107,7 +113,8 @@ def package_paths() -> PackagePaths:
 
 def is_library(filename: str) -> bool:
     """Return whether a file belongs to a library."""
-    return filename.startswith(tuple(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
+    roots = tuple(f"{root}{os.sep}" for root in _roots(tuple(sys.path)))
+    return filename.startswith(roots) or _GENERATED.search(filename) is not None
 
 
 @functools.lru_cache(maxsize=8)

@@ -20,6 +20,8 @@ INNER = "inner"
 
 #: The reason of a remedy that was not tried because the user interrupted the search.
 INTERRUPTED = "the search was interrupted"
+#: The reason of a remedy that was not tried because the time for trials was over.
+NO_TIME = "there was no time left for it"
 
 
 class Edit(msgspec.Struct, frozen=True):

@@ -132,11 +132,11 @@ def advice_for(fn: Callable[..., object]) -> tuple[Report, Break, list[str]]:
 
 
 def test_advice_for_a_library_is_possible_for_its_user(library: ModuleType) -> None:
-    _, graph_break, texts = advice_for(lambda x: library.clip(x) + 1)
+    report, graph_break, texts = advice_for(lambda x: library.clip(x) + 1)
     assert graph_break.owner == "library"
     assert len(texts) == 1
     assert texts == ["compile a part of the model that does not make this call, and report the break to the library"]
-    assert "torch.where" not in manual_step_of_break(graph_break)
+    assert "torch.where" not in manual_step_of_break(report, graph_break)
 
 
 def test_a_setting_also_helps_with_a_library(library: ModuleType) -> None:

@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     propose,
     with_same_layouts,
 )
-from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_step, right_number
+from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_steps, right_number
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, run_lines
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
@@ -107,13 +107,13 @@ class _Combined:
 
 @dataclass(frozen=True)
 class _Found:
-    """What was found for the recompiles of one entry."""
+    """What was found for the recompiles of one entry, and what a person can do about some of them."""
 
     recompiles: list[Recompile]
     tried: list[tuple[TriedCandidate, Change]]
     owner: str = DEFAULT_OWNER
     combined: _Combined | None = None
-    person: str | None = None
+    manual_steps: list[tuple[str, list[str]]] = dataclasses.field(default_factory=list)
     reason: str | None = None
 
 
@@ -162,8 +162,8 @@ def find_recompile_remedies(
                     found = search.run(end, lambda: TrialRunner(entry, compile_text, find_cell))  # noqa: B023 - called now
                     combined = search.combined(found, without_breaks(entry))
                     is_enough = combined is not None and combined.tried.ended
-                    person = None if is_enough else found.person
-                    found = dataclasses.replace(found, combined=combined, person=person)
+                    steps = [] if is_enough else found.manual_steps
+                    found = dataclasses.replace(found, combined=combined, manual_steps=steps)
             except TimeUpError:
                 found = search.without_trials("there was no time left")
             except TrialStoppedError as stopped:
@@ -180,8 +180,8 @@ def find_recompile_remedies(
     reason = next(iter(kept.left_out), None)
     effects = [f"the function was not run again: it {effect.what}" for effect in kept.effects]
     for recompiles in without_entry:
-        sentence = manual_step(find_varied([]), find_varied([]), recompiles, None)
-        builder.add(_Found(recompiles, [], person=sentence, reason=next(iter(effects), reason)))
+        steps = manual_steps(find_varied([]), recompiles, None)
+        builder.add(_Found(recompiles, [], manual_steps=steps, reason=next(iter(effects), reason)))
     return FoundRecompileRemedies(builder.report(), builder.working)
 
 
@@ -298,7 +298,7 @@ class _EntrySearch:
         ended = any(tried.ended for tried, _ in self._tried)
         if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
             self._rewrite_condition(self._line, trials, make_runner)
-        return self._collected(varied, named)
+        return self._collected(varied)
 
     def _rewrite_condition(
         self, line: SpecializingLine, trials: CallTrials, make_runner: Callable[[], TrialRunner]
@@ -423,7 +423,7 @@ class _EntrySearch:
     def _sites(self) -> list[CallSite]:
         return [call.site for call in self._seen if call.site is not None]
 
-    def _collected(self, varied: Varied, named: Varied) -> _Found:
+    def _collected(self, varied: Varied) -> _Found:
         """Return the candidates, the best first, with a decision for a person if none works."""
         works = [pair for pair in self._tried if pair[0].verdict in WORKING]
         best = sorted(works, key=lambda pair: (not pair[0].ended, pair[0].compilations))
@@ -433,17 +433,16 @@ class _EntrySearch:
         kept = [pair for pair in kept if pair not in more]
         failed = [pair for pair in self._tried if pair not in kept and pair not in more]
         ended = bool(kept) and kept[0][0].ended
-        person = None if ended else manual_step(varied, named, self._recompiles, self._line)
-        return _Found(self._recompiles, [*kept, *failed], self._owner, person=person)
+        steps = [] if ended else manual_steps(varied, self._recompiles, self._line)
+        return _Found(self._recompiles, [*kept, *failed], self._owner, manual_steps=steps)
 
     def without_trials(self, reason: str | None) -> _Found:
         """Return only the decision for a person, and what was tried so far."""
         varied = find_varied(self._seen)
-        named = varied.named_by(self._guards)
         if self._tried:
-            return self._collected(varied, named)
-        sentence = manual_step(varied, named, self._recompiles, self._line)
-        return _Found(self._recompiles, [], person=sentence, reason=reason)
+            return self._collected(varied)
+        steps = manual_steps(varied, self._recompiles, self._line)
+        return _Found(self._recompiles, [], manual_steps=steps, reason=reason)
 
 
 def _can_be_combined(remedy: Remedy) -> bool:
@@ -562,20 +561,21 @@ class _RemedyBuilder:
             self._remedies.append(self._remedy(tried, change, idents))
             if not number and entry is not None and tried.verdict in WORKING:
                 self.working.append((entry, self._remedies[-1].id, tried.candidate, found.owner))
-        if found.person is not None and (found.tried or found.person != GENERAL_STEP):
-            self._remedies.append(
-                Remedy(
-                    id=self._next_id(),
-                    breaks=[],
-                    recompiles=idents,
-                    family="person",
-                    title="A person must decide",
-                    kind="person",
-                    verdict="not tried",
-                    reason=found.reason,
-                    person=found.person,
+        for sentence, about in found.manual_steps:
+            if found.tried or sentence != GENERAL_STEP:
+                self._remedies.append(
+                    Remedy(
+                        id=self._next_id(),
+                        breaks=[],
+                        recompiles=about,
+                        family="person",
+                        title="A person must decide",
+                        kind="person",
+                        verdict="not tried",
+                        reason=found.reason,
+                        person=sentence,
+                    )
                 )
-            )
 
     def _next_id(self) -> str:
         return f"r{len(self._remedies) + 1}"

@@ -15,15 +15,35 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation, Varied
     from jupyter_graphbreak.report.schema import Recompile
 
-_IDENTITY = re.compile(r"___check_obj_id\((?P<name>[^,]+),")
-_TYPE = re.compile(r"___check_type_id\((?P<name>[^,]+),")
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
-_FLAG = re.compile(r"(?P<name>[\w.\[\]'\"]+) (?:==|is) (?:True|False)|^not (?P<other>[\w.\[\]'\"]+)$")
-_LENGTH = re.compile(r"len\((?P<name>[^()]+)\) (?:==|!=)")
 _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
 _LOOP = re.compile(r"for\b|.*\bfor\b.*\bin range\(")
-_STATE_OF_OPTIMIZER = re.compile(r"len\((?P<name>.*\.state\b.*)\)")
-_GRAD = re.compile(r"grad_mode|inference_mode")
+_GRAD_MODE = re.compile(r"grad_mode|inference_mode")
+_FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are right."
+_GRADIENTS = "`{name}` requires a gradient in some calls only: each kind has its own graph, and two graphs are right."
+_OBJECT = "`{name}` is a different object in some calls: create it once, before the loop."
+_LENGTH = (
+    "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows out "
+    "of the compiled function."
+)
+#: Guards, and the sentence about each; ``name`` is the group that matched.
+_BY_GUARD = (
+    (re.compile(r"___check_obj_id\(([^,]+),"), _OBJECT),
+    (
+        re.compile(r"___check_type_id\(([^,]+),"),
+        "`{name}` has a different type in some calls: pass one type, such as a tensor, each time.",
+    ),
+    (
+        re.compile(r"len\(.*\.state\b.*\)"),
+        (
+            "The first call creates the optimizer's state, so the second call is compiled once more: that is right, "
+            "and happens once."
+        ),
+    ),
+    (re.compile(r"len\(([^()]+)\) (?:==|!=)"), _LENGTH),
+    (re.compile(r"tensor '([^']+)' requires_grad mismatch"), _GRADIENTS),
+    (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)|^not ([\w.\[\]'\"]+)$"), _FLAG),
+)
 #: The sentence if nothing is known; without trials, the advice about the guard says more.
 GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
 #: How many values of something are right to be compiled separately.
@@ -31,7 +51,7 @@ _FEW = 4
 
 
 def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], line: SpecializingLine | None) -> str:
-    """Return a sentence about recompiles that no change ends.
+    """Return a sentence about recompiles with one cause, which no change ends.
 
     Parameters
     ----------
@@ -62,6 +82,28 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
     if names:
         return f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
     return GENERAL_STEP
+
+
+def manual_steps(
+    varied: Varied, recompiles: Sequence[Recompile], line: SpecializingLine | None
+) -> list[tuple[str, list[str]]]:
+    """Return sentences about the recompiles of one entry, each with the ids of the recompiles that it is about.
+
+    Parameters
+    ----------
+    varied : Varied
+        What varied between the calls.
+    recompiles : sequence of Recompile
+    line : SpecializingLine or None
+        The line whose condition or conversion is the cause, if PyTorch names it.
+    """
+    by_sentence: dict[str, list[str]] = {}
+    for recompile in recompiles:
+        named = varied.named_by(reason.guard for reason in recompile.reasons)
+        by_sentence.setdefault(manual_step(varied, named, [recompile], line), []).append(recompile.id)
+    if len(by_sentence) > 1:
+        by_sentence.pop(GENERAL_STEP, None)
+    return list(by_sentence.items())
 
 
 def _about_arguments(varied: Varied) -> str:
@@ -108,7 +150,7 @@ def _about(variation: OtherVariation) -> str:
     name = f"`{variation}`"
     match variation.kind:
         case "flag":
-            return f"{name} selects between two branches, and each has its own graph: two graphs are right."
+            return _FLAG.format(name=variation)
         case "text":
             count = len(variation.values)
             return (
@@ -124,53 +166,34 @@ def _about(variation: OtherVariation) -> str:
             dtypes = " and ".join(f"sometimes {str(value).removeprefix('torch.')}" for value in variation.values)
             return f"{name} is {dtypes}: convert it to one dtype before the call."
         case "requires_grad":
-            return (
-                f"{name} requires a gradient in some calls only: each kind has its own graph, and two graphs are right."
-            )
+            return _GRADIENTS.format(name=variation)
         case "rank":
             return f"{name} has a different number of dimensions in some calls: reshape it before the call."
         case "length":
             return _about_length(variation)
         case "kind":
-            return f"{name} is a different object in some calls: create it once, before the loop."
+            return _OBJECT.format(name=variation)
 
 
 def _about_length(variation: OtherVariation) -> str:
     kinds = {value.kind for value in variation.values if isinstance(value, Container)}
     if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
         return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
-    return (
-        f"The length of `{variation}` varies, and each length has its own graph: pass a stacked tensor, or keep what "
-        "grows out of the compiled function."
-    )
+    return _LENGTH.format(name=variation)
 
 
 def _about_guard(guard: str) -> str:
     text = plain_guard(guard)
     if state := _STATE.search(guard):
-        if _GRAD.search(state["what"]):
+        if _GRAD_MODE.search(state["what"]):
             return (
                 "The function is called with and without gradients (such as for training and for evaluation), and "
                 "each has its own graph: two graphs are right."
             )
         return f"A global setting of PyTorch changed ({state['what'].strip()}): set it once, before the loop."
-    if identity := _IDENTITY.search(text):
-        return f"`{identity['name']}` is a different object in some calls: create it once, before the loop."
-    if kind := _TYPE.search(text):
-        return f"`{kind['name']}` has a different type in some calls: pass one type, such as a tensor, each time."
-    if _STATE_OF_OPTIMIZER.search(text):
-        return (
-            "The first call creates the optimizer's state, so the second call is compiled once more: that is right, "
-            "and happens once."
-        )
-    if length := _LENGTH.search(text):
-        return (
-            f"The length of `{length['name']}` varies, and each length has its own graph: pass a stacked tensor, or "
-            "keep what grows out of the compiled function."
-        )
-    if flag := _FLAG.search(text):
-        name = flag["name"] or flag["other"]
-        return f"`{name}` selects between two branches, and each has its own graph: two graphs are right."
+    for pattern, sentence in _BY_GUARD:
+        if match := pattern.search(text):
+            return sentence.format(name=next(filter(None, match.groups()), ""))
     return ""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable, given_backend
 from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
@@ -249,7 +249,7 @@ class TrialRunner:
             The run, and the seconds that it took.
         """
         start, most = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
-        if self.backend != _CHEAPEST_BACKEND:
+        if given_backend(self.backend)[0] != _CHEAPEST_BACKEND:
             with contextlib.suppress(TimeUpError), limit_time(start + most):
                 run = self._run_compiled(Change(), cases, lambda _: True)
                 if (seconds := time.monotonic() - start) <= most:  # otherwise there is no time for a change

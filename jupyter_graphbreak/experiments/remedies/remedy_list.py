@@ -24,27 +24,41 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
+    from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
 
 
-def manual_step_of_break(break_: Break, failed: Sequence[str] = ()) -> str:
+def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = ()) -> str:
     """Return what a person must decide about a break.
 
     Parameters
     ----------
+    report : Report
     break_ : Break
         A break that no remedy removes.
     failed : sequence of str
         The titles of the candidates that failed: the sentence does not propose them again.
     """
     if break_.owner != "own":
-        return OWNERS[break_.owner].manual_step
+        known, call = OWNERS[break_.owner], _own_call(report, break_)
+        if call is None:
+            return known.manual_step
+        sentence = known.about_error if break_.outcome == "error" else known.about_call
+        return sentence.format(call=f"`{_shortened(call.code or '')}` (line {call.line})")
     code = (break_.location.code if break_.location is not None else None) or ""
     step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
     if step is None:
         return manual_step_of_hints(break_.hints) or _general_step(code)
     is_obsolete = step.obsolete_if_failed and any(step.obsolete_if_failed in title for title in failed)
     return step.otherwise if is_obsolete else step.text
+
+
+def _own_call(report: Report, break_: Break) -> Location | None:
+    """Return the call in the reader's own compiled code that leads to a break in a library, if there is one."""
+    own = {source.id for source in report.sources if source.kind != "library"}
+    compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
+    last = next((place for place in reversed(break_.stack) if place.source in own), None)
+    return last if last is not None and last.code and (last.source, last.function) in compiled else None
 
 
 def _general_step(code: str) -> str:
@@ -224,7 +238,7 @@ def _manual_steps(
             # As long as changes are left to try, no decision is due.
             sentence = None
             if reason != INTERRUPTED:
-                sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(break_, failed)
+                sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(report, break_, failed)
             manual_steps.append(
                 _manual_step(len(remedies) + len(manual_steps) + 1, sentence, reason, breaks=[break_.id])
             )

@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.remedies.rehearsal import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error
-from jupyter_graphbreak.report.remedies import WORKING, RemedyVerdict
+from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -263,7 +263,7 @@ class Search:
             with limit_time(end):
                 return self.runner.run_trial(change, goals, watched, thorough=thorough)
         except TimeUpError:
-            return TrialResult(change, "not tried", "there was no time left for it")
+            return TrialResult(change, "not tried", NO_TIME)
         except Exception as fault:  # noqa: BLE001 - the search continues with other changes
             self._note_fault("running the trial of a change", fault)
             return TrialResult(

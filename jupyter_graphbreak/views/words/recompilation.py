@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import joined
-from jupyter_graphbreak.views.words.remedies import remedies_for_recompiles
+from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 from jupyter_graphbreak.views.words.where import function_of, place, without_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import GuardFailure, Recompile, Report
-    from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 #: Dynamo's name for a value that is passed to a resume function without a variable.
 _ON_THE_STACK = "___stack"
@@ -29,6 +28,8 @@ _ACTUAL = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
+#: What PyTorch adds to a guard on a parameter: advice, which is not part of the value.
+_HINT = ". Guard failed on a parameter, consider using "
 #: How Dynamo names a local and a global variable.
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Readable names of tensor properties in guards.
@@ -167,22 +168,35 @@ def limited_functions(report: Report) -> str:
 def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRemedies | None:
     """Return the remedies for the recompiles of a function; ``None`` without trials.
 
-    They are shown at the first of the functions that one of them is about.
+    Each is shown at the first of the functions that it is about.
     """
-    tried = remedies_for_recompiles(report, recompilation.ids)
-    first = next((other for other in recompilations(report) if set(other.ids) & set(_targets(tried))), recompilation)
-    return tried if first is recompilation else None
+    if report.remedies is None:
+        return None
+    return _remedies_by_function(report)[recompilations(report).index(recompilation)]
+
+
+@per_report
+def _remedies_by_function(report: Report) -> list[BreakRemedies]:
+    """Return the remedies to show at each recompiled function, in the order of :func:`recompilations`."""
+    shown: set[str] = set()
+    by_function = []
+    for recompilation in recompilations(report):
+        tried = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
+        new = BreakRemedies(
+            [remedy for remedy in tried.working if remedy.id not in shown],
+            [remedy for remedy in tried.failed if remedy.id not in shown],
+            [step for step in tried.person if step not in shown],
+        )
+        shown.update(remedy.id for remedy in (*new.working, *new.failed))
+        shown.update(new.person)
+        by_function.append(new)
+    return by_function
 
 
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
     """Return the best remedy that works for the recompiles of a function, if it is shown there."""
     tried = recompile_remedies(report, recompilation)
     return tried.working[0] if tried is not None and tried.working else None
-
-
-def _targets(tried: BreakRemedies | None) -> list[str]:
-    remedies = [*tried.working, *tried.failed] if tried is not None else []
-    return [ident for remedy in remedies for ident in remedy.recompiles]
 
 
 def guard_lines(report: Report, guard: FailedGuard) -> str:
@@ -261,7 +275,7 @@ def _story(variations: list[tuple[int, _Variation]]) -> str:
 
 
 def _variation(guard: str) -> _Variation | None:
-    guard = _VARIABLE.sub(r"\1", guard)
+    guard = _VARIABLE.sub(r"\1", guard.partition(_HINT)[0])
     if guard.startswith(_TENSOR_BEGINS) and (tensor := _TENSOR.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL):

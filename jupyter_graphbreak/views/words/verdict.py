@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.knowledge.switches import switch_called
-from jupyter_graphbreak.report.remedies import INTERRUPTED
+from jupyter_graphbreak.report.remedies import INTERRUPTED, NO_TIME
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
 from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all
@@ -14,6 +14,7 @@ from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
+    Recompilation,
     best_recompile_remedy,
     limited_functions,
     recompilations,
@@ -152,12 +153,14 @@ def advice_beside_verdict(report: Report) -> str:
 
 
 def _what_failed(report: Report) -> str:
-    """Return that no change works, and the library's switch that works at the price of different results."""
+    """Return that no change works, or that none was tried in time, and a library's switch that changes results."""
     for remedy in report.remedies or []:
         switch = switch_called(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.differs is not None:
             target = "it" if len(report.breaks) == 1 else breaks_of(report, remedy)
             return f' Only "{remedy.title}" removes {target}, but {switch.differs}.'
+    if all(remedy.reason == NO_TIME for remedy in report.remedies or [] if remedy.kind != "person"):
+        return " There was no time to try a change."
     return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}."
 
 
@@ -210,11 +213,21 @@ def _recompiled(report: Report) -> str:
     if len(functions) > 1:
         return f"{counted(len(functions), 'function')} were compiled more than once"
     (function,) = functions
-    location = function.location
-    name = function_of(report, location) if location is not None else function.function
+    name = _called_name(report, function)
     times = f"compiled {counted(function.total, 'time')}" if function.total else "compiled again"
     varied = [one_line(guard.story.partition(": ")[0]) for guard in function.guards if ": " in guard.story]
     return f"{one_line(name)} was {times}{f': {and_list(varied[:_MOST_NAMES])} varied' if varied else ''}"
+
+
+def _called_name(report: Report, function: Recompilation) -> str:
+    """Return the name of a recompiled function; if it is all that was compiled, as the program calls it.
+
+    A library's wrapper, such as "can_return_tuple.wrapper", is no name that the reader knows.
+    """
+    entries = {frame.id for frame in report.frames if frame.role == "entry" and frame.recompile_of is None}
+    if len(report.compiled or ()) == 1 and {recompile.of for recompile in report.recompiles} == entries:
+        return compiled_name(report)
+    return function_of(report, function.location) if function.location is not None else function.function
 
 
 def _end_of_recompiles(report: Report) -> str:

@@ -146,6 +146,8 @@ def test_resume_functions_go_by_the_name_of_the_function(name: str, plain: str) 
         ("/build/pytorch/torch/_dynamo/eval_frame.py", "compile_wrapper", "machinery"),
         ("/venv/lib/site-packages/mine/torch/fx/node.py", "f", "library"),
         ("/venv/lib/site-packages/mine/torch/nn/modules/module.py", "_call_impl", "library"),
+        ("/tmp/torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_o9.py", "propagate", "library"),
+        ("/tmp/torch.fx.py", "f", "file"),
     ],
 )
 def test_kinds_of_frames(path: str, function: str, kind: str) -> None:

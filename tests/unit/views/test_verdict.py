@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.report.cost import Check, Cost, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
-from jupyter_graphbreak.report.remedies import INTERRUPTED, Remedy
+from jupyter_graphbreak.report.remedies import INTERRUPTED, NO_TIME, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
     BreakCost,
@@ -79,6 +79,8 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
          "2 breaks. 2 changes, each tried alone, remove both."),
         (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", verdict="fails")]), "bad",
          "2 breaks. No change that was tried removes one. Fix break 1 first: it makes 1 function run eagerly."),
+        (run(broken(1), remedies=[replace(remedy("b1", verdict="not tried"), reason=NO_TIME)]), "bad",
+         "1 break, line 1 in step. There was no time to try a change."),
         (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", title=LAYERDROP, verdict="another result")]), "bad",
          f'2 breaks. Only "{LAYERDROP}" removes break 1, but layers are no longer dropped in training. Fix break 1 '
          "first: it makes 1 function run eagerly."),
@@ -103,6 +105,11 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
          "plain", "Nothing was compiled: `lstm` ran eagerly."),
         (replace(run(), recompiles=[Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")])]), "plain",
          "No breaks, but f was compiled 2 times: k varied."),
+        # So is the name of a library's wrapper, if it is all that was compiled.
+        (replace(run(), frames=[Frame("0/0", "wrapper", None, "entry", "compiled", graphs=["g1"])],
+                 compiled=[CompiledCall("model", "GPT2LMHeadModel")],
+                 recompiles=[Recompile("0/1", "0/0", "wrapper", None, [GuardFailure("k == 1")])]), "plain",
+         "No breaks, but GPT2LMHeadModel was compiled 2 times: k varied."),
         (replace(run(), check=[Check("step", "inductor", equal=False)]), "error",
          "Compiled, step returns a wrong result. No breaks: one graph."),
     ],

@@ -224,6 +224,14 @@ def again(*guards: str, limit: bool = False) -> Report:
         ),
         (again("tensor 'x' rank mismatch. expected 1, actual 2"), "number of dimensions of x: 1 -> 2", ""),
         (
+            again(
+                "tensor 'x' rank mismatch. expected 1, actual 2. Guard failed on a parameter, consider using "
+                "torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
+            ),
+            "number of dimensions of x: 1 -> 2",
+            "",
+        ),
+        (
             again("tensor 'x' requires_grad mismatch. expected requires_grad=0"),
             "requires_grad of x: False -> True",
             "",

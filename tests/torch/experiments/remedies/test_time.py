@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial import time_limit
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.report.remedies import NO_TIME, WORKING
 
 PROPOSALS = 6
 
@@ -210,7 +210,7 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
         entry=Entry("branches", None, branches, Arguments(torch.ones(3))),
         why_other_backend=lambda: None,
     )  # fmt: skip
-    late = TrialResult(Change(), "not tried", "there was no time left for it")
+    late = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
     candidate = Candidate(("where",), ("Take both sides with torch.where",), "edit", (goal,), (), late)
     found: Any = SimpleNamespace(runner=runner, candidates=[candidate], left=[goal], faults=[])

@@ -1,10 +1,11 @@
-"""What a person can do about recompiles: a line of a library is named with its file."""
+"""What a person can do about recompiles: one sentence for each cause, with its own recompiles."""
 
 from __future__ import annotations
 
-from jupyter_graphbreak.experiments.recompiles.manual_steps import manual_step
+from jupyter_graphbreak.experiments.recompiles.manual_steps import manual_step, manual_steps
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import Varied
+from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 
 CODE = "pad = 16 - int(x.shape[0])"
 
@@ -19,3 +20,19 @@ def test_line_of_the_reader_says_how_to_write_it() -> None:
     sentence = manual_step(Varied(), Varied(), [], SpecializingLine("s1", 7, CODE))
     assert sentence.startswith(f"Line 7, `{CODE}`, makes a constant")
     assert "convert it outside" in sentence
+
+
+def test_each_cause_has_a_sentence_of_its_own() -> None:
+    guards = ["len(args) == 3", "tensor 'x' requires_grad mismatch. expected requires_grad=0", "len(args) == 4", "y"]
+    recompiles = [
+        Recompile(f"0/{index}", "0/0", "f", None, [GuardFailure(guard)], id=f"r{index}")
+        for index, guard in enumerate(guards, start=1)
+    ]
+    steps = manual_steps(Varied(), recompiles, None)
+    assert [(sentence.partition(" varies")[0], about) for sentence, about in steps] == [
+        ("The length of `args`", ["r1", "r3"]),
+        (
+            "`x` requires a gradient in some calls only: each kind has its own graph, and two graphs are right.",
+            ["r2"],
+        ),
+    ]

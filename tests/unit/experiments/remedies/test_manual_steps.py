@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.remedies.remedy_list import _manual_steps, manual_step_of_break
-from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Remedy
-from jupyter_graphbreak.report.schema import Break, Device, Report
+from jupyter_graphbreak.report.schema import Break, Device, Frame, Report
+
+EMPTY = Report("ok", Device("cpu", "cpu"))
 
 
 def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()) -> str:
     place = Location("s1", 1, 1, code=code) if code is not None else None
-    return manual_step_of_break(Break("b1", gb_id, "type", place, "resumed", hints=list(hints)))
+    return manual_step_of_break(EMPTY, Break("b1", gb_id, "type", place, "resumed", hints=list(hints)))
 
 
 @pytest.mark.parametrize(
@@ -59,10 +63,10 @@ def test_the_users_code_is_quoted_unchanged() -> None:
 
 def test_the_step_proposes_no_failed_candidate_again() -> None:
     branch = Break("b1", "GB0170", "type", None, "resumed")
-    assert "torch.where" in manual_step_of_break(branch)
-    rest = manual_step_of_break(branch, ["Take both sides with torch.where"])
+    assert "torch.where" in manual_step_of_break(EMPTY, branch)
+    rest = manual_step_of_break(EMPTY, branch, ["Take both sides with torch.where"])
     assert rest.endswith("torch.where was tried and did not work.")
-    assert manual_step_of_break(branch, ["Give both sides to torch.cond"]) == manual_step_of_break(branch)
+    assert manual_step_of_break(EMPTY, branch, ["Give both sides to torch.cond"]) == manual_step_of_break(EMPTY, branch)
 
 
 def test_a_switch_that_changes_results_on_purpose_is_a_decision() -> None:
@@ -75,13 +79,49 @@ def test_a_switch_that_changes_results_on_purpose_is_a_decision() -> None:
         "Decide whether to turn off SpecAugment: that removes the break, but features are no longer masked in training."
     )
     failed = replace(switch, verdict="fails")
-    assert [step.person for step in _manual_steps(report, [failed], [], [])] == [manual_step_of_break(report.breaks[0])]
+    assert [step.person for step in _manual_steps(report, [failed], [], [])] == [
+        manual_step_of_break(report, report.breaks[0])
+    ]
 
 
 def test_the_step_for_a_library_proposes_no_rewrite() -> None:
-    library = manual_step_of_break(Break("b1", "GB0170", "type", None, "resumed", owner="library"))
+    library = manual_step_of_break(EMPTY, Break("b1", "GB0170", "type", None, "resumed", owner="library"))
     assert "Report it to the library" in library
     assert "torch.where" not in library
     assert "outside of the compiled function" in manual_step_of_break(
-        Break("b1", "GB0025", "", None, "resumed", owner="torch")
+        EMPTY, Break("b1", "GB0025", "", None, "resumed", owner="torch")
     )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "step"),
+    [
+        (
+            "resumed",
+            "Decide whether `self.log(loss)` (line 9) can go before or after the compiled function, or to accept the "
+            "break. Report it to the library.",
+        ),
+        (
+            "error",
+            "Move `self.log(loss)` (line 9) out of the compiled function, and report the error to the library.",
+        ),
+    ],
+)
+def test_the_step_for_a_library_names_the_readers_call(outcome: Literal["resumed", "error"], step: str) -> None:
+    compiled = Location("s1", 7, 7, function="training_step")
+    stack = [
+        Location("s1", 15, 15, function="<module>", code="trainer.fit(model)"),
+        Location("s2", 391, 391, function="wrapper", code="forward(x)"),
+        Location("s1", 9, 9, function="training_step", code="self.log(loss)"),
+        Location("s2", 31, 31, function="hook", code="inspect.signature(f)"),
+    ]
+    break_ = Break("b1", None, "type", stack[-1], outcome, stack=stack, owner="library")
+    report = replace(
+        EMPTY,
+        sources=[Source("s1", "cell", "cell"), Source("s2", "x.py", "library")],
+        frames=[Frame("0/0", "training_step", compiled, "entry", "compiled")],
+        breaks=[break_],
+    )
+    assert manual_step_of_break(report, break_) == step
+    # Without the frame, the call is where compiled code begins.
+    assert "Decide whether to compile a part" in manual_step_of_break(replace(report, frames=[]), break_)

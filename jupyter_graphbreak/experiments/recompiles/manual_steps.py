@@ -62,7 +62,7 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
         The line whose condition or conversion is the cause, if PyTorch names it.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if any("size mismatch" in guard or cache in guard for guard in guards for cache in varied.growing_caches):
+    if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in varied.growing_caches):
         return (
             f"`{varied.growing_caches[0]}` grows with each call: pass a cache of fixed length that you create once, "
             '`StaticCache(config=model.config, max_cache_len=...)`; with generate(), `cache_implementation="static"`.'

@@ -81,6 +81,8 @@ def _word(value: Any) -> str:
 
 _T = TypeVar("_T")
 #: Exceptions whose class name differs from the type of the break that they report.
+#: What Dynamo raises for an error of its own; its message begins with the name of that error.
+_INTERNAL_ERROR = "InternalTorchDynamoError"
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: The comment of an inserted statement that compiles something.
 _UNDO = "# delete this line to run it eagerly"
@@ -310,6 +312,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     message = error.message.partition("\n\nfrom user code:")[0]
     parsed = messages.parse_reason(message, error.type)
     names = {parsed.cause.gb_type, error.type, _RAISED_AS.get(error.type)}
+    if error.type == _INTERNAL_ERROR:
+        names.add(message.partition(":")[0])
     same = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
     cause = same[-1] if same else None
     location = cause.location if cause is not None else (stack[-1] if stack else None)

@@ -101,6 +101,31 @@ CAUSES = (
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),
     KnownCause(
+        "InternalTorchDynamoError",
+        (
+            "InternalTorchDynamoError",
+            "AssertionError",
+            "AttributeError",
+            "IndexError",
+            "KeyError",
+            "NameError",
+            "NotImplementedError",
+            "RuntimeError",
+            "TypeError",
+            "ValueError",
+        ),
+        title="Internal error of Dynamo",
+        advice=(
+            "PyTorch considers this its own bug: report it, and meanwhile move this code out of the compiled function, "
+            "or into a function with @torch.compiler.disable"
+        ),
+        manual_step=ManualStep(
+            "Decide whether this code can be written differently or stay out of the compiled function: PyTorch "
+            "considers the error its own bug, so report it."
+        ),
+        page="errors.md#report-it-to-pytorch",
+    ),
+    KnownCause(
         "InductorError",
         ("InductorError", "InvalidCxxCompiler", "CppCompileError", "CUDACompileError", "TritonMissing"),
         title="Failure of inductor",

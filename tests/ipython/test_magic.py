@@ -238,6 +238,17 @@ def test_cell_that_calls_previously_compiled_code_runs_unchanged(shell: Shell) -
     assert (report.summary.breaks, report.summary.graphs) == (1, 2)
 
 
+def test_an_internal_error_of_dynamo_is_linked_to_its_break(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*_: Any, **__: Any) -> Any:
+        raise AttributeError("nothing like it")
+
+    monkeypatch.setattr(torch._dynamo.variables.tensor.TensorVariable, "call_method", lacking)
+    shell.run("%%compile_explain\nimport torch\ntorch.compile(lambda x: x.sum(), backend='eager')(torch.ones(2))")
+    assert shell.report.error is not None
+    assert (shell.report.error.break_, len(shell.report.breaks)) == ("b1", 1)
+    assert shell.report.to_text().startswith("Break 1 ended the run: Internal error of Dynamo, line 3")
+
+
 def test_fullgraph_makes_a_break_an_error(shell: Shell) -> None:
     result = shell.run("%%compile_explain --fullgraph\nimport torch\nx = torch.ones(3)\nprint('hi')\nx + 1")
     assert type(result.error_in_exec).__name__ == "Unsupported"

@@ -47,6 +47,20 @@ def test_a_failure_of_inductor_leads_to_the_doctor() -> None:
     assert "Failure of inductor (InductorError)" in run.report.to_text()
 
 
+def test_an_internal_error_of_dynamo_is_the_break_that_ended_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*_: Any, **__: Any) -> Any:
+        raise AttributeError("'method' object has no attribute '__dict__'")
+
+    monkeypatch.setattr(torch._dynamo.variables.tensor.TensorVariable, "call_method", lacking)
+    with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.InternalTorchDynamoError) as raised:
+        torch.compile(scaled, backend="eager")(torch.ones(2))
+    assert "'__dict__'" in str(raised.value)
+    (break_,) = run.report.breaks
+    text = re.sub(r"\s+", " ", run.report.to_text())
+    assert "Internal error of Dynamo (AttributeError): 'method' object has no attribute '__dict__'" in text
+    assert "PyTorch considers this its own bug" in break_.advice[0].text
+
+
 def test_with_suppressed_errors_nothing_is_called_compiled() -> None:
     with jupyter_graphbreak.capture() as run, torch._dynamo.config.patch(suppress_errors=True):
         result = torch.compile(scaled, backend=unfinished)(torch.ones(2))

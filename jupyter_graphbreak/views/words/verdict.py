@@ -224,8 +224,12 @@ def _called_name(report: Report, function: Recompilation) -> str:
 
     A library's wrapper, such as "can_return_tuple.wrapper", is no name that the reader knows.
     """
-    entries = {frame.id for frame in report.frames if frame.role == "entry" and frame.recompile_of is None}
-    if len(report.compiled or ()) == 1 and {recompile.of for recompile in report.recompiles} == entries:
+    outermost = {
+        frame.id
+        for frame in report.frames
+        if frame.caller is None and frame.role != "resume" and frame.recompile_of is None
+    }
+    if len(report.compiled or ()) == 1 and {recompile.of for recompile in report.recompiles} == outermost:
         return compiled_name(report)
     return function_of(report, function.location) if function.location is not None else function.function
 

@@ -106,7 +106,7 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
         (replace(run(), recompiles=[Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")])]), "plain",
          "No breaks, but f was compiled 2 times: k varied."),
         # So is the name of a library's wrapper, if it is all that was compiled.
-        (replace(run(), frames=[Frame("0/0", "wrapper", None, "entry", "compiled", graphs=["g1"])],
+        (replace(run(), frames=[Frame("0/0", "wrapper", None, "call", "compiled", graphs=["g1"])],
                  compiled=[CompiledCall("model", "GPT2LMHeadModel")],
                  recompiles=[Recompile("0/1", "0/0", "wrapper", None, [GuardFailure("k == 1")])]), "plain",
          "No breaks, but GPT2LMHeadModel was compiled 2 times: k varied."),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from markupsafe import Markup
 
-from jupyter_graphbreak.views.html.environment import environment, style_sheet
+from jupyter_graphbreak.views.html.environment import environment, live_style_sheet, style_sheet
 from jupyter_graphbreak.views.html.view import LINES_AT_ONCE, View
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words import changes as words
@@ -181,7 +181,7 @@ def _render_with_data(view: View, macros: Any) -> str:
         data["report"], json_text = json_text, ""
     # Escape "<", which could end the surrounding script element.
     plain = Markup(json_text.replace("<", "\\u003c"))  # noqa: S704
-    return str(macros.with_data(macros.report(), plain, _compress(data)))
+    return str(macros.with_data(macros.report(), live_style_sheet(), plain, _compress(data)))
 
 
 def _compress(data: dict[str, Any]) -> str:

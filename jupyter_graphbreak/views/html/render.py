@@ -101,8 +101,8 @@ def render_frontends_html(frontends: Frontends) -> str:
 _HERE = Path(__file__).parent
 #: In a page, a report longer than this is compressed instead of readable JSON.
 _MOST_PLAIN = 1_000_000
-#: A higher level takes three times as long and saves only a sixth of the size.
-_COMPRESSION = 3
+#: The highest level takes three times as long and saves only a tenth of the size.
+_COMPRESSION = 6
 
 
 def render_html(report: Report) -> str:

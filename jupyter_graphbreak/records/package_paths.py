@@ -106,8 +106,8 @@ def package_paths() -> PackagePaths:
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a file belongs to a library."""
-    return filename.startswith(tuple(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
+    """Return whether a file belongs to a library, such as ``<frozen os>`` to the standard one."""
+    return filename.startswith(("<frozen ", *(f"{root}{os.sep}" for root in _roots(tuple(sys.path)))))
 
 
 @functools.lru_cache(maxsize=8)

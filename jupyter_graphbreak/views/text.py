@@ -349,7 +349,7 @@ def _path(report: Report, break_: Break) -> str:
 
 
 def _joined_calls(calls: dict[int, str], total: int) -> str:
-    """Join some of the calls of a stack, with dots in the place of the others."""
+    """Join some of the calls of a stack, with dots for the others."""
     words: list[str] = []
     previous = -1
     for index in sorted(calls):

@@ -383,12 +383,8 @@ def _known_loggers() -> list[logging.Logger]:
     named = logging.root.manager.loggerDict.items()
     return [
         logging.root,
-        *[log for name, log in named if name[:6] not in _TORCH_NAMES and isinstance(log, logging.Logger)],
+        *(log for name, log in named if name[:6] not in {"torch", "torch."} and isinstance(log, logging.Logger)),
     ]
-
-
-#: The beginnings of the names of PyTorch's loggers.
-_TORCH_NAMES = frozenset({"torch", "torch."})
 
 
 #: The attributes of handlers that other parts restore, or that a handler itself changes when it receives a record.

@@ -46,7 +46,7 @@ class Changes(diff.Changes, frozen=True):
 
 
 class NotReproducedError(Exception):
-    """There is no script that shows the same by itself; the message says why."""
+    """There is no standalone script that shows the same; the message says why."""
 
 
 class Reproducer(str):
@@ -57,7 +57,7 @@ class Reproducer(str):
     shows : str
         What it shows, in words.
     issue : str
-        The text for PyTorch's form for bug reports.
+        The text for PyTorch's bug report form.
     """
 
     __slots__ = ("issue", "shows")
@@ -147,12 +147,12 @@ class Report(schema.Report, frozen=True, dict=True):
         Returns
         -------
         Reproducer
-            The script, as a string; its ``issue`` is the text for PyTorch's form for bug reports.
+            The script, as a string; its ``issue`` is the text for PyTorch's bug report form.
 
         Raises
         ------
         NotReproducedError
-            If no script shows the same by itself; the message says why.
+            If no standalone script shows the same; the message says why.
         LookupError
             If the report has no such id.
         """

@@ -114,7 +114,7 @@ def is_compiler_logger(logger: str) -> bool:
 
 
 def ignore_set_logs() -> None:
-    """Let ``torch._logging.set_logs`` do nothing from now on, in a process that runs one script."""
+    """Turn ``torch._logging.set_logs`` into a function that does nothing, in a process that runs one script."""
     importlib.import_module("torch._logging").__dict__["set_logs"] = _nothing_for
 
 

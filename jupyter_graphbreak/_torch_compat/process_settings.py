@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib
 import sys
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_state, restore_default_device
@@ -258,12 +258,18 @@ def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
         return lambda: {name: value for name, value in config.get_config_copy().items() if _is_plain(value)}
     unset = getattr(importlib.import_module("torch.utils._config_module"), "_UNSET_SENTINEL", _MISSING)
     if all(isinstance(entry.user_override, ContextVar) for entry in entries.values()):
-        getters = [(name, entry, entry.user_override.get) for name, entry in entries.items()]
-        return lambda: {
-            name: value
-            for name, entry, get in getters
-            if (value := get()) is not unset and _is_plain(value) and value != _unset_value(entry)
-        }
+        overrides = {entry.user_override: (name, entry) for name, entry in entries.items()}
+
+        def read() -> dict[str, Any]:
+            context = copy_context()
+            values: dict[str, Any] = {}
+            for variable in overrides.keys() & set(context):
+                (name, entry), value = overrides[variable], context[variable]
+                if value is not unset and _is_plain(value) and value != _unset_value(entry):
+                    values[name] = value
+            return values
+
+        return read
     return lambda: {
         name: value
         for name, entry in entries.items()

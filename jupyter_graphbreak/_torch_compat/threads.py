@@ -261,7 +261,7 @@ def as_stdlib_function(function: Any, original: Any) -> Any:
 
 @contextlib.contextmanager
 def break_at_call(function: Any) -> Iterator[None]:
-    """Make Dynamo break where a function is called, as at a function that is not written in Python."""
+    """Make Dynamo break at each call of a function, as it does for functions that are not written in Python."""
     ids = getattr(importlib.import_module("torch._dynamo.trace_rules"), "_disallowed_callable_ids", None)
     if ids is None:
         yield

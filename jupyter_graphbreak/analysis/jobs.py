@@ -200,7 +200,7 @@ def _crowded(spans: Iterable[list[_Span]], ranks: int) -> list[tuple[float, floa
 
 
 def _outside(spans: list[_Span], crowded: list[tuple[float, float]]) -> Iterator[tuple[float, float, _Span]]:
-    """Yield the parts of a rank's compilations in which it compiles with at most half of the ranks."""
+    """Yield the parts of a rank's compilations during which at most half of the ranks compile."""
     for span in spans:
         start = span.start
         inside = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded)  # type: ignore[misc]

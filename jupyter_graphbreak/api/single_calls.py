@@ -106,11 +106,10 @@ def try_remedies(
         try:
             return remedies_of_call(fn, args, kwargs, also=own, seconds=seconds).report
         except TrialStoppedError as stopped:
-            from jupyter_graphbreak.api.stopped import report_until_stopped
             from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
             from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 
-            report, files = report_until_stopped(entry_of(fn, *args, **kwargs), stopped.effect)
+            report, files = _report_until_stopped(entry_of(fn, *args, **kwargs), stopped.effect)
             reason = f"the function was not run: it {stopped.effect.what}"
             return with_remedies(report, files, [], [reason])[0]
 
@@ -168,9 +167,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
             with limit_time(begun + limit):
                 found = measure_entry(entry, end=begun + _SHARE_OF_CALLS * limit)
         except TrialStoppedError as stopped:
-            from jupyter_graphbreak.api.stopped import report_until_stopped
-
-            report = report_until_stopped(entry, stopped.effect)[0]
+            report = _report_until_stopped(entry, stopped.effect)[0]
             return msgspec.structs.replace(report, cost=Cost(device_of(entry), backend_name(entry.backend), []))
         cost = Cost(device_of(entry), backend_name(entry.backend), [found.cost])
         return with_priorities(msgspec.structs.replace(found.report, cost=cost))
@@ -225,9 +222,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
             with limit_time(end):
                 found = check_entry(entry)
         except TrialStoppedError as stopped:
-            from jupyter_graphbreak.api.stopped import report_until_stopped
-
-            return msgspec.structs.replace(report_until_stopped(entry, stopped.effect)[0], check=[])
+            return msgspec.structs.replace(_report_until_stopped(entry, stopped.effect)[0], check=[])
         return msgspec.structs.replace(found.report, check=[found.check])
 
     return _reporting_failures("checking", check_call)
@@ -374,8 +369,47 @@ def compare(
 
 def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, find_cell: FindCell) -> Frontends:
     """Return a comparison without verdicts, because the function has an effect outside its copies."""
-    from jupyter_graphbreak.api.stopped import report_until_stopped
     from jupyter_graphbreak.experiments.frontends import without_verdicts
 
-    report = report_until_stopped(entry, effect, find_cell)[0]
+    report = _report_until_stopped(entry, effect, find_cell)[0]
     return Frontends.of(without_verdicts(entry.call, first, report))
+
+
+def _report_until_stopped(
+    entry: Entry, effect: ObservedEffect, find_cell: FindCell = lambda _: None
+) -> tuple[schema.Report, dict[str, str]]:
+    """Return the report of the compilations before a call was stopped, and its file names by source id.
+
+    The call runs again on copies, and is stopped again.
+
+    Parameters
+    ----------
+    entry : Entry
+    effect : ObservedEffect
+        The effect that the call was about to have; the report lists it.
+    find_cell : callable
+        Returns the cell that a code object comes from, given its file name.
+    """
+    import torch
+
+    from jupyter_graphbreak.analysis.build import build_with_files
+    from jupyter_graphbreak.experiments.trial.effect_places import with_effects
+    from jupyter_graphbreak.experiments.trial.entry import recompiling
+    from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+    from jupyter_graphbreak.experiments.trial.subject import Subject
+    from jupyter_graphbreak.recording import recorder
+
+    with sandboxed(), recorder.record(find_cell) as recording:
+        recording.describe_device(schema.Device("auto", default_device_name()))
+        subject = Subject(entry.call, entry.arguments)
+        try:
+            with recompiling(subject.call):
+                run(torch.compile(subject.call, backend="eager"), subject, subject.arguments or entry.arguments)
+        except TrialStoppedError:
+            pass  # at the same effect
+        except Exception as error:  # noqa: BLE001 - the effect is still worth reporting
+            recording.note("warning", f"The report lacks what was compiled before the call was stopped ({error}).")
+    report, files = build_with_files(recording.records)
+    reported = with_effects(report, files, [effect], find_cell)
+    return msgspec.structs.replace(reported, status="ok", error=None), files

@@ -160,7 +160,7 @@ class Run:
         RuntimeError
             If the entries were not kept.
         NotReproducedError
-            If no script shows the same by itself.
+            If no standalone script shows the same.
         LookupError
             If the report has no such id.
         """

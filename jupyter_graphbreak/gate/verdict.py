@@ -282,7 +282,7 @@ def details(verdict: GateVerdict) -> list[str]:
         ),
         *(f"gone   {_break(break_)}{_changed_library(verdict, break_.path)}" for break_ in verdict.gone),
         *(
-            f"since  the baseline was written: {name} {old} -> {new}; differences may come from that"
+            f"since  the baseline was written: {name} {old} -> {new}; differences may be due to that"
             for name, (old, new) in verdict.versions.items()
             if differs
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak import faults
 from jupyter_graphbreak.analysis.python_text import parse_python
-from jupyter_graphbreak.ipython import calls, relevance
+from jupyter_graphbreak.ipython import calls
 from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 #: The maximum number of cells whose last report is kept for comparison.
 _MAX_LAST_REPORTS = 100
 _AS_FUNCTION = "The cell computes with tensors at its top level: it was compiled as one function."
+#: Text in the breaks that involve a tensor or one of PyTorch's functions.
+_OF_TORCH = re.compile(r"\bTensor(?:Variable)?\b|\bmodule: torch\b|\btorch\.\* op")
 #: The beginning of the note that suggests moving lines into a function.
 _MOVE = "Nothing was compiled: the cell computes with tensors outside of any function."
 
@@ -197,10 +200,8 @@ class CellRuns:
 
         def is_about_torch(report: Report) -> bool:
             if plan == "unchanged":
-                return relevance.has_dynamo_events(report)
-            return relevance.involves_tensors(report) or any(
-                note.message.startswith(_MOVE) for note in report.diagnostics
-            )
+                return _has_dynamo_events(report)
+            return _involves_tensors(report) or any(note.message.startswith(_MOVE) for note in report.diagnostics)
 
         return is_about_torch
 
@@ -262,3 +263,19 @@ def _describe(observation: Observation, plan: Plan, reason: str) -> None:
             observation.note("info", note)
         case "calls":
             pass
+
+
+def _has_dynamo_events(report: Report) -> bool:
+    """Return whether Dynamo compiled, broke, skipped or failed anything."""
+    summary = report.summary
+    return bool(summary.graphs or summary.breaks or summary.skipped or summary.errors or report.recompiles)
+
+
+def _involves_tensors(report: Report) -> bool:
+    """Return whether operations were captured or run eagerly, or a break involves a tensor.
+
+    Code that is compiled only for the report breaks at any ``print``, which is irrelevant without tensors.
+    """
+    summary = report.summary
+    texts = (f"{break_.gb_type} {break_.explanation} {break_.context}" for break_ in report.breaks)
+    return bool(summary.ops or summary.skipped or summary.errors) or any(map(_OF_TORCH.search, texts))

@@ -281,7 +281,7 @@ CAUSES = (
         "GB0038",
         ("Dynamic slicing with Tensor arguments",),
         title="Slice whose bounds are tensors",
-        advice=f"slice with numbers, not with tensors; for a length from a tensor set {_SCALARS} and use .item()",
+        advice=f"slice with numbers, not with tensors; for a length from a tensor, set {_SCALARS} and use .item()",
         setting_advice=f"set {_SCALARS}",
         manual_step=_HOST,
         settings=((_SCALARS,),),
@@ -845,7 +845,7 @@ CAUSES = (
         "GB0291",
         ("logging.Logger method not supported for non-export cases",),
         title="Logging",
-        advice="log after the call, from what the function returns; or, to lose the message, add the method to "
+        advice="log after the call, from what the function returns; or, if the message may be lost, add the method to "
         f"{CONFIG}ignore_logging_functions",
         setting_advice=f"add the method to {CONFIG}ignore_logging_functions",
         manual_step=_OUTPUT,

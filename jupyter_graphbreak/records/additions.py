@@ -146,7 +146,7 @@ class FrameFailed(Conditions, frozen=True, kw_only=True):
 
 
 class FrameGivenUp(Addition, frozen=True, kw_only=True):
-    """Dynamo gives up a frame without logging an event, as PyTorch before 2.11 does at ``skip_frame()``."""
+    """Dynamo gives up on a frame without logging an event, as PyTorch before 2.11 does at ``skip_frame()``."""
 
     kind: ClassVar[str] = "graphbreak_given_up"
 

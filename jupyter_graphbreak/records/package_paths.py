@@ -112,8 +112,8 @@ def package_paths() -> PackagePaths:
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a file belongs to a library."""
-    roots = tuple(f"{root}{os.sep}" for root in _roots(tuple(sys.path)))
+    """Return whether a file belongs to a library, such as ``<frozen os>`` to the standard one."""
+    roots = ("<frozen ", *(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
     return filename.startswith(roots) or _GENERATED.search(filename) is not None
 
 

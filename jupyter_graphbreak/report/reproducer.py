@@ -17,7 +17,7 @@ class Reproducer(msgspec.Struct, frozen=True):
     script : str or None
         The script, which has run in its own process and shows it.
     issue : str or None
-        The text for PyTorch's form for bug reports, with the script, its output and the versions.
+        The text for PyTorch's bug report form, with the script, its output and the versions.
     reason : str or None
         Why there is no script, as a sentence.
     steps : int

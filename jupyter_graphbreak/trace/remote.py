@@ -43,7 +43,6 @@ class RemoteFolder:
     """
 
     def __init__(self, url: str, limits: Limits = _LIMITS) -> None:
-        self._url = url
         self._limits = limits
         self.notes: list[str] = []
         try:

@@ -336,7 +336,8 @@ def _path(report: Report, break_: Break) -> str:
     order = dict.fromkeys([0, *own[:1], len(stack) - 1, *own, *reversed(range(len(stack)))])
     ranked = list(order)[:_MOST_CALLS]
     calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
-    different = {tuple(occurrence.stack[:-1]) for occurrence in break_.occurrences}
+    # A notebook's copy of a large report leaves out stacks that are the same as that of the break.
+    different = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
     ways = len(different) - 1 if not _prefixes(different) else 0
     more = f" (and {counted(ways, 'other way')})" if ways else ""
     room = WIDTH - len(INDENT) - len("called from ") - len(more)
@@ -348,7 +349,7 @@ def _path(report: Report, break_: Break) -> str:
 
 
 def _joined_calls(calls: dict[int, str], total: int) -> str:
-    """Join some of the calls of a stack, with dots in the place of the others."""
+    """Join some of the calls of a stack, with dots for the others."""
     words: list[str] = []
     previous = -1
     for index in sorted(calls):

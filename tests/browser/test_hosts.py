@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     Open = Callable[..., PageUnderTest]
 
 #: The environment of outputs in VS Code: a div without shadow DOM in a separate page, the theme as variables, and an
-#: anywidget front end that imports the module from its text.
+#: anywidget front end that adds the style sheet and imports the module from its text.
 _WEBVIEW = """<!doctype html><html><head><meta charset="utf-8"><style>
 html {{ --vscode-editor-background: {paper}; --vscode-editor-foreground: {ink}; --vscode-focusBorder: #0078d4;
   --vscode-font-family: sans-serif; --vscode-editor-font-family: monospace; background: {paper}; color: {ink}; }}
 code {{ color: #d7ba7d; }} pre {{ background: #123; }} table {{ font-size: 20px; }}
-</style></head><body><div class="cell_container"><div class="output" id="out"></div></div>
+</style><style>{css}</style></head><body><div class="cell_container"><div class="output" id="out"></div></div>
 <script type="module">
 const state = {state};
 const listeners = {{}};
@@ -62,6 +62,7 @@ def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False)
         _WEBVIEW.format(
             paper="#1f1f1f" if dark else "#ffffff",
             ink="#cccccc" if dark else "#3b3b3b",
+            css=ReportWidget._css,
             state=script_of({"_html": html, "_progress": progress}),
             rest=script_of(rest),
             module=script_of((PACKAGE / "views/html/static/widget.js").read_text(encoding="utf-8")),

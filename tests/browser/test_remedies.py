@@ -410,14 +410,6 @@ def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
     assert opened.serious() == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_is_accessible(open_report: Open, scheme: str) -> None:
-    opened = open_report(cost(), scheme=scheme)
-    opened.shoot(f"remedies-page-{scheme}")
-    assert opened.serious() == []
-    assert opened.errors == []
-
-
 def test_colours_follow_the_theme(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "dark", replace(cost(), check=None))
     theme(opened.page, "JupyterLab Dark")

@@ -81,6 +81,7 @@ def test_no_serious_violation_on_a_saved_page(open_report: Open, scheme: str) ->
     unfold(opened.page.locator("body"))
     assert opened.serious("html") == []
     opened.shoot(f"themes-page-{scheme}")
+    assert opened.errors == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -35,7 +35,7 @@ _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENTS = 2
 #: The number of runs in which operations are timed one by one, and in which each is timed alone at least.
 _RUNS = 3
-#: How many operations of a graph are compiled alone, those that take longest first, and the least share worth it.
+#: How many operations of a graph are compiled alone, slowest first, and the smallest share that is worth it.
 _MOST_COMPILED = 8
 _LEAST_SHARE = 0.01
 #: No further operation is compiled if the slow ones found so far leave less than this share of the graph's time.
@@ -108,7 +108,7 @@ def _op(name: str, own: Graph, run: Graph) -> Op | None:
 
 
 def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float, clock: Clock) -> Iterator[_Candidate]:
-    """Yield the operations of a graph that may be slower compiled, those that take longest first."""
+    """Yield the operations of a graph that may be slower compiled, slowest first."""
     size = sum(given.nbytes for given in inputs if isinstance(given, torch.Tensor))
     if 4 * size > memory_limit():
         return

@@ -114,7 +114,7 @@ def _is_harmless(function: FunctionNode) -> bool:
 
 
 def _divides_by_unknown(node: ast.BinOp) -> bool:
-    """Whether Python may divide by zero here: the divisor is no constant, and by its syntax no tensor."""
+    """Whether Python may divide by zero here: the divisor is neither a constant nor, by its syntax, a tensor."""
     if not isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div) or isinstance(node.left, ast.JoinedStr):
         return False
     if isinstance(node.right, ast.Constant):

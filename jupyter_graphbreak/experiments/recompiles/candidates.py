@@ -251,7 +251,7 @@ def _before_each_call(
 
 
 def with_joined_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of blocks of code, with a condition that several blocks in a row begin with only once."""
+    """Return the lines of blocks of code; consecutive blocks that begin with the same condition share it."""
     lines: list[str] = []
     condition = None
     for first, *rest in blocks:

@@ -29,7 +29,13 @@ from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, run_
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied
 from jupyter_graphbreak.experiments.remedies.application import compile_file, source_text
-from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.change import (
+    Change,
+    apply_edits,
+    decision_for_person,
+    edits_of,
+    remedy_of_change,
+)
 from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -563,19 +569,8 @@ class _RemedyBuilder:
                 self.working.append((entry, self._remedies[-1].id, tried.candidate, found.owner))
         for sentence, about in found.manual_steps:
             if found.tried or sentence != GENERAL_STEP:
-                self._remedies.append(
-                    Remedy(
-                        id=self._next_id(),
-                        breaks=[],
-                        recompiles=about,
-                        family="person",
-                        title="A person must decide",
-                        kind="person",
-                        verdict="not tried",
-                        reason=found.reason,
-                        person=sentence,
-                    )
-                )
+                decision = decision_for_person(self._next_id(), sentence, found.reason)
+                self._remedies.append(replace(decision, recompiles=about))
 
     def _next_id(self) -> str:
         return f"r{len(self._remedies) + 1}"
@@ -584,23 +579,11 @@ class _RemedyBuilder:
         candidate = tried.candidate
         originals = {source: self._texts.text(source) for source in change.texts}
         paths = {source: self._texts.path(source) for source in change.texts}
-        return Remedy(
-            id=self._next_id(),
-            breaks=[],
-            recompiles=recompiles,
-            family=" and ".join(candidate.families),
-            title=candidate.title,
-            kind=candidate.kind,
-            verdict=tried.verdict,
-            edits=[Edit(e.source, e.first_line, e.last_line, e.old, e.new) for e in edits_of(originals, change)],
-            settings=dict(change.settings),
-            code=code_of(change),
-            patch=patch_of(originals, change, paths),
-            reason=tried.reason,
-            differences=tried.differences,
-            evidence=tried.evidence,
-            seconds=tried.seconds,
-        )
+        remedy = remedy_of_change(
+            self._next_id(), change, tried, families=candidate.families, title=candidate.title, kind=candidate.kind,
+            original=originals, paths=paths,
+        )  # fmt: skip
+        return replace(remedy, recompiles=recompiles)
 
     def report(self) -> Report:
         """Return the report with all remedies."""

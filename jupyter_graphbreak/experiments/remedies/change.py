@@ -1,17 +1,18 @@
-"""A change of a program, made of proposals; its form as edits, as a patch, and as code for settings."""
+"""A change of a program, made of proposals; its form as edits, as a patch, as code for settings, and as a remedy."""
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from jupyter_graphbreak.report.remedies import Edit
+from jupyter_graphbreak.report.remedies import Edit, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jupyter_graphbreak.experiments.families.proposal import InnerCall, Proposal
+    from jupyter_graphbreak.report.remedies import Evidence, Kind, RemedyVerdict
 
 
 @dataclass(frozen=True)
@@ -155,3 +156,72 @@ def code_of(change: Change) -> str | None:
 def _imports(functions: list[str]) -> list[str]:
     modules = dict.fromkeys(name.partition(".")[0] for name in functions)
     return [f"import {module}" for module in modules if module not in {"builtins", "__main__"}]
+
+
+class _TrialOutcome(Protocol):
+    """The outcome of the trial of a change; the fields have the meaning of those of :class:`Remedy`."""
+
+    @property
+    def verdict(self) -> RemedyVerdict: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def differences(self) -> list[str]: ...
+    @property
+    def evidence(self) -> Evidence | None: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+def remedy_of_change(
+    ident: str,
+    change: Change,
+    outcome: _TrialOutcome,
+    *,
+    families: Iterable[str],
+    title: str,
+    kind: Kind,
+    original: Mapping[str, str],
+    paths: Mapping[str, str],
+) -> Remedy:
+    """Return a change that was tried as a remedy; the caller adds the breaks or recompiles that it is for.
+
+    Parameters
+    ----------
+    ident : str
+        The id of the remedy.
+    original, paths : mapping
+        The text, and the path or name, of each source that it changes, by the source's id.
+    """
+    return Remedy(
+        id=ident,
+        breaks=[],
+        family=" and ".join(families),
+        title=title,
+        kind=kind,
+        verdict=outcome.verdict,
+        edits=edits_of(original, change),
+        settings=dict(change.settings),
+        code=code_of(change),
+        patch=patch_of(original, change, paths),
+        reason=outcome.reason,
+        differences=outcome.differences,
+        evidence=outcome.evidence,
+        seconds=outcome.seconds,
+    )
+
+
+def decision_for_person(ident: str, sentence: str | None, reason: str | None) -> Remedy:
+    """Return the remedy that says what a person must decide; the caller adds what it is for.
+
+    Parameters
+    ----------
+    sentence : str or None
+        The decision; ``None`` as long as changes are left to try.
+    reason : str or None
+        Why no change was tried.
+    """
+    return Remedy(
+        id=ident, breaks=[], family="person", title="A person must decide", kind="person", verdict="not tried",
+        reason=reason, person=sentence,
+    )  # fmt: skip

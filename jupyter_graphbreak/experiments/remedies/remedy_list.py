@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
-from jupyter_graphbreak.experiments.remedies.change import code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.change import decision_for_person, remedy_of_change
 from jupyter_graphbreak.experiments.remedies.rehearsal import outermost_module
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.knowledge.owners import OWNERS
 from jupyter_graphbreak.knowledge.switches import switch_called
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING, Edit, Remedy
+from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
     from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
 
 
@@ -155,25 +156,15 @@ class _RemedyBuilder:
     def remedy(self, ident: str, candidate: Candidate) -> Remedy:
         """Return a candidate as a remedy of the report."""
         result, texts = candidate.result, self._search.runner.program.texts
-        edits = [
-            Edit(self._sources[edit.source], edit.first_line, edit.last_line, edit.old, edit.new)
-            for edit in edits_of(texts, result.change)
-        ]
-        return Remedy(
-            id=ident,
+        remedy = remedy_of_change(
+            ident, result.change, result, families=candidate.families, title="; ".join(candidate.titles),
+            kind=candidate.kind, original=texts, paths=self._paths,
+        )  # fmt: skip
+        return replace(
+            remedy,
             breaks=[self._breaks[break_id] for break_id in candidate.breaks if break_id in self._breaks],
-            family=" and ".join(candidate.families),
-            title="; ".join(candidate.titles),
-            kind=candidate.kind,
-            verdict=result.verdict,
-            edits=edits,
-            settings=dict(result.change.settings),
-            code=self._code_for_reader(code_of(result.change)),
-            patch=patch_of(texts, result.change, self._paths),
-            reason=result.reason,
-            differences=result.differences,
-            evidence=result.evidence,
-            seconds=result.seconds,
+            edits=[replace(edit, source=self._sources[edit.source]) for edit in remedy.edits],
+            code=self._code_for_reader(remedy.code),
         )
 
     def _code_for_reader(self, code: str | None) -> str | None:
@@ -229,6 +220,10 @@ def _manual_steps(
     fixed = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
     late = bool([ident for search in searches for ident in search.left])
     manual_steps: list[Remedy] = []
+
+    def next_id() -> str:
+        return f"r{len(remedies) + len(manual_steps) + 1}"
+
     for break_ in report.breaks:
         if break_.id not in fixed:
             tried = [remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks]
@@ -239,15 +234,12 @@ def _manual_steps(
             sentence = None
             if reason != INTERRUPTED:
                 sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(report, break_, failed)
-            manual_steps.append(
-                _manual_step(len(remedies) + len(manual_steps) + 1, sentence, reason, breaks=[break_.id])
-            )
+            step = decision_for_person(next_id(), sentence, reason)
+            manual_steps.append(replace(step, breaks=[break_.id]))
     for skipped in report.skipped:
         if skipped.break_ is None and skipped.frame is not None:
-            sentence = manual_step_of_function(skipped)
-            manual_steps.append(
-                _manual_step(len(remedies) + len(manual_steps) + 1, sentence, None, frames=[skipped.frame])
-            )
+            step = decision_for_person(next_id(), manual_step_of_function(skipped), None)
+            manual_steps.append(replace(step, frames=[skipped.frame]))
     return manual_steps
 
 
@@ -257,19 +249,3 @@ def _decision_on_switch(break_: Break, remedies: Sequence[Remedy]) -> str | None
     switches = [switch for remedy in changing if (switch := switch_called(remedy.title)) is not None]
     switch = next((switch for switch in switches if switch.differs is not None), None)
     return f"Decide whether to {switch.step}: that removes the break, but {switch.differs}." if switch else None
-
-
-def _manual_step(
-    number: int, sentence: str | None, reason: str | None, breaks: Sequence[str] = (), frames: Sequence[str] = ()
-) -> Remedy:
-    return Remedy(
-        id=f"r{number}",
-        breaks=list(breaks),
-        frames=list(frames),
-        family="person",
-        title="A person must decide",
-        kind="person",
-        verdict="not tried",
-        reason=reason,
-        person=sentence,
-    )

@@ -1,4 +1,4 @@
-"""The text for PyTorch's form for bug reports, and the comment at the top of a script."""
+"""The text for PyTorch's bug report form, and the comment at the top of a script."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def header(title: str, packages: Iterable[str]) -> str:
 
 
 def issue_text(title: str, script: str, output: str, packages: Iterable[str]) -> str:
-    """Return what to enter in PyTorch's form for bug reports.
+    """Return what to enter in PyTorch's bug report form.
 
     Parameters
     ----------

@@ -79,7 +79,11 @@ def _isolate_warnings() -> Iterator[None]:
     filters, default = list(warnings.filters), warnings.defaultaction  # type: ignore[attr-defined]
     once: dict[Any, Any] = warnings.onceregistry  # type: ignore[attr-defined]
     shown_once = set(once)
-    shown = {id(names): set(_registry(names)) for names in map(_names, sys.modules.copy().values())}
+    shown = {
+        id(names): set(registry)
+        for module in sys.modules.copy().values()
+        if isinstance(registry := (names := getattr(module, "__dict__", {})).get("__warningregistry__"), dict)
+    }
     thread, is_open = get_ident(), [True]
     show, show_elsewhere = warnings._showwarnmsg, _shown_by_process()  # type: ignore[attr-defined]  # noqa: SLF001
     added: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
@@ -156,11 +160,6 @@ def _file(module: Any) -> Any:
 
 def _names(module: Any) -> dict[str, Any]:
     return getattr(module, "__dict__", {})
-
-
-def _registry(names: dict[str, Any]) -> dict[Any, Any]:
-    registry = names.get("__warningregistry__")
-    return registry if isinstance(registry, dict) else {}
 
 
 def _names_at(filename: str) -> dict[str, Any]:

@@ -138,7 +138,10 @@ def run(
     require_time()
     given = subject.copies_of(arguments)
     value, raised, failed = None, None, None
+    limit = _current_line_limit()
     with (
+        # The limit is for the program alone: with it, reading the state of the process would take twice as long.
+        _tracing(None) if limit is not None else contextlib.nullcontext(),
         subject.activated(),
         preserve_modes(),
         capture_effects(subject.handlers, subject.filters) as effects,
@@ -146,9 +149,10 @@ def run(
     ):
         seed_all(seed)
         try:
-            value = program(*given.args, **given.kwargs)
-            if isinstance(value, types.GeneratorType):
-                value = Yielded(list(value))
+            with _tracing(limit) if limit is not None else contextlib.nullcontext():
+                value = program(*given.args, **given.kwargs)
+                if isinstance(value, types.GeneratorType):
+                    value = Yielded(list(value))
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
         random_after, modes_after = random_states(), modes()
@@ -244,32 +248,50 @@ class LineLimitError(BaseException):
     """A function ran too many lines. Not an ``Exception``, so that the function does not catch it."""
 
 
+class _LineCounter:
+    """A trace function that stops a function which runs too many lines."""
+
+    def __init__(self) -> None:
+        # Lines of this package do not count, even if it is not installed: comparisons take many lines.
+        self._counted: dict[str, bool] = {}
+        self._lines = 0
+
+    def enter(self, frame: types.FrameType, _: str, __: Any) -> Any:
+        filename = frame.f_code.co_filename
+        if filename not in self._counted:
+            self._counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
+        return self._count if self._counted[filename] else None
+
+    def _count(self, _: Any, event: str, __: Any) -> Any:
+        self._lines += event == "line"
+        if self._lines > _MAX_LINES:
+            raise LineLimitError
+        return self._count
+
+
 @contextlib.contextmanager
 def line_limit() -> Iterator[None]:
     """Stop a function that runs too many lines: it may never return for an input that it was not written for."""
-    # Lines of this package do not count, even if it is not installed: comparisons take many lines.
-    counted: dict[str, bool] = {}
-    lines = 0
+    with _tracing(_LineCounter().enter):
+        yield
 
-    def count(_: Any, event: str, __: Any) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        if lines > _MAX_LINES:
-            raise LineLimitError
-        return count
 
-    def enter(frame: types.FrameType, _: str, __: Any) -> Any:
-        filename = frame.f_code.co_filename
-        if filename not in counted:
-            counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
-        return count if counted[filename] else None
-
+@contextlib.contextmanager
+def _tracing(function: Any) -> Iterator[None]:
+    """Set the trace function while the context is open, unless code in it sets another."""
     before = sys.gettrace()
-    sys.settrace(enter)
+    sys.settrace(function)
     try:
         yield
     finally:
-        sys.settrace(before)
+        if sys.gettrace() == function:
+            sys.settrace(before)
+
+
+def _current_line_limit() -> Any:
+    """Return the trace function of :func:`line_limit` if it is set."""
+    function = sys.gettrace()
+    return function if isinstance(getattr(function, "__self__", None), _LineCounter) else None
 
 
 @contextlib.contextmanager

@@ -645,6 +645,20 @@ UNAUDITED = _Replacements(_unaudited_functions)
 REFUSABLE = _Replacements(_refusable_functions)
 
 
+def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
+    """Keep the replacement of each function: making all of them for each run takes longer than most runs."""
+    known: dict[tuple[Any, ...], tuple[Any, Callable[..., Any]]] = {}
+
+    def made(original: Callable[..., Any], *details: str) -> Callable[..., Any]:
+        key = (id(original), *details)
+        if key not in known:
+            known[key] = original, make(original, *details)  # the original is kept, so that no other gets its id
+        return known[key][1]
+
+    return made
+
+
+@_once_per_function
 def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
@@ -654,6 +668,7 @@ def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Ca
     return disable_dynamo(announce)
 
 
+@_once_per_function
 def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(*args: Any, **kwargs: Any) -> Any:
@@ -665,6 +680,7 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     return disable_dynamo(make)
 
 
+@_once_per_function
 def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def use(*args: Any, **kwargs: Any) -> Any:
@@ -687,6 +703,7 @@ def _is_called_by_user(frame: FrameType) -> bool:
     return caller is not None and is_own_code(caller.f_code.co_filename)
 
 
+@_once_per_function
 def _announcing_path(original: Callable[..., Any], what: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:

@@ -86,7 +86,6 @@ class _Names:
         imported = _imported(lead)
         self._known = {**{name: namespace[name] for name in namespace if name not in bound_names(lead)}, **imported}
         self._bound = bound_names(body)
-        self._callees: set[int] = set()
 
     def allows(self, node: ast.AST) -> bool:
         """Return whether a node may be part of a cell that only computes."""

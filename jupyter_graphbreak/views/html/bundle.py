@@ -12,7 +12,7 @@ from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.report.schema import Break, Report
     from jupyter_graphbreak.views.rows.schema import Rows
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -56,7 +56,8 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
-        MIME_TYPE: copy.to_dict() | {"rows": msgspec.to_builtins(_rows(report, is_whole=copy is report))},
+        MIME_TYPE: {name: _without_unknown(part) for name, part in copy.to_dict().items()}
+        | {"rows": msgspec.to_builtins(_rows(report, is_whole=copy is report))},
     }
     rest = packed_rest(report)
     if rest:
@@ -67,20 +68,44 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
 def notebook_copy(report: Report) -> Report:
     """Return the notebook's copy of a report: if it is very large, without the operations and code of its graphs.
 
-    A note in the report says so. The live widget and the variable of ``-o`` have the complete report.
+    Occurrences of a break then have no stack if it is the stack of the break. A note in the report says so. The live
+    widget and the variable of ``-o`` have the complete report.
     """
     if len(report.to_json()) <= _MOST_BYTES:
         return report
     left_out = Diagnostic(
         "info",
-        f"The notebook's copy leaves out the operations and the code of {len(report.graphs)} graphs, to stay small: "
-        "-o report keeps them, and report.save('report.json') writes them to a file.",
+        f"The notebook's copy leaves out the operations and the code of {len(report.graphs)} graphs, and repeated "
+        "stacks, to stay small: -o report keeps them, and report.save('report.json') writes them to a file.",
     )
     return msgspec.structs.replace(
         report,
         graphs=[msgspec.structs.replace(graph, ops=[], code="") for graph in report.graphs],
+        breaks=[_without_repeated_stacks(break_) for break_ in report.breaks],
         diagnostics=[*report.diagnostics, left_out],
     )
+
+
+def _without_repeated_stacks(break_: Break) -> Break:
+    occurrences = [
+        msgspec.structs.replace(occurrence, stack=[]) if occurrence.stack == break_.stack else occurrence
+        for occurrence in break_.occurrences
+    ]
+    return msgspec.structs.replace(break_, occurrences=occurrences)
+
+
+def _without_unknown(value: Any, depth: int = 0) -> Any:
+    """Leave out unknown fields inside the parts of a report: a location without columns has no ``column``.
+
+    The parts themselves, such as a break, keep all their fields.
+    """
+    if isinstance(value, list):
+        return [_without_unknown(item, depth) for item in value]
+    if isinstance(value, dict):
+        return {
+            name: _without_unknown(item, depth + 1) for name, item in value.items() if item is not None or depth == 0
+        }
+    return value
 
 
 def _rows(report: Report, *, is_whole: bool) -> Rows:

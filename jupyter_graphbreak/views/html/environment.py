@@ -23,6 +23,12 @@ Part = Literal["cost", "frontends", "job", "remedies"]
 
 
 @cache
+def live_style_sheet() -> Markup:
+    """Return the rules for what a script adds to a report, beside those of :func:`style_sheet`."""
+    return _without_comments((_HERE / "templates" / "live.css").read_text(encoding="utf-8"))
+
+
+@cache
 def style_sheet(*parts: Part) -> Markup:
     """Return the style sheet without comments.
 
@@ -38,6 +44,10 @@ def style_sheet(*parts: Part) -> Markup:
         text,
         flags=re.DOTALL,
     )
+    return _without_comments(text)
+
+
+def _without_comments(text: str) -> Markup:
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
     # Keep strings, and blanks before a colon, which may be descendant combinators.
     text = re.sub(r'("[^"]*")|\s*([{};,>])\s*|(:)\s+', lambda part: part[1] or part[2] or part[3], text)

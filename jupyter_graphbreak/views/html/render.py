@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from markupsafe import Markup
 
-from jupyter_graphbreak.views.html.environment import environment, style_sheet
+from jupyter_graphbreak.views.html.environment import environment, live_style_sheet, style_sheet
 from jupyter_graphbreak.views.html.view import LINES_AT_ONCE, View
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words import changes as words
@@ -101,8 +101,8 @@ def render_frontends_html(frontends: Frontends) -> str:
 _HERE = Path(__file__).parent
 #: In a page, a report longer than this is compressed instead of readable JSON.
 _MOST_PLAIN = 1_000_000
-#: A higher level takes three times as long and saves only a sixth of the size.
-_COMPRESSION = 3
+#: The highest level takes three times as long and saves only a tenth of the size.
+_COMPRESSION = 6
 
 
 def render_html(report: Report) -> str:
@@ -181,7 +181,7 @@ def _render_with_data(view: View, macros: Any) -> str:
         data["report"], json_text = json_text, ""
     # Escape "<", which could end the surrounding script element.
     plain = Markup(json_text.replace("<", "\\u003c"))  # noqa: S704
-    return str(macros.with_data(macros.report(), plain, _compress(data)))
+    return str(macros.with_data(macros.report(), live_style_sheet(), plain, _compress(data)))
 
 
 def _compress(data: dict[str, Any]) -> str:

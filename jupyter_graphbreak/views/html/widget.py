@@ -11,6 +11,7 @@ import msgspec
 import traitlets
 
 from jupyter_graphbreak.views.html.bundle import mime_bundle, running_bundle
+from jupyter_graphbreak.views.html.environment import live_style_sheet
 from jupyter_graphbreak.views.html.render import render_html, render_rest
 from jupyter_graphbreak.views.text import render_text
 
@@ -40,6 +41,8 @@ class ReportWidget(anywidget.AnyWidget):
     """
 
     _esm = _SCRIPT.read_text(encoding="utf-8") if _SCRIPT.is_file() else _MARKUP_ONLY
+
+    _css = str(live_style_sheet())
 
     # Both are sent only from here to the front end.
     _html = traitlets.Unicode("").tag(sync=True)

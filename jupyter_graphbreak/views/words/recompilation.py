@@ -39,7 +39,7 @@ _OTHER_FLAG = {"True": "False", "False": "True"}
 _MOST_NAMES = 2
 #: How many lines of one guard are named.
 _MOST_LINES = 20
-#: How many values at the beginning of a series are written out; of a longer one, these and the last.
+#: How many values at the beginning of a series are written out; a longer series shows these and the last.
 _MOST_VALUES = 2
 #: The share of the recompile limit from which there is a warning.
 _NEAR_LIMIT = 0.6

@@ -83,7 +83,7 @@ def function_of(report: Report, location: Location) -> str:
 
 
 def brief_code(code: str | None) -> str:
-    """Return an expression on one line; of a longer one its beginning and an ellipsis."""
+    """Return an expression on one line, shortened with an ellipsis if it is long."""
     lines = (code or "").split("\n", _MOST_CODE_LINES)[:_MOST_CODE_LINES]
     shown = lines[0].strip()
     # A bracket alone is not informative, with or without a keyword before it.

@@ -142,7 +142,7 @@ def test_a_difference_that_comes_with_another_version_of_a_library_says_so() -> 
     verdict = judge(baseline, [with_libraries(new, lib="1.1", other="3")])
     assert details(verdict) == [
         "new    lib/net.py in f   print()   Failed to trace builtin operator   [lib 1.0 -> 1.1]",
-        "since  the baseline was written: lib 1.0 -> 1.1; differences may come from that",
+        "since  the baseline was written: lib 1.0 -> 1.1; differences may be due to that",
     ]
     (line,) = details(judge(baseline, [with_libraries(new, lib="1.0")]))
     assert "->" not in line

@@ -235,8 +235,8 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zst
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_file_that_unpacks_to_too_much_is_read_partly(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t.log.{suffix}"
-    path.write_bytes(COMPRESS[suffix](BRANCH + b"\n" * (4 << 20)))
-    limits = Limits(unpacked=1 << 20, ratio=2)
+    path.write_bytes(COMPRESS[suffix](BRANCH + b"\n" * (1 << 18)))
+    limits = Limits(unpacked=1 << 16, ratio=2)
     (process,) = read_processes(trace_files(path), limits=limits)
     report = build_report(process.records)
     assert len(report.graphs) == 3

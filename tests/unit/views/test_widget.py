@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import nbformat
 import pytest
+from msgspec.structs import replace
 
-from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.report.schema import MIME_TYPE, Break
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import WIDGET_VIEW, mime_bundle, running_bundle
-from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.html.render import render_html, render_page
 from jupyter_graphbreak.views.html.widget import ReportWidget
 from tests.support.sample_reports import big, two_breaks
 
@@ -91,6 +92,15 @@ def test_the_widget_answers_requests_of_the_front_end(sent: list[Any]) -> None:
     assert Report.from_json(sent[2]["answer"]) == report
 
 
+def test_only_live_reports_have_the_rules_for_what_scripts_add() -> None:
+    widget = ReportWidget()
+    widget.finish(two_breaks())
+    rule = ".gb-tablist{"
+    assert rule in widget._css
+    assert rule in render_page(two_breaks())
+    assert rule not in mime_bundle(two_breaks(), widget)["text/html"]
+
+
 def test_a_saved_cell_is_small() -> None:
     widget = ReportWidget()
     report = two_breaks()
@@ -100,15 +110,33 @@ def test_a_saved_cell_is_small() -> None:
     assert len(json.dumps([bundle, state], default=str)) < 250_000
 
 
+def with_stacks(break_: Break) -> Break:
+    """Give occurrences without a stack that of their break."""
+    stacks = [replace(occurrence, stack=occurrence.stack or break_.stack) for occurrence in break_.occurrences]
+    return replace(break_, occurrences=stacks)
+
+
+def test_a_saved_report_leaves_out_what_is_unknown_inside_its_parts() -> None:
+    report = two_breaks()
+    saved = mime_bundle(report, None)[MIME_TYPE]
+    first = saved["breaks"][0]
+    assert first.keys() == report.to_dict()["breaks"][0].keys()
+    places = [place for break_ in saved["breaks"] for place in break_["stack"]]
+    assert places
+    assert not any(value is None for place in places for value in place.values())
+    assert Report.from_dict(saved) == report
+
+
 def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_so() -> None:
     report = big()
     bundle = mime_bundle(report, None)
     output = nbformat.v4.new_output("display_data", data=bundle)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
-    assert len(nbformat.writes(notebook)) < 5_000_000
+    assert len(nbformat.writes(notebook)) < 4_100_000  # with 1,600 breaks: 6 MB
     assert len(bundle["text/html"]) < 1_000_000
     notebook_copy = Report.from_dict(bundle[MIME_TYPE])
-    assert notebook_copy.breaks == report.breaks
+    assert [with_stacks(break_) for break_ in notebook_copy.breaks] == report.breaks
+    assert not any(occurrence.stack for break_ in notebook_copy.breaks for occurrence in break_.occurrences)
     assert [graph.lines for graph in notebook_copy.graphs] == [graph.lines for graph in report.graphs]
     assert notebook_copy.summary == report.summary
     assert not any(graph.ops or graph.code for graph in notebook_copy.graphs)

@@ -69,7 +69,7 @@ def sizes_hook() -> Any:
     return lambda grid: scope["sizes_of"](scope["text_of"](grid))
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.exhaustive)])
 def test_known_sizes_are_guarded_by_value(backend: str) -> None:
     pytest.importorskip("transformers")
     torch._dynamo.reset()
@@ -107,7 +107,7 @@ def test_other_grids_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(next(code for code in SWITCHES if "class Sizes" in code), {"model": changed})  # noqa: S102
     torch._dynamo.reset()
     counters.clear()
-    compiled: Any = torch.compile(changed, backend="aot_eager")
+    compiled: Any = torch.compile(changed, backend="eager")  # another one compiles the same graphs
     for grid in ([[1, 4, 4]], [[1, 2, 8]], [[1, 8, 2]], [[2, 2, 4]], [[1, 4, 4]]):
         given = {**inputs, "image_grid_thw": torch.tensor(grid)}
         with torch._dynamo.config.patch(capture_scalar_outputs=True):

@@ -29,7 +29,14 @@ from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, run_
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied
 from jupyter_graphbreak.experiments.remedies.application import compile_file, source_text
-from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.change import (
+    Change,
+    apply_edits,
+    code_of,
+    edits_of,
+    patch_of,
+    settings_statements,
+)
 from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -413,7 +420,8 @@ class _EntrySearch:
                 text = texts.get(source, self._texts.text(source))
                 if source in texts:  # both changes in one text: the lines of the calls stay the same
                     is_complete = is_complete and text.count("\n") == self._texts.text(source).count("\n")
-                new = with_lines_before(text, placed, self._entry.call, candidate.befores) if is_complete else None
+                befores, statements = candidate.befores, settings_statements(change.settings)
+                new = with_lines_before(text, placed, self._entry.call, befores, statements) if is_complete else None
                 if new is None:
                     is_complete = False
                 else:

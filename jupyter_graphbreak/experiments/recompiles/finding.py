@@ -267,7 +267,11 @@ class _EntrySearch:
             return self.without_trials(None)
         trials = self._trials = CallTrials(self._entry, seen)
         if trials.original.frames(trials.calls, unseen=False) <= trials.fewest:
-            return self.without_trials("repeated on copies, the calls were not compiled again")
+            return self.without_trials(
+                f"the arguments of {trials.left_out} of {len(seen)} calls cannot be made again"
+                if trials.left_out
+                else "repeated on copies, the calls were not compiled again"
+            )
         varied = trials.varied
         named = varied.named_by(self._guards)
         self._owner = trials.owner or DEFAULT_OWNER
@@ -277,6 +281,7 @@ class _EntrySearch:
             any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible for site in self._sites())),
         )
+        right = trials.right_number(named.others)
         pending = deque(propose(named, varied, given))
         known: set[Any] = set()
         while pending:
@@ -293,7 +298,7 @@ class _EntrySearch:
             self._on_status(candidate.title)
             tried = trials.run(candidate)
             self._tried.append((tried, change))
-            if tried.verdict == "works" and tried.ended:
+            if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
                 break
             if (
                 _OTHER_LAYOUT.search(tried.reason or "")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.varied import plain_guard
-from jupyter_graphbreak.experiments.trial.seen_calls import Container
+from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,13 @@ _LENGTH = re.compile(r"len\((?P<name>[^()]+)\) (?:==|!=)")
 _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
 _LOOP = re.compile(r"for\b|.*\bfor\b.*\bin range\(")
 _STATE_OF_OPTIMIZER = re.compile(r"len\((?P<name>.*\.state\b.*)\)")
+#: A value that a function or a partial keeps: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
+_KEPT = re.compile(
+    r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
+    r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\] == "
+)
+#: What Dynamo calls a compiled function that has no code of its own, such as a partial.
+_COMPILED = "fn"
 _GRAD = re.compile(r"grad_mode|inference_mode")
 #: The sentence if nothing is known; without trials, the advice about the guard says more.
 GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
@@ -47,6 +55,8 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
             f"`{varied.growing_caches[0]}` grows with each call: pass a cache of fixed length that you create once, "
             '`StaticCache(config=model.config, max_cache_len=...)`; with generate(), `cache_implementation="static"`.'
         )
+    if sentence := next(filter(None, (_about_kept(guard, varied) for guard in guards)), ""):
+        return sentence
     for variation in named.others:
         return _about(variation)
     if line is not None:
@@ -59,9 +69,8 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
     if sentence := _about_arguments(varied):
         return sentence
     names = ", ".join(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
-    if names:
-        return f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
-    return GENERAL_STEP
+    step = f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
+    return step if names else GENERAL_STEP
 
 
 def _about_arguments(varied: Varied) -> str:
@@ -76,6 +85,30 @@ def _about_arguments(varied: Varied) -> str:
         return (
             f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately, because "
             "much behaves differently there, so that two graphs are right."
+        )
+    return ""
+
+
+def _about_kept(guard: str, varied: Varied) -> str:
+    """Return a sentence about a number that belongs to a function which is made anew for each call; else empty."""
+    kept = _KEPT.search(plain_guard(guard))
+    if kept is None:
+        return ""
+    name = kept["function"] or kept["partial"]
+    partials = {
+        str(variation.path)
+        for variation in varied.others
+        if any(isinstance(value, Other) and value.kind is functools.partial for value in variation.values)
+    }
+    if kept["function"] is not None or name in partials:
+        return (
+            f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
+            "compiled function as an argument, with `dynamic=True`."
+        )
+    if name == _COMPILED:
+        return (
+            "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
+            "and pass the number in each call."
         )
     return ""
 
@@ -108,6 +141,8 @@ def _about(variation: OtherVariation) -> str:
     name = f"`{variation}`"
     match variation.kind:
         case "flag":
+            if name.endswith("training`"):
+                name = "Training or evaluation"
             return f"{name} selects between two branches, and each has its own graph: two graphs are right."
         case "text":
             count = len(variation.values)

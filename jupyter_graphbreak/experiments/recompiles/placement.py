@@ -68,7 +68,8 @@ def with_lines_before(
         statement = _statement_of(path) if path is not None else None
         if path is None or statement is None:
             return None
-        writer = _CallWriter(text, path, _arguments(path[-1], call) or {})
+        node: Any = path[-1]
+        writer = _CallWriter(text, path, _arguments(node, call) or {})
         if not all(writer.on(before, site) for before in befores):
             return None
         scope, outermost = _scope_of(path)
@@ -155,6 +156,8 @@ class _CallWriter:
             return before.optional is not None  # this call leaves it out
         hoisted = self._hoisted.get(_start(argument))
         if before.assigns and not before.path.steps and hoisted is None:
+            if before.then:
+                return self._on_new_value(before, argument)
             source = self._source(argument)
             self._replaced.add(_start(argument))
             self.splices.append(_Splice(_start(argument), _end(argument), before.value(source)))
@@ -163,6 +166,20 @@ class _CallWriter:
             return False
         source = self._hoisted.get(_start(argument)) or self._source(argument)
         self._marks.append(before.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
+        return True
+
+    def _on_new_value(self, before: BeforeCall, argument: ast.expr) -> bool:
+        """Evaluate the new value of an argument before the statement, and write what to do with it."""
+        name = before.path.root.name
+        if not self._hoist(argument, name):
+            return False
+        source = self._hoisted.get(_start(argument)) or self._source(argument)
+        new = _new_name(f"{name}_tensor", self._path, set(self._hoisted.values()))
+        self._hoisted[_start(argument)] = new
+        self._evaluations.append(f"{new} = {before.value(source)}")
+        self._marks.append([before.then.replace("NAME", new)])
+        self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
+        self.splices.append(_Splice(_start(argument), _end(argument), new))
         return True
 
     def _source(self, node: ast.expr) -> str:

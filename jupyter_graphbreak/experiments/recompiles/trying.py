@@ -107,7 +107,7 @@ class CallTrials:
         self.left_out = len(seen) - len(usable)
         self.varied = find_varied(usable)
         self.owner = next((call.site.owner for call in usable if call.site is not None and call.site.owner), None)
-        assigned = {variation.path for variation in (*self.varied.numbers, *self.varied.others)}
+        assigned = {number.path for number in self.varied.numbers} | {other.path for other in self.varied.others}
         calls = _repeated(usable, assigned)
         unseen = unseen_calls(usable, self.varied, assigned)
         expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)

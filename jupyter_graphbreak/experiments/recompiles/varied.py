@@ -223,8 +223,9 @@ def _numbers_in(call: SeenCall, path: Path) -> tuple[float, ...] | None:
     sketch = call.arguments[path]
     if not isinstance(sketch, Container) or sketch.kind not in {list, tuple}:
         return None
-    values = tuple(call.arguments.get(path.into("item", index)) for index in sketch.keys)
-    return values if all(type(value) in {int, float} for value in values) else None
+    values = [call.arguments.get(path.into("item", index)) for index in sketch.keys]
+    numbers = tuple(value for value in values if isinstance(value, int | float) and not isinstance(value, bool))
+    return numbers if len(numbers) == len(values) else None
 
 
 def _is_growing_cache(sketch: Sketch) -> bool:

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 #: The maximum number of different calls to remember of one entry; more of them if something is compiled in them.
 _MOST_CALLS = 64
 _MOST_COMPILED = 96
-#: The maximum number of calls that are examined before they run, and of calls whose state is examined as well.
+#: The maximum number of calls that are examined before they run, and of calls whose state is examined as well: few,
+#: until a call after the first one compiles something.
 _MOST_EXAMINED = 256
 _MOST_WITH_STATE = 32
+_FEW_WITH_STATE = 4
 #: The maximum size of a tensor whose data is kept, and of all kept data.
 _LARGEST_BYTES = 1 << 16
 _MOST_BYTES = 1 << 25
@@ -174,6 +176,8 @@ class SeenCalls:
         self._by_key: dict[Any, list[SeenCall]] = {}
         self._known: dict[Any, set[Any]] = {}
         self._totals: dict[Any, int] = {}
+        #: The entries for which something was compiled after their first call.
+        self._recompiled: set[Any] = set()
         #: Keeps the objects alive whose ids are parts of keys.
         self._owners: list[Any] = []
         self._kept_bytes = 0
@@ -192,7 +196,7 @@ class SeenCalls:
             self._current[get_ident()] = started, None  # it is examined if something is compiled in it
             return
         given = Arguments(*started.args, **started.kwargs)
-        examines_state = self._totals[key] <= _MOST_WITH_STATE
+        examines_state = self._totals[key] <= (_MOST_WITH_STATE if key in self._recompiled else _FEW_WITH_STATE)
         arguments = sketch_arguments(started.call, given)
         state = sketch_state(started.call, given) if examines_state else None
         seen = SeenCall(arguments, state, None, frozenset(started.kwargs), started.modes)
@@ -214,6 +218,8 @@ class SeenCalls:
         started, seen = current
         key = key_of(started.call)
         calls = self._by_key[key]
+        if self._totals[key] > 1:
+            self._recompiled.add(key)
         given = Arguments(*started.args, **started.kwargs)
         if seen is None:
             if len(calls) >= _MOST_COMPILED:

@@ -423,7 +423,8 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
             self.drop = torch.nn.Dropout(0.5)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.drop(torch.relu(self.linear(x)))
+            y: torch.Tensor = self.drop(torch.relu(self.linear(x)))
+            return y
 
     model = Net()
 

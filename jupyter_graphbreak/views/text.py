@@ -34,6 +34,7 @@ from jupyter_graphbreak.views.words.remedies import (
     change_lines,
     code_of,
     compatible_remedies,
+    has_separate_code,
     outcome,
     remedies_for_break,
     remedies_for_frame,
@@ -186,7 +187,7 @@ def _working_remedy(report: Report, remedy: Remedy) -> list[str]:
         lines += wrapped("differs: ", _plain(remedy.differences[0]) + (f" (and {more} more)" if more else ""), _DEEPER)
     changes = change_lines(report, remedy)
     shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
-    if not remedy.edits or remedy.settings:
+    if has_separate_code(remedy):
         shown += code_of(remedy).split("\n")
     return lines + [cut(f"{_DEEPER}  {line.expandtabs(4)}") for line in _first_lines(shown)]
 

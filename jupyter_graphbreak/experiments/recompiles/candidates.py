@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.trial.seen_calls import Path
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.recompiles.varied import Number, Size, Varied
+    from jupyter_graphbreak.experiments.recompiles.varied import Number, NumberList, Size, Varied
     from jupyter_graphbreak.report.remedies import Kind
 
 _MARKS: dict[str, str] = {
@@ -20,6 +20,7 @@ _MARKS: dict[str, str] = {
     "mark_unbacked": "torch._dynamo.decorators.mark_unbacked",
     "maybe_mark_dynamic": "torch._dynamo.maybe_mark_dynamic",
 }
+_ADJECTIVES = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}
 DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
 _UNSPECIALIZED = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
 _NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
@@ -47,12 +48,15 @@ class BeforeCall:
         Whether the code replaces the value: ``template`` is then the expression for the new one.
     optional : Path or None
         The value itself, or what contains it, if that is ``None`` in some calls, in which there is nothing to do.
+    then : str
+        Further code, in which ``NAME`` stands for the new value.
     """
 
     path: Path
     template: str
     assigns: bool = False
     optional: Path | None = None
+    then: str = ""
 
     def value(self, name: str) -> str:
         """Return the expression for the new value."""
@@ -63,6 +67,7 @@ class BeforeCall:
         name = name_of(self.path)
         value = self.value(name)
         lines = (f"{name} = {value}" if self.assigns else value).split("\n")
+        lines += [self.then.replace("NAME", name)] if self.then else []
         if self.optional is None:
             return lines
         return [f"if {name_of(self.optional)} is not None:", *(f"    {line}" for line in lines)]
@@ -157,10 +162,11 @@ def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[Rec
         All that varied.
     given : Circumstances
     """
-    sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if named.numbers else varied.sizes
-    numbers = named.numbers or (() if named.sizes else varied.numbers)
+    has_named_numbers = bool(named.numbers or named.lists)
+    sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if has_named_numbers else varied.sizes
+    numbers = named.numbers or (() if named.sizes or named.lists else varied.numbers)
     dynamic = RecompileCandidate(_DYNAMIC_TITLE, ("dynamic",), Adjustment(dynamic=True))
-    tensors = list(_tensors_for(numbers, varied, given))
+    tensors = [*_lists_for(named.lists, numbers, given), *_tensors_for(numbers, varied, given)]
     if sizes:
         yield mark(sizes, "mark_dynamic", given.owner)
         if len(varied.sizes) > len(sizes):
@@ -178,6 +184,38 @@ def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[Rec
         yield from [unbacked, *([unbacked + tensors[0]] if tensors else [])]
         yield mark(varied.sizes, "maybe_mark_dynamic", given.owner)
     yield from _settings(varied, dynamic, given)
+
+
+def _lists_for(
+    lists: Sequence[NumberList], numbers: Sequence[Number], given: Circumstances
+) -> Iterator[RecompileCandidate]:
+    """Yield candidates that replace each list of numbers by one tensor, and the other numbers by tensors."""
+    if not lists:
+        return
+    others = [number for number in numbers if not any(each.contains(number.path) for each in lists)]
+    others = [number for number in others if number.path.root.kind != "closure" or _is_reached(number, given.visible)]
+    for how in _MARKS if any(each.varies_in_length for each in lists) else ("",):
+        for float_dtype in ("float64",) if all(each.has_only_ints for each in lists) else ("float64", "float32"):
+            whole = _as_one_tensor(lists, given.owner, float_dtype, how)
+            yield whole + as_tensors(others, given.owner, float_dtype) if others else whole
+
+
+def _as_one_tensor(lists: Sequence[NumberList], owner: str, float_dtype: str, how: str) -> RecompileCandidate:
+    """Return a candidate that replaces each list of numbers by one tensor, with a mark if its length varies."""
+    befores = [
+        BeforeCall(
+            numbers.path,
+            f"torch.as_tensor(NAME, dtype=torch.{'int64' if numbers.has_only_ints else float_dtype})",
+            assigns=True,
+            then=f"{_MARKS[how]}(NAME, 0)" if how and numbers.varies_in_length else "",
+        )
+        for numbers in lists
+    ]
+    named = [f"`{expression(numbers.path, owner)}`" for numbers in lists]
+    title = f"Make {_and(named)} {'one tensor' if len(lists) == 1 else 'one tensor each'}"
+    if how:
+        title += f", marked as {_ADJECTIVES[how]}"
+    return _before_each_call(title, "tensor", befores, tuple(numbers.path for numbers in lists), owner)
 
 
 def _tensors_for(numbers: Sequence[Number], varied: Varied, given: Circumstances) -> Iterator[RecompileCandidate]:
@@ -238,9 +276,8 @@ def mark(sizes: Sequence[Size], how: str, owner: str) -> RecompileCandidate:
         BeforeCall(path, f"{_MARKS[how]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional[path])
         for path, dims in by_path.items()
     ]
-    adjective = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}[how]
     named = [f"{_dims(dims)} of `{expression(path, owner)}`" for path, dims in by_path.items()]
-    return _before_each_call(f"Mark {_and(named)} as {adjective}", "mark", befores, (), owner)
+    return _before_each_call(f"Mark {_and(named)} as {_ADJECTIVES[how]}", "mark", befores, (), owner)
 
 
 def _before_each_call(
@@ -272,8 +309,9 @@ def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> Recom
     for number in numbers:
         dtype = f"torch.{'int64' if number.is_whole else float_dtype}"
         value = f"torch.as_tensor(NAME, dtype={dtype})"
-        if number.is_in_tuple:
-            value = f"tuple(torch.as_tensor(value, dtype={dtype}) for value in NAME)"
+        if number.is_replaced_as_a_whole:
+            values = f"torch.as_tensor(value, dtype={dtype}) for value in NAME"
+            value = f"[{values}]" if number.within is list else f"tuple({values})"
         optimizer, key = _in_param_groups(number.path)
         if optimizer is not None:
             name = f"group[{key!r}]"
@@ -284,15 +322,15 @@ def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> Recom
         loop = "\n    ".join(["for group in NAME.param_groups:", *lines])
         befores[BeforeCall(optimizer, loop)] = None
     named = list(dict.fromkeys(_shown(number, owner) for number in numbers))
-    noun = "tensors" if len(named) > 1 or any(number.is_in_tuple for number in numbers) else "a tensor"
+    noun = "tensors" if len(named) > 1 or any(number.is_replaced_as_a_whole for number in numbers) else "a tensor"
     paths = tuple(path for number in numbers for path in number.paths)
     return _before_each_call(f"Make {_and(named)} {noun}", "tensor", list(befores), paths, owner)
 
 
 def _whole(number: Number) -> Path:
-    """Return the place to assign to: that of the tuple, if the number is in one."""
+    """Return the place to assign to: that of the list or tuple, if that is replaced as a whole."""
     path = number.path
-    return Path(path.root, path.steps[:-1]) if number.is_in_tuple else path
+    return Path(path.root, path.steps[:-1]) if number.is_replaced_as_a_whole else path
 
 
 def _in_param_groups(path: Path) -> tuple[Path | None, str]:

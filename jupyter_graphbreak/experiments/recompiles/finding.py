@@ -35,6 +35,7 @@ from jupyter_graphbreak.experiments.remedies.change import (
     decision_for_person,
     edits_of,
     remedy_of_change,
+    settings_statements,
 )
 from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
@@ -266,7 +267,11 @@ class _EntrySearch:
             return self.without_trials(None)
         trials = self._trials = CallTrials(self._entry, seen)
         if trials.original.frames(trials.calls, unseen=False) <= trials.fewest:
-            return self.without_trials("repeated on copies, the calls were not compiled again")
+            return self.without_trials(
+                f"the arguments of {trials.left_out} of {len(seen)} calls cannot be made again"
+                if trials.left_out
+                else "repeated on copies, the calls were not compiled again"
+            )
         varied = trials.varied
         named = varied.named_by(self._guards)
         self._owner = trials.owner or DEFAULT_OWNER
@@ -276,6 +281,7 @@ class _EntrySearch:
             any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible for site in self._sites())),
         )
+        right = trials.right_number(named.others)
         pending = deque(propose(named, varied, given))
         known: set[Any] = set()
         while pending:
@@ -292,7 +298,7 @@ class _EntrySearch:
             self._on_status(candidate.title)
             tried = trials.run(candidate)
             self._tried.append((tried, change))
-            if tried.verdict == "works" and tried.ended:
+            if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
                 break
             if (
                 _OTHER_LAYOUT.search(tried.reason or "")
@@ -419,7 +425,8 @@ class _EntrySearch:
                 text = texts.get(source, self._texts.text(source))
                 if source in texts:  # both changes in one text: the lines of the calls stay the same
                     is_complete = is_complete and text.count("\n") == self._texts.text(source).count("\n")
-                new = with_lines_before(text, placed, self._entry.call, candidate.befores) if is_complete else None
+                befores, statements = candidate.befores, settings_statements(change.settings)
+                new = with_lines_before(text, placed, self._entry.call, befores, statements) if is_complete else None
                 if new is None:
                     is_complete = False
                 else:

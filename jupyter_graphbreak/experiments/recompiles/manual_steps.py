@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.varied import plain_guard
-from jupyter_graphbreak.experiments.trial.seen_calls import Container
+from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +19,17 @@ if TYPE_CHECKING:
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
 _LOOP = re.compile(r"for\b|.*\bfor\b.*\bin range\(")
+#: A value that a function or a partial keeps: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
+_KEPT = re.compile(
+    r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
+    r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\] == "
+)
+#: What Dynamo calls a compiled function that has no code of its own, such as a partial.
+_COMPILED = "fn"
 _GRAD_MODE = re.compile(r"grad_mode|inference_mode")
 _FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are right."
 _GRADIENTS = "`{name}` requires a gradient in some calls only: each kind has its own graph, and two graphs are right."
+_TRAINING = "Training or evaluation selects between two branches, and each has its own graph: two graphs are right."
 _OBJECT = "`{name}` is a different object in some calls: create it once, before the loop."
 _LENGTH = (
     "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows out "
@@ -67,6 +76,8 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
             f"`{varied.growing_caches[0]}` grows with each call: pass a cache of fixed length that you create once, "
             '`StaticCache(config=model.config, max_cache_len=...)`; with generate(), `cache_implementation="static"`.'
         )
+    if sentence := next(filter(None, (_about_kept(guard, varied) for guard in guards)), ""):
+        return sentence
     for variation in named.others:
         return _about(variation)
     if line is not None:
@@ -79,9 +90,8 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
     if sentence := _about_arguments(varied):
         return sentence
     names = ", ".join(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
-    if names:
-        return f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
-    return GENERAL_STEP
+    step = f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
+    return step if names else GENERAL_STEP
 
 
 def manual_steps(
@@ -122,6 +132,30 @@ def _about_arguments(varied: Varied) -> str:
     return ""
 
 
+def _about_kept(guard: str, varied: Varied) -> str:
+    """Return a sentence about a number that belongs to a function which is made anew for each call; else empty."""
+    kept = _KEPT.search(plain_guard(guard))
+    if kept is None:
+        return ""
+    name = kept["function"] or kept["partial"]
+    partials = {
+        str(variation.path)
+        for variation in varied.others
+        if any(isinstance(value, Other) and value.kind is functools.partial for value in variation.values)
+    }
+    if kept["function"] is not None or name in partials:
+        return (
+            f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
+            "compiled function as an argument, with `dynamic=True`."
+        )
+    if name == _COMPILED:
+        return (
+            "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
+            "and pass the number in each call."
+        )
+    return ""
+
+
 def _about_line(line: SpecializingLine) -> str:
     code = line.code.rstrip(":").strip()
     if line.library_file is not None:
@@ -150,7 +184,7 @@ def _about(variation: OtherVariation) -> str:
     name = f"`{variation}`"
     match variation.kind:
         case "flag":
-            return _FLAG.format(name=variation)
+            return _TRAINING if name.endswith("training`") else _FLAG.format(name=variation)
         case "text":
             count = len(variation.values)
             return (

@@ -22,6 +22,8 @@ _TRANSPARENT = (
     ast.Call, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.keyword,
     ast.Starred, ast.Await, ast.withitem, ast.FormattedValue, ast.JoinedStr,
 )  # fmt: skip
+#: What has its own variables.
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
 _MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
 
 
@@ -35,7 +37,11 @@ class _Splice:
 
 
 def with_lines_before(
-    text: str, sites: Iterable[CallSite], call: Callable[..., Any], befores: Sequence[BeforeCall]
+    text: str,
+    sites: Iterable[CallSite],
+    call: Callable[..., Any],
+    befores: Sequence[BeforeCall],
+    settings: Sequence[str] = (),
 ) -> str | None:
     """Return a text with code inserted before some calls; ``None`` if there is no place for it.
 
@@ -49,16 +55,37 @@ def with_lines_before(
         What they call.
     befores : sequence of BeforeCall
         What to do before each call.
+    settings : sequence of str
+        The statements that change settings; they run once, before the loops around the first call of each function.
     """
     tree = _parsed(text)
     if tree is None:
         return None
     splices: list[_Splice] = []
-    for site in {(site.line, site.column): site for site in sites}.values():
-        more = _splices_at(tree, text, site, call, befores)
-        if more is None:
+    with_settings: set[ast.AST] = set()
+    for _, site in sorted({(site.line, site.column): site for site in sites}.items()):
+        path = _path_to_call(tree, site)
+        statement = _statement_of(path) if path is not None else None
+        if path is None or statement is None:
             return None
-        splices += more
+        node: Any = path[-1]
+        writer = _CallWriter(text, path, _arguments(node, call) or {})
+        if not all(writer.on(before, site) for before in befores):
+            return None
+        scope, outermost = _scope_of(path)
+        insertions: dict[ast.stmt, list[str]] = {}
+        if settings and scope not in with_settings:
+            with_settings.add(scope)
+            insertions[outermost] = [*settings]
+        insertions.setdefault(statement, []).extend(writer.lines)
+        imports = [] if "torch" in site.visible else ["import torch"]
+        for place, lines in insertions.items():
+            inserted = _inserted(text, place, [*imports, *lines]) if lines else None
+            if lines and inserted is None:
+                return None
+            splices += [inserted] if inserted is not None else []
+            imports = []
+        splices += writer.splices
     return _spliced(text, splices)
 
 
@@ -69,26 +96,11 @@ def _parsed(text: str) -> ast.Module | None:
         return None
 
 
-def _splices_at(
-    tree: ast.Module, text: str, site: CallSite, call: Callable[..., Any], befores: Sequence[BeforeCall]
-) -> list[_Splice] | None:
-    path = _path_to_call(tree, site)
-    statement = _statement_of(path) if path is not None else None
-    if path is None or statement is None:
-        return None
-    node: Any = path[-1]
-    writer = _CallWriter(text, path, _arguments(node, call) or {})
-    for before in befores:
-        is_written = (
-            writer.on_argument(before) if before.path.root.kind == "argument" else writer.on_state(before, site)
-        )
-        if not is_written:
-            return None
-    lines = [*([] if "torch" in site.visible else ["import torch"]), *writer.lines]
-    if not writer.lines:
-        return writer.splices
-    inserted = _inserted(text, statement, lines)
-    return None if inserted is None else [*writer.splices, inserted]
+def _scope_of(path: Sequence[ast.AST]) -> tuple[ast.AST, ast.stmt]:
+    """Return the function around a call, or the cell or file, and its statement that contains the call."""
+    at = max(index for index, part in enumerate(path) if isinstance(part, _SCOPES))
+    statement = next(part for part in path[at + 1 :] if isinstance(part, ast.stmt))
+    return path[at], statement
 
 
 def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
@@ -122,7 +134,11 @@ class _CallWriter:
         """The lines to insert: arguments are evaluated first, in the order of the call."""
         return [*self._evaluations, *with_joined_conditions(self._marks)]
 
-    def on_state(self, before: BeforeCall, site: CallSite) -> bool:
+    def on(self, before: BeforeCall, site: CallSite) -> bool:
+        """Write what to do before the call; return whether that is possible."""
+        return self._on_argument(before) if before.path.root.kind == "argument" else self._on_state(before, site)
+
+    def _on_state(self, before: BeforeCall, site: CallSite) -> bool:
         """Write what to do with the called module or a variable; return whether that is possible."""
         root = before.path.root
         is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
@@ -132,7 +148,7 @@ class _CallWriter:
         self._marks.append(before.lines(lambda path: expression(path, site.owner or "")))
         return True
 
-    def on_argument(self, before: BeforeCall) -> bool:
+    def _on_argument(self, before: BeforeCall) -> bool:
         """Write what to do with an argument; return whether that is possible."""
         name = before.path.root.name
         argument = self._given.get(name)
@@ -140,6 +156,8 @@ class _CallWriter:
             return before.optional is not None  # this call leaves it out
         hoisted = self._hoisted.get(_start(argument))
         if before.assigns and not before.path.steps and hoisted is None:
+            if before.then:
+                return self._on_new_value(before, argument)
             source = self._source(argument)
             self._replaced.add(_start(argument))
             self.splices.append(_Splice(_start(argument), _end(argument), before.value(source)))
@@ -148,6 +166,20 @@ class _CallWriter:
             return False
         source = self._hoisted.get(_start(argument)) or self._source(argument)
         self._marks.append(before.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
+        return True
+
+    def _on_new_value(self, before: BeforeCall, argument: ast.expr) -> bool:
+        """Evaluate the new value of an argument before the statement, and write what to do with it."""
+        name = before.path.root.name
+        if not self._hoist(argument, name):
+            return False
+        source = self._hoisted.get(_start(argument)) or self._source(argument)
+        new = _new_name(f"{name}_tensor", self._path, set(self._hoisted.values()))
+        self._hoisted[_start(argument)] = new
+        self._evaluations.append(f"{new} = {before.value(source)}")
+        self._marks.append([before.then.replace("NAME", new)])
+        self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
+        self.splices.append(_Splice(_start(argument), _end(argument), new))
         return True
 
     def _source(self, node: ast.expr) -> str:
@@ -243,7 +275,7 @@ def _is_lookup(node: ast.expr) -> bool:
 
 def _new_name(name: str, path: Sequence[ast.AST], taken: Collection[str]) -> str:
     """Return a name that the function around a call does not use, or the cell or file, if it is in no function."""
-    scope = next(part for part in reversed(path) if isinstance(part, ast.FunctionDef | ast.Lambda | ast.Module))
+    scope = next(part for part in reversed(path) if isinstance(part, _SCOPES))
     used = set(taken)
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:

@@ -21,6 +21,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.seen_calls import Place, Step
@@ -49,6 +50,8 @@ class RepeatedCall:
         Whether the run had no such call.
     keywords : frozenset of str
         The names of the arguments to pass by keyword.
+    modes : CallModes or None
+        Its modes; ``None`` for those of the entry.
     """
 
     arguments: Mapping[Path, Any] | None
@@ -56,6 +59,7 @@ class RepeatedCall:
     what: str = ""
     is_unseen: bool = False
     keywords: frozenset[str] = frozenset()
+    modes: CallModes | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def replay(
             for call in calls:
                 arguments = given if call.arguments is None else rebuilt_arguments(subject.call, call, given)
                 before = compilation_counts()
-                program = _program(compiled, subject, call.state, adjustment.lines, owner or DEFAULT_OWNER)
+                program = _program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)
                 with contextlib.nullcontext() if compiles else running_eagerly():
                     result = run(program, subject, arguments)
                 counts.append(compilation_counts() - before)
@@ -132,19 +136,20 @@ def replay(
 
 
 def _program(
-    compiled: Callable[..., Any], subject: Subject, state: Mapping[Path, Any], lines: tuple[str, ...], owner: str
+    compiled: Callable[..., Any], subject: Subject, call: RepeatedCall, lines: tuple[str, ...], owner: str
 ) -> Callable[..., Any]:
-    """Return a function that sets the state, runs the lines, and calls the compiled function."""
+    """Return a function that sets the state, runs the lines, and calls the compiled function in the modes of a call."""
     code = compile("\n".join(lines), "<before the call>", "exec")
 
     def program(*args: Any, **kwargs: Any) -> Any:
         arguments = Arguments(*args, **kwargs)
         roots = state_roots(subject.call, arguments)
-        for path, value in state.items():
+        for path, value in call.state.items():
             _assign(roots, path, value)
-        if lines:
-            arguments = run_lines(code, subject.call, arguments, roots, owner)
-        return compiled(*arguments.args, **arguments.kwargs)
+        with call.modes.entered() if call.modes is not None else contextlib.nullcontext():
+            if lines:
+                arguments = run_lines(code, subject.call, arguments, roots, owner)
+            return compiled(*arguments.args, **arguments.kwargs)
 
     return program
 
@@ -220,8 +225,8 @@ def _with_numbers(result: Result, paths: Sequence[Path]) -> Result:
             value: Any = holder[name]
             for step in path.steps:
                 value = _part(value, step)
-            if isinstance(value, torch.Tensor) and not value.dim():
-                holder[name] = with_part(holder[name], path.steps, value.item())
+            if isinstance(value, torch.Tensor) and value.dim() <= 1:  # a number, or a list of numbers
+                holder[name] = with_part(holder[name], path.steps, value.tolist())
         except (AttributeError, KeyError, IndexError, TypeError):
             continue
     return replace(result, arguments=arguments, state=state)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import time
+import types
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
@@ -20,11 +22,12 @@ from jupyter_graphbreak.experiments.trial.subject import OtherThreadError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.replay import Replayed
+    from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 #: What PyTorch says about a marked size of which the code makes a constant, and the lines of its stacks.
 _SPECIALIZED = "specialized it to be a constant"
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
-_PLAIN_VALUES = (bool, int, float, str, type(None))
 
 
 class SpecializingLine(NamedTuple):
@@ -100,13 +102,14 @@ class CallTrials:
         self.entry = entry
         #: The line that makes a constant of a size, if PyTorch has named one.
         self.specializing: SpecializingLine | None = None
-        usable = [call for call in seen if _can_be_rebuilt(call, seen[0])]
+        usable = self._usable = [call for call in seen if _can_be_rebuilt(call, seen[0])]
         #: The number of calls whose arguments cannot be made again.
         self.left_out = len(seen) - len(usable)
         self.varied = find_varied(usable)
         self.owner = next((call.site.owner for call in usable if call.site is not None and call.site.owner), None)
-        calls = _repeated(usable, self._assigned_paths())
-        unseen = unseen_calls(usable, self.varied)
+        assigned = {number.path for number in self.varied.numbers} | {other.path for other in self.varied.others}
+        calls = _repeated(usable, assigned)
+        unseen = unseen_calls(usable, self.varied, assigned)
         expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
         pairs = list(zip([*calls, *unseen], expected.results, strict=True))
         refused = [call for call, result in pairs if call.is_unseen and result.raised is not None]
@@ -124,10 +127,6 @@ class CallTrials:
             for pair in zip(self._expected, self.original.results, strict=True)
         ]
 
-    def _assigned_paths(self) -> set[Path]:
-        varied = self.varied
-        return {number.path for number in varied.numbers} | {other.path for other in varied.others}
-
     @property
     def compilations(self) -> int:
         """The number of frames that the unchanged entry compiles over all calls that were seen."""
@@ -137,6 +136,20 @@ class CallTrials:
     def fewest(self) -> int:
         """The number of frames that are compiled for the first call alone."""
         return self.original.counts[0].frames
+
+    def right_number(self, selecting: Sequence[OtherVariation]) -> int:
+        """Return how many frames are right if each program that the calls select is compiled once.
+
+        Parameters
+        ----------
+        selecting : sequence of OtherVariation
+            The flags and the like that select a program, besides the modes of the calls.
+        """
+        programs = {
+            (call.modes, tuple(variation.selection(call.values.get(variation.path)) for variation in selecting))
+            for call in self._usable
+        }
+        return len(programs) * self.fewest
 
     def run(self, candidate: RecompileCandidate, changed: EntryWithRemedy | None = None) -> TriedCandidate:
         """Repeat the calls with a candidate, and give a verdict.
@@ -255,21 +268,24 @@ def _can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
     """Return whether the arguments of a call can be made from its sketches and the first call's arguments."""
     for path, sketch in call.arguments.items():
         known = first.arguments.get(path)
-        if isinstance(sketch, Other) and not (isinstance(known, Other) and known.kind is sketch.kind):
+        if isinstance(sketch, Other) and not (isinstance(known, Other) and _can_stand_for(known, sketch)):
             return False
         if isinstance(sketch, Container) and not issubclass(sketch.kind, list | tuple | dict):
             return isinstance(known, Container) and known == sketch
     return True
 
 
+def _can_stand_for(known: Other, sketch: Other) -> bool:
+    """Return whether an object of the first call can be passed again in place of one of a later call."""
+    is_function = issubclass(sketch.kind, types.FunctionType | functools.partial)
+    return known.kind is sketch.kind and (known.identity == sketch.identity or not is_function)
+
+
 def _repeated(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCall]:
     calls = []
     for number, call in enumerate(seen):
-        state: Mapping[Path, Any] = {
-            path: sketch
-            for path, sketch in (call.state or {}).items()
-            if path in assigned and isinstance(sketch, _PLAIN_VALUES)
-        }
         what = "the first call" if not number else f"call {number + 1}"
-        calls.append(RepeatedCall(call.arguments if number else None, state, what, keywords=call.keywords))
+        arguments = call.arguments if number else None
+        state = call.plain_state(assigned)
+        calls.append(RepeatedCall(arguments, state, what, keywords=call.keywords, modes=call.modes))
     return calls

@@ -48,30 +48,66 @@ class Size:
 class Number:
     """A Python number that varied, with its values in the order of the calls.
 
-    ``tuple_length`` is the length of the tuple that it is in, 0 if it is not in one.
+    ``within`` is the class of the tuple that it is in, or of the list if that is an argument, and ``length`` the number
+    of their items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should not be.
     """
 
     path: Path
     values: tuple[float, ...]
-    tuple_length: int = 0
+    within: type | None = None
+    length: int = 0
 
     @property
-    def is_in_tuple(self) -> bool:
-        """Whether it is an item of a tuple, which cannot be assigned alone."""
-        return self.tuple_length > 0
+    def is_replaced_as_a_whole(self) -> bool:
+        """Whether what contains it is replaced."""
+        return self.within is not None
 
     @property
     def paths(self) -> list[Path]:
-        """Its place, or the places of all items of its tuple."""
-        if not self.is_in_tuple:
+        """Its place, or the places of all items of what is replaced as a whole."""
+        if not self.is_replaced_as_a_whole:
             return [self.path]
         whole = Path(self.path.root, self.path.steps[:-1])
-        return [whole.into("item", index) for index in range(self.tuple_length)]
+        return [whole.into("item", index) for index in range(self.length)]
 
     @property
     def is_whole(self) -> bool:
         """Whether it is an int."""
         return all(type(value) is int for value in self.values)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True)
+class NumberList:
+    """A list or tuple of numbers in an argument that varied, with its contents in the order of the calls.
+
+    ``kind`` is its class.
+    """
+
+    path: Path
+    contents: tuple[tuple[float, ...], ...]
+    kind: type = list
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Its lengths in the order of the calls."""
+        return tuple(map(len, self.contents))
+
+    @property
+    def varies_in_length(self) -> bool:
+        """Whether it has different lengths."""
+        return len(set(self.values)) > 1
+
+    @property
+    def has_only_ints(self) -> bool:
+        """Whether all its numbers are ints."""
+        return all(type(value) is int for content in self.contents for value in content)
+
+    def contains(self, path: Path) -> bool:
+        """Return whether a place is that of one of its numbers."""
+        return path.root == self.path.root and path.steps[:-1] == self.path.steps and path != self.path
 
     def __str__(self) -> str:
         return str(self.path)
@@ -85,6 +121,21 @@ class OtherVariation:
     kind: OtherKind
     values: tuple[Any, ...]
 
+    def selection(self, sketch: Sketch) -> Any:
+        """Return the part of a sketch that selects a program; ``None`` if nothing is known of it."""
+        match self.kind, sketch:
+            case (("flag" | "text"), _):
+                return sketch
+            case "none", _:
+                return sketch is None
+            case "rank", TensorSketch():
+                return len(sketch.shape)
+            case "dtype", TensorSketch():
+                return sketch.dtype
+            case "requires_grad", TensorSketch():
+                return sketch.requires_grad
+        return None
+
     def __str__(self) -> str:
         return str(self.path)
 
@@ -96,6 +147,7 @@ class Varied:
     sizes: tuple[Size, ...] = ()
     numbers: tuple[Number, ...] = ()
     others: tuple[OtherVariation, ...] = ()
+    lists: tuple[NumberList, ...] = ()
     #: Pairs of arguments that are the same tensor in some calls only.
     aliases: tuple[tuple[Path, Path], ...] = ()
     #: Caches of transformers that grow with each call.
@@ -110,10 +162,15 @@ class Varied:
             name = re.compile(rf"(?<![\w.\]]){re.escape(expression)}(?![\w\[])")
             return any(name.search(text) for text in texts)
 
+        def is_list_named(numbers: NumberList) -> bool:
+            name = re.compile(rf"(?<![\w.\]]){re.escape(str(numbers))}(?:\[\d+\])?(?![\w\[])")
+            return any(name.search(text) for text in texts)
+
         return Varied(
             tuple(filter(is_named, self.sizes)),
             tuple(filter(is_named, self.numbers)),
             tuple(filter(is_named, self.others)),
+            tuple(filter(is_list_named, self.lists)),
         )
 
 
@@ -143,11 +200,32 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
             others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional else []
         elif all(type(sketch) in {int, float} for sketch in sketches):
             if len(set(sketches)) > 1:
-                numbers.append(Number(path, tuple(sketches), _tuple_length(path, by_path)))
+                numbers.append(Number(path, tuple(sketches), *_replaced_container(path, by_path)))
         else:
             others += _other_variations(path, sketches)
     caches = (path for path, sketches in by_path.items() if any(map(_is_growing_cache, sketches)))
-    return Varied(tuple(sizes), tuple(numbers), tuple(others), tuple(_varied_aliases(calls)), tuple(caches))
+    lists = tuple(_varied_lists(calls))
+    return Varied(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
+
+
+def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:
+    """Yield the lists and tuples of numbers in arguments whose contents differ between calls."""
+    for path, first in (calls[0].arguments if calls else {}).items():
+        if not isinstance(first, Container) or first.kind not in {list, tuple}:
+            continue
+        contents = [_numbers_in(call, path) for call in calls if path in call.arguments]
+        if None not in contents and len(set(contents)) > 1:
+            yield NumberList(path, tuple(content for content in contents if content is not None), first.kind)
+
+
+def _numbers_in(call: SeenCall, path: Path) -> tuple[float, ...] | None:
+    """Return the contents of a list or tuple of numbers; ``None`` for anything else."""
+    sketch = call.arguments[path]
+    if not isinstance(sketch, Container) or sketch.kind not in {list, tuple}:
+        return None
+    values = [call.arguments.get(path.into("item", index)) for index in sketch.keys]
+    numbers = tuple(value for value in values if isinstance(value, int | float) and not isinstance(value, bool))
+    return numbers if len(numbers) == len(values) else None
 
 
 def _is_growing_cache(sketch: Sketch) -> bool:
@@ -169,10 +247,13 @@ def _varied_aliases(calls: Sequence[SeenCall]) -> Iterator[tuple[Path, Path]]:
             yield one, other
 
 
-def _tuple_length(path: Path, by_path: dict[Path, list[Sketch]]) -> int:
-    """Return the length of the tuple that a value is in; 0 if it is not in one."""
+def _replaced_container(path: Path, by_path: dict[Path, list[Sketch]]) -> tuple[type | None, int]:
+    """Return the class and the length of the list or tuple to replace, if a number is in one."""
     around = by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
-    return len(around.keys) if isinstance(around, Container) and around.kind is tuple else 0
+    if not isinstance(around, Container):
+        return None, 0
+    is_replaced = around.kind is tuple or (around.kind is list and path.root.kind == "argument")
+    return (around.kind, len(around.keys)) if is_replaced else (None, 0)
 
 
 def _within(path: Path) -> Iterator[Path]:

@@ -141,16 +141,21 @@ def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, st
 
 def code_of(change: Change) -> str | None:
     """Return the code that applies the settings and switches of a change in a kernel."""
+    modules = dict.fromkeys(name.rpartition(".")[0] for name in change.settings)
+    imports = [f"import {module}" for module in modules]
+    return "\n".join([*imports, *settings_statements(change.settings), *change.codes]) or None
+
+
+def settings_statements(settings: Mapping[str, Any]) -> list[str]:
+    """Return the statements that change settings, given their full dotted names."""
     lines: list[str] = []
-    for name, value in change.settings.items():
+    for name, value in settings.items():
         if isinstance(value, list):
             functions = (f"{name}.add({function.removeprefix('builtins.')})" for function in value)
             lines += [*_imports(value), *functions]
         else:
             lines.append(f"{name} = {value!r}")
-    modules = dict.fromkeys(name.rpartition(".")[0] for name in change.settings)
-    imports = [f"import {module}" for module in modules]
-    return "\n".join([*imports, *lines, *change.codes]) or None
+    return lines
 
 
 def _imports(functions: list[str]) -> list[str]:

@@ -187,7 +187,7 @@ class KeptEntries:
             )
         )
         self._states.append((self.entries[-1], ProcessState(subject.assigned)))
-        self._keys.append((self.entries[-1], key_of(entered.call, entered.modes)))
+        self._keys.append((self.entries[-1], key_of(entered.call)))
 
     def note_start(self, started: StartedCall) -> None:
         """Remember a call that is about to start, and keep a copy if Dynamo compiles nothing for it."""
@@ -210,11 +210,15 @@ class KeptEntries:
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
 
-        Modules of one class share their code, so the calls of one are compiled again because of what another one has.
+        They include the calls in other modes, such as those without gradients, which are compiled again. Modules of one
+        class share their code, so the calls of one are compiled again because of what another one has.
         """
         keys = dict.fromkeys(key for known, key in self._keys if known is entry or _is_alike(known, entry))
         own = next((key for known, key in self._keys if known is entry), None)
-        return [call for key in sorted(keys, key=lambda key: key != own) for call in self.seen.calls_of(key)]
+        calls = self.seen.calls_of(own)
+        if calls and calls[0].modes != entry.modes:  # it was copied later
+            return [call for call in calls if call.modes == entry.modes]
+        return [*calls, *(call for key in keys if key != own for call in self.seen.calls_of(key))]
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""

@@ -8,6 +8,7 @@ import contextlib
 import contextvars
 import ctypes
 import dis
+import functools
 import gc
 import locale
 import logging
@@ -92,7 +93,8 @@ class ProcessState:
     """
 
     def __init__(self, assigned: Iterable[LibraryPart] = ()) -> None:
-        self._parts = [*_parts(), *map(_library_part, assigned)]
+        loaded = (sys.modules.get(name) for name in _OPTIONAL_MODULES)
+        self._parts = [*_known_parts(len(sys.modules), *loaded), *map(_library_part, assigned)]
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
@@ -129,6 +131,19 @@ def _is_equal(before: Any, after: Any) -> bool:
         return before is after
 
 
+#: The modules with state of their own that a process may not have loaded.
+_OPTIONAL_MODULES = (
+    "numpy", "decimal", "faulthandler", "socket", "csv", "multiprocessing", "torch._dynamo.config",
+    "torch._inductor.config",
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4)
+def _known_parts(*_: object) -> tuple[_Part, ...]:
+    """Return the parts of this process, which depend on the modules that are loaded: each trial reads them twice."""
+    return tuple(_parts())
+
+
 def _parts() -> Iterator[_Part]:
     yield _Part(ENVIRONMENT, lambda: dict(os.environ), _set_environment, frozenset({"environ", "putenv", "unsetenv"}))
     yield _Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
@@ -159,8 +174,7 @@ def _parts() -> Iterator[_Part]:
         "sets the switch interval", sys.getswitchinterval, sys.setswitchinterval, frozenset({"setswitchinterval"})
     )
     for name in ("path", "argv", "meta_path", "path_hooks"):
-        content = getattr(sys, name)
-        yield _Part(f"changes sys.{name}", *_list_access(name, content), frozenset({name}), frozenset({"sys"}))
+        yield _Part(f"changes sys.{name}", *_list_access(name), frozenset({name}), frozenset({"sys"}))
     for name in _SYS_ATTRIBUTES:
         yield _Part(
             f"sets sys.{name}", *_attribute_access(sys, name), frozenset({name}), frozenset({"sys"}), is_assigned=True
@@ -479,11 +493,12 @@ def _attribute_access(owner: Any, name: str) -> tuple[Callable[[], Any], Callabl
     return lambda: _Identities([getattr(owner, name)]), lambda saved: setattr(owner, name, saved.items[0])
 
 
-def _list_access(name: str, content: list[Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _list_access(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     """Return functions that read and restore a list of ``sys``: the list object and its items."""
 
     def write(saved: _Identities) -> None:
-        content[:] = saved.items[1:]
+        content, *items = saved.items
+        content[:] = items
         setattr(sys, name, content)
 
     return lambda: _Identities([getattr(sys, name), *getattr(sys, name)]), write

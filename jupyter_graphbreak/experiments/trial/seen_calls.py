@@ -23,16 +23,19 @@ from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
+    from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
 
 #: The maximum number of different calls to remember of one entry; more of them if something is compiled in them.
 _MOST_CALLS = 64
 _MOST_COMPILED = 96
-#: The maximum number of calls that are examined before they run, and of calls whose state is examined as well.
+#: The maximum number of calls that are examined before they run, and of calls whose state is examined as well: few,
+#: until a call after the first one compiles something.
 _MOST_EXAMINED = 256
 _MOST_WITH_STATE = 32
+_FEW_WITH_STATE = 4
 #: The maximum size of a tensor whose data is kept, and of all kept data.
 _LARGEST_BYTES = 1 << 16
 _MOST_BYTES = 1 << 25
@@ -103,7 +106,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Other:
-    """A value of which only the type is known."""
+    """A value of which only the type is known; functions that keep the same values have one ``identity``."""
 
     kind: type
     identity: int = field(compare=False)
@@ -144,17 +147,26 @@ class SeenCall:
     site : CallSite or None
     keywords : frozenset of str
         The names of the arguments that were passed by keyword.
+    modes : CallModes or None
+        The modes of the call; ``None`` for those of the first one.
     """
 
     arguments: dict[Path, Sketch]
     state: dict[Path, Sketch] | None
     site: CallSite | None
     keywords: frozenset[str] = frozenset()
+    modes: CallModes | None = None
 
     @property
     def values(self) -> dict[Path, Sketch]:
         """All sketches by place."""
         return {**self.arguments, **(self.state or {})}
+
+    def plain_state(self, paths: Collection[Path]) -> dict[Path, Any]:
+        """Return the plain values of the state at some places."""
+        return {
+            path: value for path, value in (self.state or {}).items() if path in paths and isinstance(value, _PLAIN)
+        }
 
 
 class SeenCalls:
@@ -164,6 +176,8 @@ class SeenCalls:
         self._by_key: dict[Any, list[SeenCall]] = {}
         self._known: dict[Any, set[Any]] = {}
         self._totals: dict[Any, int] = {}
+        #: The entries for which something was compiled after their first call.
+        self._recompiled: set[Any] = set()
         #: Keeps the objects alive whose ids are parts of keys.
         self._owners: list[Any] = []
         self._kept_bytes = 0
@@ -172,7 +186,7 @@ class SeenCalls:
 
     def note_start(self, started: StartedCall) -> None:
         """Remember a call that is about to start."""
-        key = key_of(started.call, started.modes)
+        key = key_of(started.call)
         if key not in self._by_key:
             self._by_key[key], self._known[key], self._totals[key] = [], set(), 0
             self._owners.append(started.call)
@@ -182,12 +196,12 @@ class SeenCalls:
             self._current[get_ident()] = started, None  # it is examined if something is compiled in it
             return
         given = Arguments(*started.args, **started.kwargs)
-        examines_state = self._totals[key] <= _MOST_WITH_STATE
+        examines_state = self._totals[key] <= (_MOST_WITH_STATE if key in self._recompiled else _FEW_WITH_STATE)
         arguments = sketch_arguments(started.call, given)
         state = sketch_state(started.call, given) if examines_state else None
-        seen = SeenCall(arguments, state, None, frozenset(started.kwargs))
+        seen = SeenCall(arguments, state, None, frozenset(started.kwargs), started.modes)
         self._current[get_ident()] = started, seen
-        signature = tuple(seen.values.items())
+        signature = started.modes, tuple(seen.values.items())
         try:
             if signature in self._known[key]:
                 return
@@ -202,13 +216,16 @@ class SeenCalls:
         if current is None:
             return
         started, seen = current
-        key = key_of(started.call, started.modes)
+        key = key_of(started.call)
         calls = self._by_key[key]
+        if self._totals[key] > 1:
+            self._recompiled.add(key)
         given = Arguments(*started.args, **started.kwargs)
         if seen is None:
             if len(calls) >= _MOST_COMPILED:
                 return
-            seen = SeenCall(sketch_arguments(started.call, given), None, None, frozenset(started.kwargs))
+            arguments = sketch_arguments(started.call, given)
+            seen = SeenCall(arguments, None, None, frozenset(started.kwargs), started.modes)
         if seen.state is None:
             seen.state = sketch_state(started.call, given)
         if not any(seen is kept for kept in calls):
@@ -247,13 +264,13 @@ class SeenCalls:
         self._by_key[key].append(seen)
 
 
-def key_of(call: Callable[..., Any], modes: Any) -> Any:
-    """Return what identifies the entry of a call: the module or the code that is called, and the modes."""
+def key_of(call: Callable[..., Any]) -> int:
+    """Return what identifies the entry of a call in any mode: the id of the module or the code that is called."""
     owner = owner_of(call)
     if isinstance(owner, torch.nn.Module):
-        return id(owner), modes
+        return id(owner)
     function = getattr(call, "__func__", call)
-    return id(getattr(function, "__code__", function)), modes
+    return id(getattr(function, "__code__", function))
 
 
 def owner_of(call: Callable[..., Any]) -> Any:
@@ -317,7 +334,20 @@ def sketch(value: Any) -> Sketch:
         return Container(type(value), tuple(keys))
     if isinstance(value, set | frozenset):
         return Container(type(value), (len(value),))
-    return Other(type(value), id(value))
+    return Other(type(value), _identity_of(value))
+
+
+def _identity_of(value: Any) -> int:
+    if isinstance(value, types.FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or () if _has_content(cell)]
+        return _hash_of(value.__code__, *cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+    if isinstance(value, partial):
+        return _hash_of(value.func, *value.args, *value.keywords.values())
+    return id(value)
+
+
+def _hash_of(function: Any, *kept: Any) -> int:
+    return hash((id(function), *(part if type(part) in _PLAIN else id(part) for part in kept)))
 
 
 def _is_dense(value: Any) -> bool:
@@ -371,7 +401,7 @@ def _attributes(value: Any, *, inside: bool) -> dict[str, Any]:
     if isinstance(value, tuple):
         return {name: getattr(value, name) for name in getattr(value, "_fields", ())}
     if isinstance(value, torch.nn.Module) and inside:
-        own = {name: part for name, part in vars(value).items() if not name.startswith("_") and name != "training"}
+        own = {name: part for name, part in vars(value).items() if not name.startswith("_")}
         return {**dict(value.named_children()), **dict(value.named_buffers(recurse=False)), **own}
     if isinstance(value, torch.optim.Optimizer) and inside:
         # The parameters and their state are tensors, which the run itself changes.

@@ -288,6 +288,11 @@ def code_of(remedy: Remedy) -> str:
     return "\n".join(f"{name} = {value!r}" for name, value in remedy.settings.items())
 
 
+def has_separate_code(remedy: Remedy) -> bool:
+    """Return whether the code of a remedy is needed besides its edits; those of a mark insert its code."""
+    return not remedy.edits or (bool(remedy.settings) and remedy.kind != "mark")
+
+
 def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
     """Return the comment for a cell that applies a remedy: what the cell does, and how to undo it.
 
@@ -302,7 +307,14 @@ def comment_for_code(report: Report, remedy: Remedy) -> list[str]:
     return _comment(report, remedy, "code") if remedy.verdict in WORKING else []
 
 
-def _comment(report: Report, remedy: Remedy, what: Literal["cell", "code"]) -> list[str]:
+def how_to_undo(report: Report, remedy: Remedy) -> str:
+    """Return how to undo the lines that a remedy inserts in cells, if deleting them is not enough; else empty."""
+    if remedy.kind != "mark" or not remedy.settings or how_to_apply(report, remedy) != "edit":
+        return ""
+    return _comment(report, remedy, "lines")[-1]
+
+
+def _comment(report: Report, remedy: Remedy, what: Literal["cell", "code", "lines"]) -> list[str]:
     target = breaks_of(report, remedy)
     aim = "ends the " if remedy.recompiles and not remedy.breaks else "removes "
     does = f"{remedy.title}: {aim}{target}." if target else f"{remedy.title}."
@@ -310,7 +322,7 @@ def _comment(report: Report, remedy: Remedy, what: Literal["cell", "code"]) -> l
     sources = lookup.sources(report)
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
     edited = ", undo the edits of the other cells" if "cell" in kinds else ""
-    undo = f"To undo: delete this {what}{edited}"
+    undo = "To undo: delete these lines" if what == "lines" else f"To undo: delete this {what}{edited}"
     if remedy.kind == "mark" and what == "code" and not remedy.settings:  # it marks nothing beyond its call
         return [does, *differs, undo]
     undo += ", then restart the kernel"
@@ -351,7 +363,7 @@ def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | No
 
 
 def _how_to_apply_mark(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None:
-    if remedy.settings or not remedy.edits:
+    if not remedy.edits:
         return None
     return "edit" if _changes_cells_only(report, remedy) else "cell"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import gc
+import runpy
 import textwrap
 import weakref
 from functools import partial
@@ -14,6 +15,7 @@ import torch
 from torch._dynamo.utils import counters
 
 import jupyter_graphbreak
+from jupyter_graphbreak.experiments.remedies.change import apply_edits
 from jupyter_graphbreak.report.remedies import WORKING
 
 if TYPE_CHECKING:
@@ -367,6 +369,115 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
     report = tried(forward, [calling(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)])
     assert "two graphs are right" in person(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+
+
+def test_a_list_of_ints_becomes_one_tensor_and_stays_as_it_was() -> None:
+    def scale(x: torch.Tensor, weights: list[int]) -> torch.Tensor:
+        return torch.stack([x * weight for weight in weights]).sum()
+
+    lists = [[1, 2, 3], [2, 2, 5], [3, 1, 4]]
+    report = tried(scale, [calling(lambda c, w: c(torch.ones(4), w), weights) for weights in lists])
+    remedy = best(report)
+    assert (remedy.title, remedy.verdict) == ("Make `weights` one tensor", "works")
+    assert remedy.code == "weights = torch.as_tensor(weights, dtype=torch.int64)"
+    assert counts(remedy) == (3, 1, 0)
+    assert lists == [[1, 2, 3], [2, 2, 5], [3, 1, 4]]
+
+
+def test_a_list_of_ints_of_any_length_becomes_one_tensor_with_a_mark(tmp_path: Any) -> None:
+    path = tmp_path / "picked.py"
+    text = textwrap.dedent("""
+        import torch
+
+        @torch.compile(backend="eager")
+        def pick(x, index):
+            return x[index].sum()
+
+        def calls(lists):
+            x = torch.arange(6.0)
+            for each in lists:
+                pick(x, each)
+
+        calls([[0, 2], [1, 2, 3], [0, 1, 2, 3], [3, 1]])
+    """)
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        runpy.run_path(str(path))
+    remedy = best(run.try_remedies(seconds=60))
+    assert remedy.title == "Make `index` one tensor, marked as dynamic"
+    assert counts(remedy) == (4, 1, 0)
+    changed = apply_edits(text, remedy.edits)
+    assert "        index_tensor = torch.as_tensor(each, dtype=torch.int64)\n" in changed
+    path.write_text(changed)
+    torch.compiler.reset()
+    fixed: dict[str, Any] = {}
+    assert compiled_frames(lambda: fixed.update(runpy.run_path(str(path)))) == 1
+    assert compiled_frames(lambda: fixed["calls"]([[1, 2, 3, 4, 5]])) == 0
+
+
+def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.drop = torch.nn.Dropout(0.5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.drop(torch.relu(self.linear(x)))
+            return y
+
+    model = Net()
+
+    def train(compiled: Any) -> None:
+        model.train()
+        for length in (4, 6, 8):
+            compiled(torch.randn(length, 4)).sum().backward()
+
+    def evaluate(compiled: Any) -> None:
+        model.eval()
+        with torch.no_grad():
+            for length in (5, 7):
+                compiled(torch.randn(length, 4))
+
+    count = compiled_frames(lambda: [step(torch.compile(model, backend="eager")) for step in (train, evaluate)])
+    torch.compiler.reset()
+    report = tried(model, [train, evaluate])
+    works = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert [remedy.title for remedy in works] == ["Mark dimension 0 of `x` as dynamic"]
+    assert counts(works[0]) == (count, 2, 0) == (3, 2, 0)
+    assert "for training and for evaluation" in person(report)
+
+
+@pytest.mark.parametrize(
+    ("fn", "call", "words"),
+    [
+        (
+            lambda x, callback: callback(torch.relu(x)),
+            lambda c, k: c(torch.ones(3), lambda y, k=k: y * k),
+            "`callback` is a new function in each call, and a number that it keeps varies",
+        ),
+        (
+            lambda x, scale: scale(torch.relu(x)),
+            lambda c, k: c(torch.ones(3), partial(torch.mul, other=k)),
+            "`scale` is a new function in each call, and a number that it keeps varies",
+        ),
+    ],
+)
+def test_a_number_in_a_function_that_is_made_for_each_call(fn: Any, call: Any, words: str) -> None:
+    report = tried(fn, [calling(call, k) for k in (2, 3, 4)])
+    assert words in person(report)
+    (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
+    assert "calls cannot be made again" in (remedy.reason or "")
+
+
+def test_a_partial_that_is_compiled_for_each_number() -> None:
+    def blend(alpha: float, x: torch.Tensor) -> torch.Tensor:
+        return x * alpha
+
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for alpha in (0.1, 0.2, 0.3):
+            torch.compile(partial(blend, alpha), backend="eager")(torch.ones(3))
+    assert "`functools.partial` fixes varies: compile the function itself once" in person(run.try_remedies(seconds=60))
 
 
 class Side(enum.Enum):

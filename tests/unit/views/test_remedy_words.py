@@ -20,7 +20,9 @@ from jupyter_graphbreak.views.words.remedies import (
     comment_for_cell,
     comment_for_code,
     compatible_remedies,
+    has_separate_code,
     how_to_apply,
+    how_to_undo,
     outcome,
     remedies_for_break,
     remedies_for_frame,
@@ -326,6 +328,22 @@ def test_copied_code_says_what_it_does_and_how_to_undo_it() -> None:
     mark = a_remedy(kind="mark", code="torch._dynamo.mark_dynamic(x, 0)")
     assert comment_for_code(report, mark)[-1] == "To undo: delete this code"
     assert comment_for_code(report, a_remedy("break stays", kind="switch", code="...")) == []
+
+
+def test_a_mark_with_a_setting_edits_the_cell_and_says_how_to_undo_the_setting() -> None:
+    report = remedies()
+    edit = own(report, "m1").edits[0]
+    setting = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
+    mark = a_remedy(kind="mark", code="mark(x)", edits=[edit], settings=setting)
+    assert how_to_apply(report, mark) == "edit"
+    assert not has_separate_code(mark)
+    assert how_to_undo(report, mark) == (
+        "To undo: delete these lines, then restart the kernel, or: "
+        "torch._dynamo.config.allow_unspec_int_on_nn_module = False"
+    )
+    assert how_to_undo(report, replace(mark, settings={})) == ""
+    assert how_to_apply(report, replace(mark, edits=[])) is None
+    assert has_separate_code(replace(mark, kind="edit"))
 
 
 def test_a_changed_cell_has_no_comment() -> None:

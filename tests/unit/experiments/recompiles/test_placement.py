@@ -61,6 +61,42 @@ def test_no_place_is_found_if_the_call_is_not_evaluated_once_and_always(text: st
     assert placed(text, MARK) is None
 
 
+SETTINGS = ["torch._dynamo.config.x = True"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("y = f(a)", "torch._dynamo.config.x = True\nmark(a, 0)\ny = f(a)"),
+        (
+            "%%compile_explain\nfor a in b:\n    f(a)",
+            "%%compile_explain\ntorch._dynamo.config.x = True\nfor a in b:\n    mark(a, 0)\n    f(a)",
+        ),
+        (
+            "def train(b):\n    n = 0\n    for a in b:\n        n += f(a)",
+            "def train(b):\n    n = 0\n    torch._dynamo.config.x = True\n    for a in b:\n        mark(a, 0)\n"
+            "        n += f(a)",
+        ),
+    ],
+)
+def test_settings_are_changed_once_before_the_loop_around_the_call(text: str, expected: str) -> None:
+    assert with_lines_before(text, [site_of(text)], f, [MARK], SETTINGS) == expected
+
+
+def test_settings_are_changed_before_the_first_of_two_calls_only() -> None:
+    text = "f(a)\nfor a in b:\n    g(a)"
+    first = site_of(text)
+    second = first._replace(line=3, end_line=3, column=4, end_column=8)
+    expected = "torch._dynamo.config.x = True\nmark(a, 0)\nf(a)\nfor a in b:\n    mark(a, 0)\n    g(a)"
+    assert with_lines_before(text, [second, first], f, [MARK], SETTINGS) == expected
+
+
+def test_torch_is_imported_before_the_settings_if_the_code_does_not_know_it() -> None:
+    text = "for a in b:\n    f(a)"
+    expected = "import torch\ntorch._dynamo.config.x = True\nfor a in b:\n    mark(a, 0)\n    f(a)"
+    assert with_lines_before(text, [site_of(text, visible=())], f, [MARK], SETTINGS) == expected
+
+
 def test_two_arguments_that_are_computed_in_the_call_are_both_marked_in_their_order() -> None:
     marks = [BeforeCall(Path(Root("argument", name)), "mark(NAME, 0)") for name in "kx"]
     assert placed("f(make(n), make(m))", *marks) == ("x = make(n)\nk = make(m)\nmark(k, 0)\nmark(x, 0)\nf(x, k)")

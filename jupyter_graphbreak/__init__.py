@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.api.saved import explain_notebook, read_notebook, read_trace
-    from jupyter_graphbreak.api.single_calls import check, compare_frontends, measure, try_remedies
+    from jupyter_graphbreak.api.single_calls import check, compare_frontends, measure, try_remedies, values
     from jupyter_graphbreak.api.watching import capture, explain
     from jupyter_graphbreak.experiments.remedies.library_patch import apply_patch
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -35,6 +35,7 @@ __all__ = [
     "read_trace",
     "try_remedies",
     "unload_ipython_extension",
+    "values",
 ]
 
 _MODULES = {
@@ -54,6 +55,7 @@ _MODULES = {
     "read_notebook": "api.saved",
     "read_trace": "api.saved",
     "try_remedies": "api.single_calls",
+    "values": "api.single_calls",
 }
 
 

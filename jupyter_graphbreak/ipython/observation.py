@@ -46,7 +46,7 @@ _LONGEST_S = 140.0
 _LONGEST_AGAIN_S = 60.0
 _LONGEST_FOR_ONE_S = 100.0
 #: The relative shares of the time for the reruns.
-_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1, "reproducing": 3}
+_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1, "recording values": 1, "reproducing": 3}
 
 
 def _time_shares(purposes: Sequence[str], elapsed_s: float) -> Iterator[float]:
@@ -319,10 +319,12 @@ class Observation:
         try_remedies = functools.partial(
             again.try_remedies, compile_text=compile_text, also=own_edits, first=self._left_before(report)
         )
+        look_at_values = functools.partial(again.look_at_values, self.options.at or [])
         steps: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries, "trying remedies", try_remedies),
             (self.options.cost, "measuring", again.measure),
             (self.options.check, "checking", again.check),
+            (self.options.looks_at_values, "recording values", look_at_values),
             (self.options.repro, "reproducing", again.reproduce_all),
         ]
         requested = [what for wanted, what, _ in steps if wanted]

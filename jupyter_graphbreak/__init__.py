@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from jupyter_graphbreak.api.checkpoints import RepairedCheckpoint, repair_checkpoint
     from jupyter_graphbreak.api.saved import explain_notebook, read_notebook, read_trace
     from jupyter_graphbreak.api.single_calls import check, compare_frontends, measure, try_remedies, values
     from jupyter_graphbreak.api.watching import capture, explain
@@ -21,6 +22,7 @@ __all__ = [
     "Frontends",
     "Job",
     "NotReproducedError",
+    "RepairedCheckpoint",
     "Report",
     "answer_requests",
     "apply_patch",
@@ -33,6 +35,7 @@ __all__ = [
     "measure",
     "read_notebook",
     "read_trace",
+    "repair_checkpoint",
     "try_remedies",
     "unload_ipython_extension",
     "values",
@@ -44,6 +47,7 @@ _MODULES = {
     "Frontends": "results",
     "Job": "results",
     "NotReproducedError": "results",
+    "RepairedCheckpoint": "api.checkpoints",
     "Report": "results",
     "apply_patch": "experiments.remedies.library_patch",
     "capture": "api.watching",
@@ -54,6 +58,7 @@ _MODULES = {
     "measure": "api.single_calls",
     "read_notebook": "api.saved",
     "read_trace": "api.saved",
+    "repair_checkpoint": "api.checkpoints",
     "try_remedies": "api.single_calls",
     "values": "api.single_calls",
 }

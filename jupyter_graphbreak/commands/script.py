@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jupyter_graphbreak.api.watching import Run
-    from jupyter_graphbreak.results import Report
+    from jupyter_graphbreak.results import Job, Report
 
 _INTERRUPTED = 130
 
@@ -82,12 +82,17 @@ def script_command(
     if run is None:
         return status or 1
 
-    from jupyter_graphbreak.api.run_reports import job_of
-
     report = _rerun(run, questions) if any(questions) else run.report
-    job = job_of(report, run.job.processes[1:]) if run.job is not None else None
-    gate_status = gate.finish(result_of_job(job) if job is not None else CommandResult([report]))
+    gate_status = gate.finish(
+        CommandResult([report]) if run.job is None else result_of_job(_with_report(run.job, report))
+    )
     return status or gate_status
+
+
+def _with_report(job: Job, report: Report) -> Job:
+    """Return a job in which the program's own process has an extended report."""
+    own, *others = job.processes
+    return replace(job, processes=[replace(own, report=report), *others])
 
 
 class Questions(NamedTuple):

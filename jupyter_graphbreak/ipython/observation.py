@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.api.rerun import KeptRun, Rerun
+    from jupyter_graphbreak.api.run_reports import Children
     from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
     from jupyter_graphbreak.experiments.remedies.own_edits import Patch
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.output import LiveOutputs
     from jupyter_graphbreak.recording.device import Choice
     from jupyter_graphbreak.recording.recorder import Recording
-    from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.results import Frontends, Job
 
@@ -112,7 +112,7 @@ class Observation:
         self._exit_stack = GuardedExitStack(self.note_fault)
         self._output: Output | None = None
         self._folder: Path | None = None
-        self._children: list[Process] = []
+        self._children: Children | None = None
         self._cells = cells
         self._kept: KeptRun | None = None
         self._again: Rerun | None = None
@@ -389,7 +389,7 @@ class Observation:
         from jupyter_graphbreak.api.run_reports import job_of
 
         with suppress_faults("joining the reports of several processes", self.note_fault):
-            return report, job_of(report, self._children)
+            return report, job_of(report, self._children) if self._children is not None else None
         return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
 
     def _abandon(self, error: BaseException) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from jupyter_graphbreak.api.checkpoints import RepairedCheckpoint, repair_checkpoint
     from jupyter_graphbreak.api.saved import explain_notebook, read_notebook, read_trace
-    from jupyter_graphbreak.api.single_calls import check, compare_frontends, measure, try_remedies
+    from jupyter_graphbreak.api.single_calls import check, compare_frontends, measure, try_remedies, values
     from jupyter_graphbreak.api.watching import capture, explain
     from jupyter_graphbreak.experiments.remedies.library_patch import apply_patch
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -21,6 +22,7 @@ __all__ = [
     "Frontends",
     "Job",
     "NotReproducedError",
+    "RepairedCheckpoint",
     "Report",
     "answer_requests",
     "apply_patch",
@@ -33,8 +35,10 @@ __all__ = [
     "measure",
     "read_notebook",
     "read_trace",
+    "repair_checkpoint",
     "try_remedies",
     "unload_ipython_extension",
+    "values",
 ]
 
 _MODULES = {
@@ -43,6 +47,7 @@ _MODULES = {
     "Frontends": "results",
     "Job": "results",
     "NotReproducedError": "results",
+    "RepairedCheckpoint": "api.checkpoints",
     "Report": "results",
     "apply_patch": "experiments.remedies.library_patch",
     "capture": "api.watching",
@@ -53,7 +58,9 @@ _MODULES = {
     "measure": "api.single_calls",
     "read_notebook": "api.saved",
     "read_trace": "api.saved",
+    "repair_checkpoint": "api.checkpoints",
     "try_remedies": "api.single_calls",
+    "values": "api.single_calls",
 }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 import jupyter_graphbreak
+from jupyter_graphbreak.commands.checkpoint import checkpoint_command
 from jupyter_graphbreak.commands.diff import diff_command
 from jupyter_graphbreak.commands.doctor import doctor_command
 from jupyter_graphbreak.commands.exit_statuses import CRASHED, FINE, INTERRUPTED, MISUSE, FileProblem
@@ -51,7 +52,8 @@ def graphbreak() -> None:
 
 
 for _command in (
-    log_command, notebook_command, script_command, repro_command, diff_command, doctor_command, mcp_command,
+    log_command, notebook_command, script_command, repro_command, diff_command, doctor_command, checkpoint_command,
+    mcp_command,
 ):  # fmt: skip
     graphbreak.add_command(_command)
 

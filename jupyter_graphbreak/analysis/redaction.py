@@ -47,12 +47,14 @@ _FIGURES: dict[str, str] = {
     "Coverage": "compiled_ops eager_ops time_share",
     "BreakCost": "graphs compile_s eager",
     "UnseenInputs": "inputs compilations",
+    "NonFiniteCounts": "by nan inf gradient_nan gradient_inf",
 }
 _OTHERS: dict[str, dict[Content, str]] = {
     "Report": {
         "kept": "status",
         "parts": "device error timing summary sources frames graphs breaks resumes skipped scopes recompiles "
-        "cudagraph_skips paths what_if diagnostics compiled remedies cost startup check held effects",
+        "cudagraph_skips paths what_if diagnostics compiled remedies cost startup check held effects "
+        "values",
         "schema version": "schema_version",
         "version": "torch python",
         "config": "config",
@@ -171,6 +173,28 @@ _OTHERS: dict[str, dict[Content, str]] = {
         "kept": "equal step",
         "removed": "differences",
         "parts": "first restored_by",
+    },
+    "EntryValues": {
+        "function": "function",
+        "backend": "backend",
+        "kept": "calls left_out operations",
+        "parts": "first given results lines",
+    },
+    "NonFinite": {
+        "kept": "direction kind count elements execution further eager",
+        "op": "op",
+        "id": "graph",
+        "parts": "location",
+        "dtype": "dtype",
+    },
+    "NonFiniteInput": {"input name": "name", "kept": "nan inf"},
+    "NonFiniteCounts": {"exception": "raised"},
+    "LineValues": {"parts": "location forward backward", "op": "op", "id": "graph", "kept": "executions"},
+    "ValueRange": {
+        "shape": "shape",
+        "dtype": "dtype",
+        "kept": "elements nan inf",
+        "removed": "low high mean",
     },
     "Reproducer": {"removed": "id title script issue reason steps seconds"},
     "NumericsTrial": {"numerics change": "change", "kept": "equal time_ratio"},

@@ -16,7 +16,7 @@ from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.cost.warm_calls import WarmCalls
     from jupyter_graphbreak.experiments.recompiles.finding import FoundRecompileRemedies
@@ -189,6 +189,38 @@ class Rerun:
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
         return self._update(replace(self.report, check=checks))
+
+    def look_at_values(self, at: Sequence[str] = (), seconds: float | None = None) -> Report:
+        """Record the values of the entries' lines, and find where NaN and Inf arise.
+
+        Parameters
+        ----------
+        at : sequence of str
+            The lines whose operations are listed one by one, such as ``"12"`` or ``"model.py:12"``.
+        seconds : float or None
+            The time limit; by default 120 seconds.
+        """
+        from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+        from jupyter_graphbreak.experiments.values.finding import values_of_entry
+        from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
+
+        lines = [WantedLine.of(text) for text in at]
+        end, late = _limits(seconds)
+        found = []
+        for entry in self._entries(late, "looked into"):
+            self._on_status(f"{entry.function}: running operation by operation on copies")
+            calls = self._kept.total_of(entry)
+            with entry.set_up(), self._noting_failures(f"recording the values of {entry.function}"), limit_time(end):
+                try:
+                    values = values_of_entry(
+                        entry, self.report, lines=lines, calls=calls, find_cell=self._find_cell
+                    ).values
+                except TrialStoppedError as stopped:
+                    self._kept.leave_out(entry, stopped.effect)
+                    continue
+                found.append(values)
+        self._notes += missing_lines(lines, found, self.report)
+        return self._update(replace(self.report, values=found))
 
     def reproduce(
         self,

@@ -6,7 +6,8 @@ import os
 import sys
 import time
 from importlib import metadata
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -15,9 +16,11 @@ from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.results import Job, Report
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from jupyter_graphbreak.recording.recorder import Recording
+    from jupyter_graphbreak.records.records import CompileTime
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report import schema
 
@@ -67,7 +70,14 @@ def job_with(report: Report, folder: Path) -> Job | None:
     return job_of(report, processes_in(folder))
 
 
-def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> list[Process]:
+class Children(NamedTuple):
+    """The processes that this process started, and when each of them compiled, by its id."""
+
+    processes: Sequence[Process] = ()
+    compile_times: Mapping[str, list[CompileTime]] = MappingProxyType({})
+
+
+def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> Children:
     """Return the processes that wrote their traces into a folder, each with its report.
 
     Parameters
@@ -83,17 +93,19 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> list[Pro
     try:
         traces = list(read_processes(trace_files(folder), find_cell=find_cell, folders=anywhere))
     except UnreadableTrace:  # there are none
-        return []
-    return [
-        Process(f"p{number}", trace.rank, trace.pid or None, None, build_report(trace.records))
-        for number, trace in enumerate(traces, start=2)
-    ]
+        return Children()
+    named = [(f"p{number}", trace) for number, trace in enumerate(traces, start=2)]
+    return Children(
+        [Process(name, trace.rank, trace.pid or None, None, build_report(trace.records)) for name, trace in named],
+        {name: trace.compile_times for name, trace in named},
+    )
 
 
-def job_of(report: Report, children: list[Process]) -> Job | None:
+def job_of(report: Report, children: Children) -> Job | None:
     """Return the job of this process and of those that it started; ``None`` if it started none."""
     from jupyter_graphbreak.analysis.jobs import build_job
 
-    if not children:
+    if not children.processes:
         return None
-    return Job.of(build_job([Process("p1", None, os.getpid(), None, report), *children]))
+    own = Process("p1", None, os.getpid(), None, report)
+    return Job.of(build_job([own, *children.processes], children.compile_times))

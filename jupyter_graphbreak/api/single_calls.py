@@ -1,4 +1,4 @@
-"""Analyse one call of a function: try remedies, measure its cost, check its results, compare front ends."""
+"""Analyse one call of a function: try remedies, measure, check its results, look at values, compare front ends."""
 
 from __future__ import annotations
 
@@ -226,6 +226,73 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
         return msgspec.structs.replace(found.report, check=[found.check])
 
     return _reporting_failures("checking", check_call)
+
+
+def values(
+    fn: Callable[..., Any], *args: Any, at: Sequence[str] = (), seconds: float | None = None, **kwargs: Any
+) -> Report:
+    """Look at the values inside a compiled function, and find where NaN and Inf arise, forward and backward.
+
+    The function runs on copies. The operations of its graphs run one by one, in place of the code that the backend
+    makes of them, so nothing in the function causes a break. The eager function runs as well, and so does the backend's
+    code: the report says which of them gives NaN or Inf. The backward pass begins at the results of the call. If the
+    function would do something that a copy cannot contain, such as writing to a file, it is stopped before that:
+    ``report.effects`` lists the effect, and there are no values.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module. A compiled one keeps its backend; otherwise the backend is ``inductor``.
+    *args, **kwargs
+        The arguments of the call.
+    at : sequence of str
+        Lines whose operations are listed one by one, such as ``"12"`` or ``"model.py:12"``. By default there is one
+        entry for each line, with the result of its last operation.
+    seconds : float or None
+        The time limit; by default 120 seconds.
+
+    Returns
+    -------
+    Report
+        The report of the compilation, with :attr:`~Report.values`.
+
+    Raises
+    ------
+    ValueError
+        If ``at`` has something that is no line.
+    Exception
+        Any exception that copying the arguments raises.
+
+    Examples
+    --------
+    >>> (seen,) = jupyter_graphbreak.values(step, batch).values  # doctest: +SKIP
+    >>> seen.first[0].kind, seen.first[0].location.line  # doctest: +SKIP
+    ('nan', 12)
+    """
+    require_torch()
+    from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
+    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+    from jupyter_graphbreak.experiments.values.finding import values_of_entry
+    from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
+
+    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+    lines = [WantedLine.of(text) for text in at]
+
+    def look() -> schema.Report:
+        entry = entry_of(fn, *args, **kwargs)
+        refused = entry.why_not_run()
+        if refused is not None:
+            return _empty_report(Diagnostic("warning", refused))
+        try:
+            with limit_time(end):
+                found = values_of_entry(entry, lines=lines)
+        except TrialStoppedError as stopped:
+            return msgspec.structs.replace(_report_until_stopped(entry, stopped.effect)[0], values=[])
+        notes = [Diagnostic("warning", note) for note in missing_lines(lines, [found.values], found.report)]
+        diagnostics = [*found.report.diagnostics, *notes]
+        return msgspec.structs.replace(found.report, values=[found.values], diagnostics=diagnostics)
+
+    return _reporting_failures("recording values", look)
 
 
 def _reporting_failures(what: str, analyse: Callable[[], schema.Report], **empty: Any) -> Report:

@@ -152,6 +152,30 @@ class Run:
         """
         return self._kept_run().check(seconds)
 
+    def values(self, *, at: Sequence[str] = (), seconds: float | None = None) -> Report:
+        """Look at the values inside the block's compiled code, and find where NaN and Inf arise.
+
+        Parameters
+        ----------
+        at : sequence of str
+            Lines whose operations are listed one by one, such as ``"12"`` or ``"model.py:12"``.
+        seconds : float or None
+            When to stop; by default after 120 seconds.
+
+        Returns
+        -------
+        Report
+            The report of the block, with ``values``.
+
+        Raises
+        ------
+        RuntimeError
+            If the entries were not kept.
+        ValueError
+            If ``at`` has something that is no line.
+        """
+        return self._kept_run().look_at_values(at, seconds)
+
     def reproducer(self, ident: str, *, redacted: bool = False, seconds: float | None = None) -> Reproducer:
         """Return a standalone script that shows something of the block; see :meth:`Report.reproducer`.
 
@@ -217,7 +241,7 @@ def capture(
     ------
     Run
         After the block, it has the ``report`` and, with ``processes``, the ``job``. With ``entries``, you can call its
-        ``try_remedies()``, ``measure()``, ``check()`` and ``reproducer(id)``. While the block runs,
+        ``try_remedies()``, ``measure()``, ``check()``, ``values()`` and ``reproducer(id)``. While the block runs,
         ``report_so_far()`` returns its report until then.
 
     Raises

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jupyter_graphbreak.api.watching import Run
-    from jupyter_graphbreak.results import Report
+    from jupyter_graphbreak.results import Job, Report
 
 _INTERRUPTED = 130
 
@@ -52,40 +52,58 @@ class ProgramCommand(click.Command):
 @click.option("--patch", metavar="FILE", help="Try a change of yours: a unified diff.")
 @click.option("--cost", is_flag=True, help="Measure what compiling costs and saves.")
 @click.option("--check", is_flag=True, help="Compare compiled results with eager ones.")
+@click.option("--values", is_flag=True, help="Show values inside compiled code, and where NaN and Inf arise.")
+@click.option("--at", multiple=True, metavar="LINE", help="With --values: this line alone, operation by operation.")
 @shared_options
 @click.pass_context
 def script_command(
-    context: click.Context, /, *, processes: bool, compiles: bool, tries: bool, patch: str | None, cost: bool,
-    check: bool, **shared: Any,
+    context: click.Context, /, *, processes: bool, compiles: bool, **options: Any
 ) -> int:  # fmt: skip
     """Run the Python program FILE, or MODULE as `python -m` does, and explain what torch.compile did in it.
 
     With --compile, the modules and tensor functions that the program calls are compiled with the backend eager, as in
     a notebook cell without torch.compile.
 
-    With --try, --patch, --cost and --check, the functions that were compiled run again on copies when the program has
-    ended; the files and the state that they would change stay as they are.
+    With --try, --patch, --cost, --check and --values, the functions that were compiled run again on copies when the
+    program has ended; the files and the state that they would change stay as they are.
 
     Put options of graphbreak before the program, and the program's own options after it. In all formats except text,
     the program prints to stderr, so that stdout has only the report. If the program ends with an exit status other
     than 0, that is the exit status of graphbreak.
     """
-    gate = Gate(SharedOptions(**shared))
+    questions = Questions(**{name: options.pop(name) for name in Questions._fields})
+    gate = Gate(SharedOptions(**options))
     program = program_of(context)
-    _refuse_unreadable(patch)
-    again = tries or patch is not None or cost or check
+    _refuse_unreadable(questions.patch)
+    _refuse_unknown_lines(questions.at)
     run, status = run_program(
-        program, compiles=compiles, to_stderr=shared["form"] != "text", processes=processes, entries=again
+        program, compiles=compiles, to_stderr=options["form"] != "text", processes=processes, entries=any(questions)
     )
     if run is None:
         return status or 1
 
-    from jupyter_graphbreak.api.run_reports import job_of
-
-    report = _rerun(run, tries=tries, patch=patch, cost=cost, check=check) if again else run.report
-    job = job_of(report, run.job.processes[1:]) if run.job is not None else None
-    gate_status = gate.finish(result_of_job(job) if job is not None else CommandResult([report]))
+    report = _rerun(run, questions) if any(questions) else run.report
+    gate_status = gate.finish(
+        CommandResult([report]) if run.job is None else result_of_job(_with_report(run.job, report))
+    )
     return status or gate_status
+
+
+def _with_report(job: Job, report: Report) -> Job:
+    """Return a job in which the program's own process has an extended report."""
+    own, *others = job.processes
+    return replace(job, processes=[replace(own, report=report), *others])
+
+
+class Questions(NamedTuple):
+    """What to find out about the compiled functions of a program when it has ended."""
+
+    tries: bool
+    patch: str | None
+    cost: bool
+    check: bool
+    values: bool
+    at: tuple[str, ...]
 
 
 class Program(NamedTuple):
@@ -173,20 +191,34 @@ def _refuse_unreadable(patch: str | None) -> None:
         raise click.UsageError(f"--patch {patch}: {error}") from None
 
 
-def _rerun(run: Run, *, tries: bool, patch: str | None, cost: bool, check: bool) -> Report:
+def _refuse_unknown_lines(at: tuple[str, ...]) -> None:
+    """Raise an error of usage if something is not a line, before the program runs."""
+    from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine
+
+    for text in at:
+        try:
+            WantedLine.of(text)
+        except ValueError as error:
+            raise click.UsageError(f"--at {error}") from None
+
+
+def _rerun(run: Run, questions: Questions) -> Report:
     """Return the report of a program that has ended, after its functions ran again on copies, without their output."""
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
     report = run.report
     try:
         with redirect_thread_streams(io.StringIO(), io.StringIO()):
-            if tries or patch is not None:
-                seconds = None if tries else 0  # a patch has time of its own
-                report = run.try_remedies(also=[patch] if patch is not None else [], seconds=seconds)
-            if cost:
+            if questions.tries or questions.patch is not None:
+                seconds = None if questions.tries else 0  # a patch has time of its own
+                also = [questions.patch] if questions.patch is not None else []
+                report = run.try_remedies(also=also, seconds=seconds)
+            if questions.cost:
                 report = run.measure()
-            if check:
+            if questions.check:
                 report = run.check()
+            if questions.values or questions.at:
+                report = run.values(at=questions.at)
     except KeyboardInterrupt:
         note = Diagnostic("warning", "What was to run again was interrupted.")
         report = replace(report, diagnostics=[*report.diagnostics, note])

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import re
-import tempfile
 import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_graphbreak.records.regular_files import read_regular
+from jupyter_graphbreak.records.regular_files import read_regular, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -240,25 +239,5 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
         load_baseline(target)
         if not os.access(target, os.W_OK):  # renaming would replace it all the same
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(write_baseline(baseline))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(_mode_of(target))
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _mode_of(path: Path) -> int:
-    """Return the permissions of a file; for a new file, the default permissions."""
-    try:
-        return path.stat().st_mode & 0o7777
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
+    with replacing(target) as temporary:
+        temporary.write_text(write_baseline(baseline), encoding="utf-8")

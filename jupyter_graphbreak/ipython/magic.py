@@ -242,6 +242,16 @@ class CompileExplain(Magics):
         help="Compare compiled results with eager ones, and name the first operation that differs.",
     )
     @argument(
+        "--values",
+        action="store_true",
+        help="Show the range of what each line computes inside compiled code, and where NaN and Inf arise, forward and "
+        "backward.",
+    )
+    @argument(
+        "--at", action="append", default=None, metavar="LINE",
+        help="With --values: this line alone, operation by operation: 12 or model.py:12; can be repeated.",
+    )  # fmt: skip
+    @argument(
         "--repro",
         action="store_true",
         help="Write a standalone script for each break, recompile, error and wrong result, reduced and run by itself.",

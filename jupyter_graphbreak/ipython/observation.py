@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.api.rerun import KeptRun, Rerun
+    from jupyter_graphbreak.api.run_reports import Children
     from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
     from jupyter_graphbreak.experiments.remedies.own_edits import Patch
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.output import LiveOutputs
     from jupyter_graphbreak.recording.device import Choice
     from jupyter_graphbreak.recording.recorder import Recording
-    from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.results import Frontends, Job
 
@@ -46,7 +46,7 @@ _LONGEST_S = 140.0
 _LONGEST_AGAIN_S = 60.0
 _LONGEST_FOR_ONE_S = 100.0
 #: The relative shares of the time for the reruns.
-_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1, "reproducing": 3}
+_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1, "recording values": 1, "reproducing": 3}
 
 
 def _time_shares(purposes: Sequence[str], elapsed_s: float) -> Iterator[float]:
@@ -112,7 +112,7 @@ class Observation:
         self._exit_stack = GuardedExitStack(self.note_fault)
         self._output: Output | None = None
         self._folder: Path | None = None
-        self._children: list[Process] = []
+        self._children: Children | None = None
         self._cells = cells
         self._kept: KeptRun | None = None
         self._again: Rerun | None = None
@@ -319,10 +319,12 @@ class Observation:
         try_remedies = functools.partial(
             again.try_remedies, compile_text=compile_text, also=own_edits, first=self._left_before(report)
         )
+        look_at_values = functools.partial(again.look_at_values, self.options.at or [])
         steps: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries, "trying remedies", try_remedies),
             (self.options.cost, "measuring", again.measure),
             (self.options.check, "checking", again.check),
+            (self.options.looks_at_values, "recording values", look_at_values),
             (self.options.repro, "reproducing", again.reproduce_all),
         ]
         requested = [what for wanted, what, _ in steps if wanted]
@@ -387,7 +389,7 @@ class Observation:
         from jupyter_graphbreak.api.run_reports import job_of
 
         with suppress_faults("joining the reports of several processes", self.note_fault):
-            return report, job_of(report, self._children)
+            return report, job_of(report, self._children) if self._children is not None else None
         return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
 
     def _abandon(self, error: BaseException) -> None:

@@ -41,6 +41,10 @@ class Options(msgspec.Struct, frozen=True):
         Whether to measure the cost and benefit of compiling.
     check : bool
         Whether to compare compiled results with eager ones.
+    values : bool
+        Whether to look at the values inside compiled code.
+    at : list of str or None
+        The lines whose values are wanted one by one.
     repro : bool
         Whether to write standalone scripts that show what the report has.
     fresh : bool
@@ -66,6 +70,8 @@ class Options(msgspec.Struct, frozen=True):
     patch: str | None = None
     cost: bool = False
     check: bool = False
+    values: bool = False
+    at: list[str] | None = None
     repro: bool = False
     fresh: bool = False
     log: str | None = None
@@ -85,7 +91,12 @@ class Options(msgspec.Struct, frozen=True):
     @property
     def runs_again(self) -> bool:
         """Whether to run compiled code again on copies."""
-        return self.tries or self.cost or self.check or self.repro
+        return self.tries or self.cost or self.check or self.looks_at_values or self.repro
+
+    @property
+    def looks_at_values(self) -> bool:
+        """Whether to look at the values inside compiled code."""
+        return self.values or bool(self.at)
 
     @property
     def tries(self) -> bool:
@@ -122,4 +133,16 @@ def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
     options = Options(**arguments)
     if options.output is not None and not options.output.isidentifier():
         raise UsageError(f"-o {options.output}: not a name for a variable; use for example -o report")
+    _refuse_unknown_lines(options.at or [])
     return options
+
+
+def _refuse_unknown_lines(at: list[str]) -> None:
+    """Raise an error of usage if something is not a line."""
+    from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine
+
+    for text in at:
+        try:
+            WantedLine.of(text)
+        except ValueError as error:
+            raise UsageError(f"--at {error}") from None

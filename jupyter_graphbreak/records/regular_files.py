@@ -1,15 +1,23 @@
 """Read files safely whose paths come from elsewhere: only regular files, up to a size limit, without blocking.
 
+Write files so that the old one stays until the new one is complete.
+
 A log, a notebook or a baseline may name anything: a pipe without a writer, an endless device, a folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import stat
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # On Windows only the last of these exists; its file system has no pipes.
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
@@ -61,6 +69,43 @@ def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True)
     if len(content) > max_bytes:
         raise OSError(errno.EFBIG, f"larger than {max_bytes >> 20} MiB", str(path))
     return content
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary file in the same folder, which replaces a file when the context ends without an error.
+
+    The new file is complete on disk before, and has the permissions of the old one. If the path is a symbolic link, its
+    target is replaced.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(_mode_of(target))
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _mode_of(path: Path) -> int:
+    """Return the permissions of a file; for a new file, the default permissions."""
+    try:
+        return path.stat().st_mode & 0o7777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
 
 
 def _check(path: str | Path, status: os.stat_result) -> None:

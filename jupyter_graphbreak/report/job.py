@@ -110,7 +110,7 @@ class Job(msgspec.Struct, frozen=True):
     processes : list of Process
         Ranks with equal reports are one of them. Processes without a rank come first, then reports of the fewest ranks.
     compiling : list of RankCompiling
-        When each rank compiled, for logs that say it.
+        When each rank compiled, if its log says it.
     """
 
     processes: list[Process]

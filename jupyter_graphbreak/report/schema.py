@@ -17,6 +17,7 @@ from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 from jupyter_graphbreak.report.reproducer import Reproducer
+from jupyter_graphbreak.report.values import EntryValues
 
 SCHEMA_VERSION = "1.2"
 #: The mime type of a report in a notebook's output; its number is the schema's major version.
@@ -514,7 +515,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     is empty for logs, which do not have them.
     ``changes`` compares it with the previous run of the same notebook cell, if this kernel has one.
     ``order`` has the ids of the breaks in the order in which to fix them; views number the breaks in this order.
-    ``remedies``, ``cost``, ``startup``, ``check`` and ``reproducers`` are ``None`` if they were not requested.
+    ``remedies``, ``cost``, ``startup``, ``check``, ``values`` and ``reproducers`` are ``None`` if not requested.
     ``held`` is ``None`` if it is unknown.
     ``compiled`` has what was compiled only for the report; it is ``None`` if the code itself calls ``torch.compile``.
     ``effects`` has the effects of functions outside the objects that can be copied, because of which the functions
@@ -553,6 +554,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     effects: list[Effect] | None = None
     libraries: dict[str, str] = {}
     reproducers: list[Reproducer] | None = None
+    values: list[EntryValues] | None = None
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""

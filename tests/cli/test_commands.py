@@ -301,13 +301,17 @@ def test_a_script_runs_as_python_runs_it(cli: Cli, program: Path) -> None:
 
 
 def test_a_script_is_tried_measured_and_checked_after_its_end(cli: Cli, program: Path) -> None:
-    done = cli("script", "--try", "--check", "--cost", "--format", "json", program)
+    done = cli("script", "--try", "--check", "--cost", "--values", "--format", "json", program)
     assert done.returncode == 0
     assert done.stderr.count("argv") == 1, "the program itself ran once"
     report = json.loads(done.stdout)
     assert "works" in {remedy["verdict"] for remedy in report["remedies"]}
     assert [check["equal"] for check in report["check"]] == [True]
     assert report["cost"]["entries"]
+    assert [values["first"] for values in report["values"]] == [[]]
+    wrong = cli("script", "--at", "line 7", program)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "--at 'line 7' is not a line: use for example 12 or model.py:12" in wrong.stderr
 
 
 def test_a_patch_is_judged_on_a_script(cli: Cli, program: Path, tmp_path: Path) -> None:

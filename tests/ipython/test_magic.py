@@ -22,6 +22,7 @@ import jupyter_graphbreak
 from jupyter_graphbreak.recording.steady import GuardedExitStack
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.views.rows.sections import build_rows
 
 BREAK = """import torch
 @torch.compile(backend="eager")
@@ -685,6 +686,33 @@ def test_a_different_thread_records_while_a_cell_is_explained(shell: Shell) -> N
     assert [break_.location.code for break_ in reports[0].breaks if break_.location is not None] == [
         "torch._dynamo.graph_break()"
     ] * 2
+
+
+NAN = """\
+%%compile_explain --at 4 -o report
+def f(x):
+    y = x + 1
+    z = (x - 1).log()
+    return z.sum() + y
+f(torch.zeros(2))"""
+
+
+def test_values_of_a_line_of_a_cell(shell: Shell) -> None:
+    shell.run("import torch")
+    shell.run(NAN)
+    (values,) = shell.report.values or []
+    assert [(line.op.rpartition(".")[2], line.location.line) for line in values.lines] == [("sub", 4), ("log", 4)]
+    assert [(first.kind, first.location and first.location.line, first.eager) for first in values.first] == [
+        ("nan", 4, "same")
+    ]
+    section = next(section for section in build_rows(shell.report).sections if section.id == "value")
+    assert [(row.beside, row.spot and row.spot.line) for row in section.rows] == [
+        ("NaN begins here", 4),
+        ("2 float32, all -1", 4),
+        ("2 float32, 2 NaN of 2", 4),
+    ]
+    shell.run("%%compile_explain --at f\n1")
+    assert "UsageError: --at 'f' is not a line: use for example 12 or model.py:12" in shell.io.stderr
 
 
 @pytest.mark.parametrize("options", ["", "--try", "--check"])

@@ -63,6 +63,7 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
         ([], 0, 2, 0, 0),
         ([], 0, 1, 0, 0),
         ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
     ],
     "reading": [(["17 x.sum() > 10", '9 print(end=".")'], 4, 4, 1, 1)],
     "error_on_graph_break": [

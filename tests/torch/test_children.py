@@ -89,6 +89,11 @@ def test_ranks_of_torchrun(tmp_path: Path, wrap: str) -> None:
     assert [(break_.ranks, break_.missing_in) for break_ in job.breaks if break_.missing_in] == [([1], [0])]
     assert job.breaks[0].place is not None
     assert (job.breaks[0].place.line, job.breaks[0].place.function) == (11, "forward")
+    assert [(rank.rank, rank.process) for rank in job.compiling] == [
+        (rank, next(part.id for part in job.processes if part.rank == rank)) for rank in (0, 1)
+    ]
+    assert min(rank.start_s for rank in job.compiling) == 0.0
+    assert all(rank.compile_s > 0 and rank.end_s >= rank.start_s for rank in job.compiling)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from jupyter_graphbreak.experiments.recompiles.replay import CannotRebuildError,
 from jupyter_graphbreak.experiments.reproducer.renaming import expression
 from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
-from jupyter_graphbreak.experiments.trial.seen_calls import TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import TensorSketch, state_roots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ def script_for(
     UnwritableError
         If something that the call needs cannot be written.
     """
-    writer = Writer(exact=variant.exact, assembled=variant.assembled)
+    writer = Writer(exact=variant.exact, assembled=variant.assembled, modules=_modules(entry))
     call, first = _plain_call(entry.call)
     called = ast.unparse(writer.value(call))
     if not called.isidentifier() and not called.replace(".", "").isidentifier():
@@ -164,6 +164,16 @@ def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
                 is_call = isinstance(owner, torch.nn.Module) and name in {"forward", "__call__"}
                 return owner if is_call else types.MethodType(member, owner), ()
     return call.__func__, (owner,)
+
+
+def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
+    """Return the modules that a call uses, by name."""
+    found: dict[str, torch.nn.Module] = {}
+    for root, place in state_roots(entry.call, entry.arguments).items():
+        value = place.read()
+        if isinstance(value, torch.nn.Module):
+            found.setdefault("model" if root.kind == "module" else root.name, value)
+    return found
 
 
 def _key(function: Any) -> list[tuple[str, int, str]]:

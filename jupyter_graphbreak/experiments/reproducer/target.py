@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ ERROR, CHECK = "error", "check"
 #: What the script raises if its two results differ.
 WRONG = "AssertionError"
 _MAX_TITLE = 200
+_NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)")
 
 
 @dataclass(frozen=True)
@@ -187,8 +189,16 @@ def target_of(report: Report, ident: str) -> Target | None:
 
 def code_of(break_: Break) -> str:
     """Return the code of a break without what differs between two ways to write it."""
-    code = break_.location.code if break_.location is not None else None
-    return re.sub(r"[\s()'\",;]|#.*", "", code or "") if not (code or "").startswith(("@", "def ")) else ""
+    code = (break_.location.code if break_.location is not None else None) or ""
+    return "" if code.startswith(("@", "def ")) else re.sub(r"[\s()'\",;]|#.*", "", _NUMBER.sub(_plain_number, code))
+
+
+def _plain_number(match: re.Match[str]) -> str:
+    """Return a number as ``ast.unparse`` writes it: ``10000.0`` for ``1e4``."""
+    try:
+        return repr(ast.literal_eval(match[0]))
+    except (ValueError, SyntaxError):  # part of a text
+        return match[0]
 
 
 def guard_kind(guard: str) -> str:

@@ -40,7 +40,7 @@ from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 #: Tensors of integers up to this size are written with their values; with ``exact``, all tensors up to the second.
 _MOST_NUMBERS, _MOST_EXACT = 16, 256
@@ -60,9 +60,18 @@ class Writer:
         Whether small tensors get their values instead of random ones.
     assembled : bool
         Whether objects of packages are put together from their attributes instead of being constructed.
+    modules : mapping
+        The modules that the call uses, by the names of variables; optimizers have their parameters.
     """
 
-    def __init__(self, *, exact: bool = False, assembled: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        exact: bool = False,
+        assembled: bool = False,
+        modules: Mapping[str, torch.nn.Module] = types.MappingProxyType({}),
+    ) -> None:
+        self._modules = modules
         self._exact = exact
         self._assembled = assembled
         self._imports: dict[str, ast.stmt] = {}
@@ -315,7 +324,7 @@ class Writer:
             case torch.nn.Module():
                 return self._module_in_its_mode(value, depth)
             case torch.optim.Optimizer():
-                raise UnwritableError("an optimizer cannot be written as source text")
+                return expression(self._assign(value, self._optimizer(value, depth), "optimizer"))
         return None
 
     def _value_of_python(self, value: Any, depth: int) -> ast.expr | None:
@@ -426,6 +435,45 @@ class Writer:
                 return constructed
         return self._object(module, depth)
 
+    def _optimizer(self, optimizer: torch.optim.Optimizer, depth: int) -> ast.expr:
+        """Return the constructor's call for an optimizer; its state is that before the first step."""
+        kind = type(optimizer)
+        groups = optimizer.param_groups
+        words: list[ast.keyword] = []
+        for parameter in (parameters_of(kind) or [])[1:]:
+            given = [group.get(parameter.name, MISSING) for group in groups]
+            is_needed = given[0] is not MISSING and not is_equal(given[0], parameter.default)
+            if is_needed and all(is_equal(given[0], other) for other in given):
+                words.append(ast.keyword(parameter.name, self.value(given[0], depth + 1)))
+        first = self._parameters(groups[0]["params"])
+        if len(groups) > 1:
+            common = {name for name in groups[0] if all(is_equal(groups[0][name], group.get(name)) for group in groups)}
+            first = ast.List([self._group(group, common, depth) for group in groups], ast.Load())
+        self._made.add(kind)
+        return ast.Call(expression(self.bind(kind, kind.__name__)), [first], words)
+
+    def _group(self, group: dict[str, Any], common: set[str], depth: int) -> ast.expr:
+        """Return a group of parameters, with the options in which it differs from the other groups."""
+        options = {name: value for name, value in group.items() if name != "params" and name not in common}
+        values = [self.value(value, depth + 1) for value in options.values()]
+        names: list[ast.expr | None] = [expression(repr(name)) for name in ("params", *options)]
+        return ast.Dict(names, [self._parameters(group["params"]), *values])
+
+    def _parameters(self, parameters: list[torch.Tensor]) -> ast.expr:
+        """Return the parameters of a group: those of a module, or a list."""
+        for name, module in self._modules.items():
+            for path, part in module.named_modules():
+                if [id(parameter) for parameter in part.parameters()] == [id(parameter) for parameter in parameters]:
+                    return expression(f"{self.bind(module, name)}{_path_in_module(path)}.parameters()")
+        return ast.List([expression(self._parameter(parameter)) for parameter in parameters], ast.Load())
+
+    def _parameter(self, parameter: torch.Tensor) -> str:
+        for name, module in self._modules.items():
+            for path, part in module.named_parameters():
+                if part is parameter:
+                    return f"{self.bind(module, name)}{_path_in_module(path)}"
+        return self.bind(parameter, "parameter")
+
     def _constructed(self, value: Any, depth: int) -> ast.expr | None:
         """Return the constructor's call for an object whose attributes are called like the parameters."""
         parameters = parameters_of(type(value))
@@ -500,3 +548,8 @@ class Writer:
         self._objects.append((kind, variable, steps))
         self._statements += steps
         return expression(variable)
+
+
+def _path_in_module(path: str) -> str:
+    """Return the steps into a module: ``.layers[0].weight`` for ``layers.0.weight``."""
+    return "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in path.split(".") if step)

@@ -220,6 +220,10 @@ class KeptEntries:
             return [call for call in calls if call.modes == entry.modes]
         return [*calls, *(call for key in keys if key != own for call in self.seen.calls_of(key))]
 
+    def total_of(self, entry: Entry) -> int:
+        """Return the number of calls of an entry in the run."""
+        return max(1, next((self.seen.total_of(key) for known, key in self._keys if known is entry), 1))
+
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
         self.entries = [kept for kept in self.entries if kept is not entry]

@@ -245,6 +245,10 @@ class SeenCalls:
         """Return the different calls of an entry."""
         return list(self._by_key.get(key, ()))
 
+    def total_of(self, key: Any) -> int:
+        """Return the number of all calls of an entry."""
+        return self._totals.get(key, 0)
+
     def _keep(self, key: Any, started: StartedCall, seen: SeenCall) -> None:
         tensors = {id(value): value for _, value in _argument_parts(started) if _is_dense(value)}
         numbers = {number: index for index, number in enumerate(tensors)}

@@ -56,8 +56,8 @@ def _saved(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[s
         saved = ast.unparse(node)
         note = (
             f"Line {node.lineno} saves `{saved}`, in which names of parameters contain `{_PREFIX}`, so that the model "
-            f"itself cannot load them: {way_out}. A file that is saved already can be loaded with "
-            f'`{{name.replace("{_PREFIX}", ""): value for name, value in state.items()}}`.'
+            f"itself cannot load them: {way_out}. A file that is saved already is repaired by "
+            "`graphbreak checkpoint FILE -o NEW`, or by `jupyter_graphbreak.repair_checkpoint(file, new)`."
         )
         yield saved, note
 

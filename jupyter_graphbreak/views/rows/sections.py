@@ -41,6 +41,14 @@ from jupyter_graphbreak.views.words.remedies import (
     verdict_label,
 )
 from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
+from jupyter_graphbreak.views.words.values import (
+    code_of_line,
+    first_note,
+    left_out_sentence,
+    line_note,
+    line_sentence,
+    values_sentences,
+)
 from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict
 from jupyter_graphbreak.views.words.where import brief_code, place, without_function
 
@@ -384,6 +392,30 @@ def _check(report: Report) -> Section | None:
     return _of_sentences("check", "Correctness", sentences)
 
 
+def _values(report: Report) -> Section | None:
+    rows: list[Row] = []
+    for number, values in enumerate(report.values or []):
+        for index, (sentence, is_bad, found) in enumerate(values_sentences(report, values)):
+            location = found.location if found is not None else None
+            beside = first_note(found) if found is not None else ""
+            look: Look = "bad" if is_bad else "note"
+            rows.append(Row(f"{number}f{index}", _cut(sentence), look, beside=beside, spot=_spot(location)))
+        for index, line in enumerate(values.lines):
+            rows.append(
+                Row(
+                    f"{number}l{index}",
+                    _cut(line_sentence(report, line)),
+                    details=[_cut(code)] if (code := code_of_line(report, line)) else [],
+                    beside=_cut(line_note(line)),
+                    spot=_spot(line.location),
+                )
+            )
+        if (left_out := left_out_sentence(values)) != "":
+            rows.append(Row(f"{number}m", left_out))
+    lines = sum(len(values.lines) for values in report.values or [])
+    return Section("value", "Values", list(_first(rows)), len(rows), [counted(lines, "line")]) if rows else None
+
+
 def _reproducers(report: Report) -> Section | None:
     sentences: list[tuple[str, Look]] = [
         (reproducer_sentence(report, found), "note" if found.script is not None else "bad")
@@ -411,7 +443,7 @@ def _notes(report: Report) -> Section | None:
 
 
 #: Sections of sentences, which every view shows unchanged.
-_MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (_cost, _check, _reproducers)
+_MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (_cost, _check, _values, _reproducers)
 _SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     _changes, _error, _breaks, _graphs, _skipped, _recompiles, _paths, _scopes, _remedies, *_MEASUREMENTS, _notes,
 )  # fmt: skip

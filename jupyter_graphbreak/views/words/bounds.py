@@ -25,6 +25,7 @@ from jupyter_graphbreak.report.schema import (
     Report,
     Setting,
 )
+from jupyter_graphbreak.report.values import ValueRange
 from jupyter_graphbreak.views.words.per_report import per_report
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     if isinstance(value, str):
         return _limit_string(value, bounds, name, owner)
     if isinstance(value, float):
-        return _finite(value, None)
+        return value if owner is ValueRange and math.isfinite(value) else _finite(value, None)
     if isinstance(value, int):
         return value if -_LARGEST <= value <= _LARGEST else math.copysign(_LARGEST, value).__trunc__()
     if isinstance(value, (list, dict)) and depth >= _DEEPEST:

@@ -206,3 +206,32 @@ def locked():
         return x + 1
 
     guarded(torch.ones(3))
+
+
+class Regression(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        self.head = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.layers(x))
+
+
+def step_of_an_optimizer():
+    model = Regression()
+    scale = torch.ones(1, requires_grad=True)
+    groups = [
+        {"params": model.layers.parameters(), "lr": 0.1},
+        {"params": [model.head.weight, model.head.bias, scale], "weight_decay": 0.01},
+    ]
+    optimizer = torch.optim.SGD(groups, lr=0.01, momentum=0.9)
+
+    @torch.compile(backend="eager")
+    def train(x):
+        loss = (model(x) * scale).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    train(torch.randn(3, 4))

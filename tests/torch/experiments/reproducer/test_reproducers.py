@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from jupyter_graphbreak.api.watching import Run
 from jupyter_graphbreak.experiments.reproducer import finding
 from jupyter_graphbreak.experiments.reproducer.finding import reproduce
 from jupyter_graphbreak.experiments.reproducer.processes import FinalRun, Workshop
+from jupyter_graphbreak.experiments.reproducer.script import Variant, script_for
 from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, target_of
 from jupyter_graphbreak.report.reproducer import Reproducer
 from tests.programs.reproducers import cases
@@ -81,6 +83,7 @@ def exhaustive(*values: object) -> ParameterSet:
         exhaustive("modules_without_gradients", "b1", ["Net", "Block"], "torch._dynamo.graph_break()"),
         exhaustive("error_in_a_scope", ERROR, ["outer", "strict"], "error_on_graph_break(True)"),
         exhaustive("wrong_sizes", ERROR, ["product"], "x @ w"),
+        exhaustive("step_of_an_optimizer", "b1", ["Regression", "train"], "loss.backward()"),
         exhaustive("a_setting", ERROR, ["first"], "count > 2"),
     ],
 )
@@ -98,6 +101,21 @@ def test_scripts_show_the_same_and_are_short(
     assert target is not None
     assert shown is not None
     assert target.is_shown_by(shown, {"helpers.norm": "norm"})
+
+
+def test_script_has_the_optimizer_with_its_groups() -> None:
+    run = watched("step_of_an_optimizer")
+    again = run._kept_run()
+    (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
+    entry = next(entry for entry in again._kept.entries if entry.function == "train")
+    text = ast.unparse(script_for(entry, again._kept.calls_of(entry), target, {}, Variant()).tree)
+    assert (
+        "torch.optim.SGD([{'params': regression.layers.parameters(), 'lr': 0.1, 'weight_decay': 0}, {'params': "
+        "[regression.head.weight, regression.head.bias, parameter], 'weight_decay': 0.01, 'lr': 0.01}], momentum=0.9)"
+    ) in text
+    assert "(regression(x) * parameter)" in text
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(text, "<script>", "exec"), {})  # noqa: S102 - the script that is tested
 
 
 def test_script_of_a_wrong_result_fails_by_itself() -> None:

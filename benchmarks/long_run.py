@@ -1,0 +1,88 @@
+"""Measure a long run under ``capture(on_event=...)``: the memory that it holds, and the time of a call after warm-up.
+
+The calls alternate in blocks between a process that watches and one that does not; the figures are processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+_PROGRAM = """
+import contextlib, gc, json, resource, sys, time
+import torch
+import jupyter_graphbreak
+
+def step(x):
+    y = x.relu() + 1
+    torch._dynamo.graph_break()
+    return y.sum()
+
+events = 0
+
+def count(event):
+    global events
+    events += 1
+
+watches = sys.argv[1] == "watched"
+program, x = torch.compile(step, backend="eager"), torch.ones(4)
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+with jupyter_graphbreak.capture(on_event=count) if watches else contextlib.nullcontext():
+    program(x)
+    for line in sys.stdin:
+        begun = time.process_time_ns()
+        for _ in range(int(line)):
+            program(x)
+        spent = time.process_time_ns() - begun
+        gc.collect()
+        print(json.dumps([spent, resident(), events]), flush=True)
+"""
+
+
+def main() -> None:
+    """Parse the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--calls", type=int, default=1_000_000, help="calls per process (default: %(default)s)")
+    parser.add_argument("--blocks", type=int, default=100, help="blocks of calls, in turn (default: %(default)s)")
+    arguments = parser.parse_args()
+    processes = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in ("watched", "plain")
+    }
+    found: dict[str, list[list[Any]]] = {name: [] for name in processes}
+    calls = arguments.calls // arguments.blocks
+    for number in range(arguments.blocks):
+        for name in sorted(processes, reverse=bool(number % 2)):
+            process = processes[name]
+            if process.stdin is None or process.stdout is None:
+                raise SystemExit("the process has no streams")
+            process.stdin.write(f"{calls}\n")
+            process.stdin.flush()
+            found[name].append(json.loads(process.stdout.readline()))
+    for process in processes.values():
+        process.communicate()
+    watched, plain = found["watched"], found["plain"]
+    ratios = sorted(one[0] / other[0] for one, other in zip(watched, plain, strict=True))
+    quarter = len(ratios) // 4
+    first, last = watched[len(watched) // 10], watched[-1]
+    print(f"{arguments.calls} calls in {arguments.blocks} blocks, {last[2]} events")
+    print(f"processor time of a call: {statistics.median(block[0] for block in plain) / calls / 1000:.1f} us plain")
+    print(f"ratio watched / plain: median {statistics.median(ratios):.3f}, "
+          f"middle half {ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f}")  # fmt: skip
+    print(
+        f"resident memory after a tenth of the calls, and at the end: {first[1] / 1e6:.1f} MB, {last[1] / 1e6:.1f} MB"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Repair checkpoints in which names of parameters contain the prefix that ``torch.compile(model)`` adds."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import struct
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.records.regular_files import open_regular, replacing
+
+#: The prefix at the beginning of a name or after a dot.
+_PREFIX = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
+#: The lists of names that optimizers keep.
+_LISTS_OF_NAMES = frozenset({"params", "param_names"})
+#: The attribute of a state dict with the versions of its modules.
+_VERSIONS = "_metadata"
+#: The largest description of the objects in a file, the most entries, and the largest header of safetensors.
+_MOST_PICKLED_BYTES = 1 << 28
+_MOST_ENTRIES = 1 << 20
+_MOST_HEADER_BYTES = 100 << 20
+_SAFETENSORS = ".safetensors"
+
+
+class NotACheckpointError(ValueError):
+    """A file is no checkpoint that can be repaired; the message says why."""
+
+
+@dataclass(frozen=True)
+class RepairedCheckpoint:
+    """A repaired checkpoint.
+
+    Parameters
+    ----------
+    path : Path
+        The new file.
+    renamed : dict
+        The new name by the old one.
+    on_cpu : bool
+        Whether the tensors are on the CPU now, because this machine lacks the device on which they were.
+    """
+
+    path: Path
+    renamed: dict[str, str]
+    on_cpu: bool = False
+
+
+def repair_checkpoint(
+    path: str | os.PathLike[str], new: str | os.PathLike[str], *, overwrite: bool = False
+) -> RepairedCheckpoint:
+    """Write a copy of a checkpoint without the prefix ``_orig_mod.`` in the names of parameters.
+
+    The prefix is removed from the keys of all dicts, also from those of submodules that were compiled and of states of
+    optimizers. Everything else stays: tensors that share memory, their types and devices, the order, and the versions
+    that a state dict has. The file is loaded with ``weights_only=True``, so no code in it runs, and is mapped into
+    memory rather than read.
+
+    Parameters
+    ----------
+    path : path
+        A file that ``torch.save`` wrote, or one whose name ends in ``.safetensors``.
+    new : path
+        The file to write. If writing fails, an existing file stays as it is.
+    overwrite : bool
+        Whether to replace an existing file.
+
+    Returns
+    -------
+    RepairedCheckpoint
+        With no names in ``renamed`` if there was nothing to repair; then no file is written.
+
+    Raises
+    ------
+    FileExistsError
+        If the new file exists and ``overwrite`` is not given.
+    NotACheckpointError
+        If the file is no checkpoint, or if two names would become the same.
+    OSError
+        If a file cannot be read or written.
+    """
+    source, target = Path(path), Path(new)
+    if not overwrite and os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    repair = _repair_safetensors if source.suffix == _SAFETENSORS else _repair_saved_by_torch
+    return RepairedCheckpoint(target, *repair(source, target))
+
+
+def _without_prefix(name: str) -> str:
+    return _PREFIX.sub("", name).removesuffix(".")
+
+
+def _repair_saved_by_torch(source: Path, target: Path) -> tuple[dict[str, str], bool]:
+    require_torch()
+    import torch
+
+    _check_archive(source)
+    loaded, is_moved = _loaded(source)
+    renamed = _rename(loaded)
+    if renamed:
+        with replacing(target) as temporary:
+            torch.save(loaded, temporary)
+    return renamed, is_moved
+
+
+def _loaded(source: Path) -> tuple[Any, bool]:
+    """Return the content of a checkpoint, and whether its tensors are on the CPU because their device is missing."""
+    import torch
+
+    failed: Exception | None = None
+    for device in (None, "cpu"):
+        try:
+            return torch.load(source, weights_only=True, mmap=True, map_location=device), device is not None
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - PyTorch raises all kinds of errors for files that are damaged
+            failed = error
+    reason = next((line.strip() for line in str(failed).split("\n") if line.strip()), type(failed).__name__)
+    raise NotACheckpointError(f"{source} cannot be loaded with weights_only=True: {reason}")
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse files other than those of ``torch.save``, and those that unpack to more than their size."""
+    with open_regular(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                entries = archive.infolist()
+        except (zipfile.BadZipFile, NotImplementedError, struct.error, UnicodeDecodeError):
+            raise NotACheckpointError(f"{path} is no file that torch.save wrote") from None
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or len(entries) > _MOST_ENTRIES:
+        raise NotACheckpointError(f"{path} is no file that torch.save wrote: it is compressed or has too many parts")
+    pickled = [entry.file_size for entry in entries if entry.filename.endswith("data.pkl")]
+    if len(pickled) != 1 or pickled[0] > _MOST_PICKLED_BYTES:
+        raise NotACheckpointError(f"{path} is no checkpoint: it describes no objects, or too many")
+
+
+def _rename(loaded: Any) -> dict[str, str]:
+    """Rename keys in place; return the new names by the old ones."""
+    renamed: dict[str, str] = {}
+    pending: list[Any] = [loaded]
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if id(value) in seen or not isinstance(value, dict | list | tuple):
+            continue
+        seen.add(id(value))
+        if not isinstance(value, dict):
+            pending += reversed(value)
+            continue
+        renamed |= _rename_keys(value)
+        versions = getattr(value, _VERSIONS, None)
+        if isinstance(versions, dict):
+            # The wrapper itself has an entry, which that of the wrapped module replaces.
+            kept = {_without_prefix(key) if isinstance(key, str) else key: part for key, part in versions.items()}
+            versions.clear()
+            versions.update(kept)
+        pending += reversed(value.values())
+    return renamed
+
+
+def _rename_keys(value: dict[Any, Any]) -> dict[str, str]:
+    renamed = {key: _without_prefix(key) for key in value if isinstance(key, str) and _PREFIX.search(key)}
+    for name in _LISTS_OF_NAMES & value.keys():
+        names = value[name]
+        if isinstance(names, list | tuple) and any(isinstance(item, str) and _PREFIX.search(item) for item in names):
+            value[name] = type(names)(_without_prefix(item) if isinstance(item, str) else item for item in names)
+            renamed |= {item: _without_prefix(item) for item in names if isinstance(item, str) and _PREFIX.search(item)}
+    if renamed:
+        items = [(renamed.get(key, key) if isinstance(key, str) else key, part) for key, part in value.items()]
+        _refuse_duplicates(items)
+        value.clear()
+        value.update(items)
+    return renamed
+
+
+def _refuse_duplicates(items: list[tuple[Any, Any]]) -> None:
+    names: set[Any] = set()
+    for name, _ in items:
+        if name in names:
+            raise NotACheckpointError(f"two entries would be named {name!r}; rename one of them first")
+        names.add(name)
+
+
+def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], bool]:
+    """Write the file with a new header; the data after it stays as it is."""
+    with open_regular(source) as file:
+        size = os.fstat(file.fileno()).st_size
+        prefix = file.read(8)
+        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size  # noqa: PLR2004
+        if length > min(size - 8, _MOST_HEADER_BYTES):
+            raise NotACheckpointError(f"{source} is no safetensors file: its header is damaged")
+        header = _header(source, file.read(length))
+        pairs = [(name if name == "__metadata__" else _without_prefix(name), part) for name, part in header.items()]
+        renamed = {old: new for old, (new, _) in zip(header, pairs, strict=True) if old != new}
+        if not renamed:
+            return {}, False
+        _refuse_duplicates(pairs)
+        text = json.dumps(dict(pairs), separators=(",", ":"), ensure_ascii=False).encode()
+        text += b" " * (-len(text) % 8)  # the format wants aligned data
+        with replacing(target) as temporary, temporary.open("wb") as out:
+            out.write(struct.pack("<Q", len(text)) + text)
+            shutil.copyfileobj(file, out)
+    return renamed, False
+
+
+def _header(source: Path, text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise NotACheckpointError(f"{source} is no safetensors file: its header is damaged")
+    return header

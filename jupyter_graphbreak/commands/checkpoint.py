@@ -1,0 +1,54 @@
+"""``graphbreak checkpoint``: remove the prefix ``_orig_mod.`` from the names in a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem
+from jupyter_graphbreak.views.words.plain_text import counted
+
+#: How many names are printed.
+_MOST_NAMES = 5
+
+
+@click.command("checkpoint", short_help="Remove _orig_mod. from the names in a checkpoint.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", "new", required=True, type=click.Path(path_type=Path), metavar="NEW", help="The file to write."
+)
+@click.option("--overwrite", is_flag=True, help="Replace NEW if it exists.")
+def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
+    """Write NEW, a copy of the checkpoint FILE in which no name of a parameter contains _orig_mod.
+
+    torch.compile(model) returns a wrapper, whose state_dict() has this prefix in its keys, so that the model itself
+    cannot load them. Everything else stays as it is. FILE is loaded with weights_only=True: no code in it runs. It may
+    also be a file of safetensors.
+
+    The exit status is 1 if no name contains the prefix; NEW is then not written. It is 2 if FILE is no checkpoint, or
+    if NEW exists.
+    """
+    from jupyter_graphbreak.api.checkpoints import NotACheckpointError, repair_checkpoint
+
+    try:
+        repaired = repair_checkpoint(file, new, overwrite=overwrite)
+    except FileExistsError:
+        raise click.UsageError(f"{new} exists; add --overwrite to replace it") from None
+    except NotACheckpointError as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise FileProblem(f"{error.filename or file}: {reason}") from None
+    renamed = repaired.renamed
+    if not renamed:
+        click.echo(f"No name in {file} contains _orig_mod. {new} was not written.", err=True)
+        return FAILED
+    for old, name in list(renamed.items())[:_MOST_NAMES]:
+        click.echo(f"{old} -> {name}")
+    if len(renamed) > _MOST_NAMES:
+        click.echo(f"and {len(renamed) - _MOST_NAMES} more")
+    if repaired.on_cpu:
+        click.echo("Its tensors are on the CPU now: this machine lacks the device on which they were.")
+    click.echo(f"Renamed {counted(len(renamed), 'name')}; wrote {new}.")
+    return FINE

@@ -1,0 +1,287 @@
+"""Find the values of an entry's lines, and where NaN and Inf arise in it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from msgspec.structs import replace
+
+from jupyter_graphbreak._torch_compat.compiled import running_eagerly
+from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.analysis.build import build_with_files
+from jupyter_graphbreak.experiments.check.graph_comparison import gradients_of
+from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
+from jupyter_graphbreak.experiments.cost.variants import tensors_of
+from jupyter_graphbreak.experiments.trial.effect_places import located_by
+from jupyter_graphbreak.experiments.trial.effects import seed_all
+from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
+from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
+from jupyter_graphbreak.experiments.values.ranges import range_of
+from jupyter_graphbreak.experiments.values.recorder import ValueRecorder
+from jupyter_graphbreak.experiments.values.runs import EagerValues, GraphsOneByOne, NodeKey
+from jupyter_graphbreak.recording import recorder as recording_of
+from jupyter_graphbreak.report.schema import Device
+from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, NonFiniteInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.values.recorder import Origin, RecordedValue
+    from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine
+    from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.report.location import Location, Source
+    from jupyter_graphbreak.report.schema import Report
+
+#: The maximum number of lines, or of operations of wanted lines, in a report.
+_MOST_LINES = 60
+#: The maximum number of inputs that are named because they have NaN or Inf.
+_MOST_GIVEN = 10
+
+
+class FoundValues(NamedTuple):
+    """The values of an entry, and the report of the run on copies in which it was compiled."""
+
+    values: EntryValues
+    report: Report
+
+
+class _Operation(NamedTuple):
+    """An operation with its place in the report of the run."""
+
+    location: Location | None
+    op: str
+    graph: str | None
+
+
+def values_of_entry(
+    entry: Entry,
+    run: Report | None = None,
+    *,
+    lines: Sequence[WantedLine] = (),
+    calls: int = 1,
+    find_cell: FindCell = lambda _: None,
+) -> FoundValues:
+    """Run the operations of an entry's graphs one by one on copies, and record their values.
+
+    The eager function and the code of the entry's backend run as well, to say whether they give NaN or Inf, too.
+
+    Parameters
+    ----------
+    entry : Entry
+        The entry to look into.
+    run : Report or None
+        The report whose ids the result uses; by default the report of this run.
+    lines : sequence of WantedLine
+        The lines whose operations are listed one by one; by default the last operation of each line is.
+    calls : int
+        The number of calls in the run.
+    find_cell : callable
+        Returns the cell that a code object comes from, given its file name.
+    """
+    with entry.set_up(), sandboxed(), eager_random_numbers():
+        recorded = ValueRecorder()
+        backend = GraphsOneByOne(recorded)
+        subject = Subject(entry.call, entry.arguments)
+        program: Callable[..., Any] = torch.compile(subject.call, backend=backend, dynamic=entry.dynamic)
+        given = _given(subject)
+        with recompiling(subject.call), recording_of.record(find_cell) as recording:
+            recording.describe_device(Device("auto", default_device_name()))
+            results = [_counts("graphs", program, subject)]
+        own, files = build_with_files(recording.records)
+        recorded.forget()
+        eager = ValueRecorder()
+        with contextlib.suppress(TimeUpError):  # the graphs' own values are known
+            results.append(_eager_counts(entry, eager))
+            eager.forget()
+            if backend_name(entry.backend) != "eager":
+                results.append(_compiled_counts(entry))
+    correspondence = Correspondence(own, run if run is not None else own, entry.frame)
+    operations = _operations(own, correspondence)
+    locate = located_by({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
+    in_graphs = {_line(operation) for operation in operations.values()}
+
+    def of_graph(key: Any) -> _Operation:
+        return operations.get(key, _Operation(None, key.name, None))
+
+    def of_eager(key: Any) -> _Operation:
+        location = locate([key.place])
+        return _Operation(_without_text(location), key.op, None)
+
+    eager_results = next((counts for counts in results if counts.by == "eager"), None)
+    is_known = eager_results is not None and eager_results.raised is None
+    placed = [(of_graph(key), value) for key, value in recorded.values.items()]
+    outside = [(of_eager(key), value) for key, value in eager.values.items()]
+    order = {_line(operation): number for number, (operation, _) in reversed(list(enumerate(outside)))}
+    outside = [(operation, value) for operation, value in outside if _line(operation) not in in_graphs]
+    origins = [(of_graph(origin.key), origin) for origin in recorded.origins.values()]
+    eager_origins = [(of_eager(origin.key), origin) for origin in eager.origins.values()]
+    origins += [(operation, origin) for operation, origin in eager_origins if _line(operation) not in in_graphs]
+    listed, left_out = _listed([*placed, *outside], order, correspondence.run, lines)
+    values = EntryValues(
+        function=entry.function,
+        backend=backend_name(entry.backend),
+        calls=calls,
+        first=list(_first(origins, eager_origins if is_known else None, order)),
+        given=given,
+        results=results,
+        lines=listed,
+        left_out=left_out,
+        operations=backend.operations,
+    )
+    return FoundValues(values, own)
+
+
+def _given(subject: Subject) -> list[NonFiniteInput]:
+    """Return the arguments and parameters that have NaN or Inf before the call."""
+    subject.restore()
+    found = []
+    seen: set[int] = set()
+    roots = [*(subject.arguments or Arguments()).named(subject.call).items(), *subject.roots()]
+    for name, root in roots:
+        for place, tensor in named_tensors(root, name, seen):
+            numbers = range_of(tensor)
+            if numbers.nan or numbers.inf:
+                found.append(NonFiniteInput(place, numbers.nan, numbers.inf))
+    return found[:_MOST_GIVEN]
+
+
+def _counts(
+    by: Literal["graphs", "eager", "backend"], program: Callable[..., Any], subject: Subject
+) -> NonFiniteCounts:
+    """Call a program with a backward pass from its results, and count what is NaN or infinite."""
+    require_time()
+    subject.restore()
+    given = subject.copies_of(subject.arguments or Arguments())
+    seed_all(0)
+    raised = None
+    results: list[torch.Tensor] = []
+    gradients: list[torch.Tensor | None] = []
+    with subject.activated(), guarded(subject.call, assigned=subject.assigned):
+        try:
+            value = program(*given.args, **given.kwargs)
+            results = [tensor for _, tensor in named_tensors(value, RESULT)]
+            with contextlib.suppress(RuntimeError):  # such as an autograd graph that the call has used
+                gradients = gradients_of(value, list(tensors_of(subject, given)))
+        except Exception as error:  # noqa: BLE001 - that it raises is part of the finding
+            raised = type(error).__name__
+    (nan, inf), (gradient_nan, gradient_inf) = _sums(results), _sums(gradients)
+    return NonFiniteCounts(by, nan, inf, gradient_nan, gradient_inf, raised)
+
+
+def _sums(tensors: Iterable[torch.Tensor | None]) -> tuple[int, int]:
+    ranges = [range_of(tensor) for tensor in tensors if tensor is not None]
+    return sum(numbers.nan for numbers in ranges), sum(numbers.inf for numbers in ranges)
+
+
+def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
+    subject = Subject(entry.call, entry.arguments)
+
+    def program(*args: Any, **kwargs: Any) -> Any:
+        with EagerValues(recorder):
+            return subject.call(*args, **kwargs)
+
+    with running_eagerly():
+        return _counts("eager", program, subject)
+
+
+def _compiled_counts(entry: Entry) -> NonFiniteCounts:
+    subject = Subject(entry.call, entry.arguments)
+    program: Callable[..., Any] = torch.compile(subject.call, backend=own_backend(entry.backend), dynamic=entry.dynamic)
+    with recompiling(subject.call):
+        return _counts("backend", program, subject)
+
+
+def _operations(own: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
+    """Return the operations of the graphs, as the report of the run has them."""
+    run = {graph.id: graph for graph in correspondence.run.graphs}
+    operations = {}
+    for graph in own.graphs:
+        known = run.get(correspondence.graph(graph.id) or "")
+        for number, op in enumerate(graph.ops):
+            location = known.ops[number].location if known is not None else _moved(op.location, correspondence)
+            ident = known.id if known is not None else None
+            operations[NodeKey(graph.frame.partition("#")[0], op.name)] = _Operation(location, op.target, ident)
+    return operations
+
+
+def _moved(location: Location | None, correspondence: Correspondence) -> Location | None:
+    """Return a location of the copies as the report of the run names it, ``None`` if it lacks the source."""
+    source = correspondence.source(location.source) if location is not None else None
+    return replace(location, source=source) if location is not None and source is not None else None
+
+
+def _without_text(location: Location | None) -> Location | None:
+    return replace(location, code=None) if location is not None else None
+
+
+def _line(operation: _Operation) -> tuple[str, int] | None:
+    return (operation.location.source, operation.location.line) if operation.location is not None else None
+
+
+def _listed(
+    values: list[tuple[_Operation, RecordedValue]],
+    order: Mapping[tuple[str, int] | None, int],
+    run: Report,
+    lines: Sequence[WantedLine],
+) -> tuple[list[LineValues], int]:
+    """Return the values to list, in the order in which the lines ran, and how many are left out."""
+    sources = {source.id: source for source in run.sources}
+    wanted: list[tuple[_Operation, RecordedValue]] = []
+    last: dict[Any, tuple[_Operation, RecordedValue]] = {}
+    for operation, value in values:
+        location = operation.location
+        if location is None:
+            continue
+        if not lines:
+            last[_line(operation), operation.graph] = operation, value
+        elif any(line.is_at(location, sources.get(location.source)) for line in lines):
+            wanted.append((operation, value))
+    found = wanted if lines else list(last.values())
+    # If there are too many, the user's own lines are more useful than those of libraries.
+    kept = sorted(found, key=lambda item: _is_in_library(item[0], sources))[:_MOST_LINES]
+    kept.sort(key=lambda item: order.get(_line(item[0]), len(order)))
+    listed = [
+        LineValues(operation.location, operation.op, operation.graph, value.forward, value.backward, value.executions)
+        for operation, value in kept
+        if operation.location is not None
+    ]
+    return listed, len(found) - len(listed)
+
+
+def _is_in_library(operation: _Operation, sources: Mapping[str, Source]) -> bool:
+    source = sources.get(operation.location.source) if operation.location is not None else None
+    return source is None or source.kind == "library"
+
+
+def _first(
+    origins: list[tuple[_Operation, Origin]],
+    eager: list[tuple[_Operation, Origin]] | None,
+    order: Mapping[tuple[str, int] | None, int],
+) -> Iterable[NonFinite]:
+    """Yield the first operation of each direction and kind, in their order, with what the eager call does."""
+    forward = [item for item in origins if item[1].direction == "forward"]
+    forward.sort(key=lambda item: order.get(_line(item[0]), len(order)))
+    alike: dict[tuple[str, str], list[tuple[_Operation, Origin]]] = {}
+    for item in [*forward, *(item for item in origins if item[1].direction == "backward")]:
+        alike.setdefault((item[1].direction, item[1].kind), []).append(item)
+    for key, ((operation, origin), *others) in alike.items():
+        in_eager: Literal["same", "elsewhere", "none"] | None = None
+        if eager is not None:
+            places = [_line(item[0]) for item in eager if (item[1].direction, item[1].kind) == key]
+            in_eager = "none" if not places else "same" if _line(operation) in places else "elsewhere"
+        count = origin.seen.nan if origin.kind == "nan" else origin.seen.inf
+        yield NonFinite(
+            origin.direction, origin.kind, operation.op, operation.graph, operation.location, count,
+            origin.seen.elements, origin.seen.dtype, origin.execution, len(others), in_eager,
+        )  # fmt: skip

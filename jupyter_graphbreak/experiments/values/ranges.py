@@ -1,0 +1,98 @@
+"""The range of the numbers in a tensor."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from msgspec.structs import replace
+
+from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
+from jupyter_graphbreak.report.values import ValueRange
+
+
+class Presence(NamedTuple):
+    """Whether a tensor has NaN, and whether it has infinite elements."""
+
+    nan: bool
+    inf: bool
+
+
+NOTHING = Presence(nan=False, inf=False)
+
+
+def presence_of(tensor: torch.Tensor) -> Presence:
+    """Return whether a tensor has NaN or infinite elements."""
+    with looking_at_tensors():
+        numbers = _numbers(tensor)
+        if numbers is None or not (numbers.is_floating_point() or numbers.is_complex()):
+            return NOTHING
+        if bool(torch.isfinite(numbers).all()):
+            return NOTHING
+        return Presence(bool(torch.isnan(numbers).any()), bool(torch.isinf(numbers).any()))
+
+
+def range_of(tensor: torch.Tensor) -> ValueRange:
+    """Return the range of a tensor; of a tensor whose numbers cannot be read only shape and type."""
+    with looking_at_tensors():
+        shape, dtype = [int(size) for size in tensor.shape], str(tensor.dtype).removeprefix("torch.")
+        numbers = _numbers(tensor)
+        if numbers is None or not numbers.numel():
+            return ValueRange(shape, dtype, tensor.numel())
+        nan = inf = 0
+        if numbers.is_floating_point() or numbers.is_complex():
+            is_finite = torch.isfinite(numbers)
+            others = numbers.numel() - int(is_finite.sum())
+            if others:
+                nan = int(torch.isnan(numbers).sum())
+                inf = others - nan
+                numbers = numbers[is_finite]
+        counted = ValueRange(shape, dtype, tensor.numel(), nan, inf)
+        if numbers.is_complex() or not numbers.numel():
+            return counted
+        low, high, mean = _bounds_and_mean(numbers)
+        return replace(counted, low=low, high=high, mean=mean)
+
+
+def merged(one: ValueRange, other: ValueRange) -> ValueRange:
+    """Return the range of the values of two executions."""
+    lows = [low for low in (one.low, other.low) if low is not None]
+    highs = [high for high in (one.high, other.high) if high is not None]
+    weights = [(each.mean, each.elements - each.nan - each.inf) for each in (one, other) if each.mean is not None]
+    total = sum(count for _, count in weights)
+    return ValueRange(
+        one.shape,
+        one.dtype,
+        one.elements + other.elements,
+        one.nan + other.nan,
+        one.inf + other.inf,
+        min(lows, default=None),
+        max(highs, default=None),
+        sum(mean * (count / total) for mean, count in weights) if total else None,
+    )
+
+
+def _bounds_and_mean(numbers: torch.Tensor) -> tuple[float | None, float | None, float | None]:
+    exact = torch.float32 if numbers.device.type == "mps" else torch.float64
+    try:
+        mean = float(numbers.mean(dtype=exact))
+        low, high = torch.aminmax(numbers.to(torch.uint8) if numbers.dtype == torch.bool else numbers)
+    except (RuntimeError, NotImplementedError):  # unsigned numbers of several bytes
+        return None, None, None
+    return float(low), float(high), mean if math.isfinite(mean) else None
+
+
+def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the numbers of a tensor as a plain one; ``None`` if it has none that can be read."""
+    if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
+        return None
+    try:
+        plain = tensor.detach()
+        if plain.layout != torch.strided:
+            plain = plain.coalesce().values() if plain.layout == torch.sparse_coo else plain.values()
+        if plain.dtype.is_floating_point and plain.dtype.itemsize == 1:
+            plain = plain.float()  # PyTorch compares no floating point numbers of one byte
+    except (RuntimeError, NotImplementedError):  # a tensor of a different kind
+        return None
+    return plain if type(plain) in {torch.Tensor, torch.nn.Parameter} else None

@@ -1,0 +1,58 @@
+"""The lines whose values a user asks for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from jupyter_graphbreak.report.location import Location, Source
+    from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.report.values import EntryValues
+
+_PLACE = re.compile(r"(?:(?P<file>.*):)?(?P<line>\d{1,9})")
+
+
+class WantedLine(NamedTuple):
+    """A line whose operations are wanted one by one; ``file`` is ``None`` for any cell or file of the user."""
+
+    line: int
+    file: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> WantedLine:
+        """Return the line that a text names: ``12`` or ``model.py:12``.
+
+        Raises
+        ------
+        ValueError
+            If it names none.
+        """
+        match = _PLACE.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is not a line: use for example 12 or model.py:12")
+        return cls(int(match["line"]), match["file"] or None)
+
+    def __str__(self) -> str:
+        return f"{self.line} of {self.file}" if self.file is not None else str(self.line)
+
+    def is_at(self, location: Location, source: Source | None) -> bool:
+        """Return whether a location is on this line."""
+        if location.line != self.line or source is None:
+            return False
+        if self.file is None:
+            return source.kind != "library"
+        return f"/{source.path or source.name}".endswith(f"/{self.file.removeprefix('./')}") or source.name == self.file
+
+
+def missing_lines(lines: Iterable[WantedLine], values: Sequence[EntryValues], report: Report) -> list[str]:
+    """Return a sentence for each wanted line that computed no tensor."""
+    sources = {source.id: source for source in report.sources}
+    listed = [value.location for entry in values for value in entry.lines]
+    return [
+        f"Line {line} computed no tensor in the calls that were looked into."
+        for line in lines
+        if not any(line.is_at(location, sources.get(location.source)) for location in listed)
+    ]

@@ -1,0 +1,161 @@
+"""The values inside compiled code, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.plain_text import and_list, counted, one_line
+from jupyter_graphbreak.views.words.where import place, without_function
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, ValueRange
+
+_KINDS = {"nan": "NaN", "inf": "Inf"}
+#: The largest numbers of types that overflow easily.
+_LARGEST = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": "57344"}
+
+
+def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, bool, NonFinite | None]]:
+    """Return the findings about a call, each with whether it is bad, and with the operation that it is about."""
+    name = one_line(values.function)
+    sentences: list[tuple[str, bool, NonFinite | None]] = []
+    sentences += [
+        (f"{one_line(given.name)} has {_counts(given.nan, given.inf)} before {name} is called", True, None)
+        for given in values.given
+    ]
+    sentences += [(first_sentence(report, found), True, found) for found in values.first]
+    if not sentences:
+        operations = counted(values.operations, "operation")
+        seen = f"{name}: no NaN and no Inf in {operations}, forward and backward"
+        sentences.append((seen, False, None))
+    sentences += [(sentence, is_bad, None) for sentence, is_bad in _results_of_backend(values)]
+    sentences += [
+        (f"{name} raises {one_line(counts.raised)} with the operations one by one", True, None)
+        for counts in values.results
+        if counts.by == "graphs" and counts.raised is not None
+    ]
+    if values.calls > 1:
+        calls = f"The values are those of the first of {values.calls} calls of {name}"
+        sentences.append((f"{calls}; to look into another one, make it alone in a cell", False, None))
+    return sentences
+
+
+def first_sentence(report: Report, found: NonFinite) -> str:
+    """Return where NaN or Inf begins: "NaN first appears at line 12 (log): 3 of 12 elements; eager has it as well"."""
+    kind = _KINDS[found.kind]
+    begins = f"{kind} first appears" if found.direction == "forward" else f"In the backward pass, {kind} first appears"
+    at = f"{place(report, found.location)} ({one_line(found.op).rpartition('.')[2]})"
+    where = f"graph {found.graph}" if found.graph is not None else "not compiled"
+    elements = f"{found.count} of {counted(found.elements, 'element')}, {one_line(found.dtype)}"
+    parts = [f"{begins} at {at}, {where}: {elements}"]
+    if found.execution > 1:
+        parts.append(f"in execution {found.execution} of the line")
+    if found.direction == "backward":
+        parts.append(f"the gradient that reaches it has no {kind}")
+    if found.kind == "inf" and found.dtype in _LARGEST:
+        parts.append(f"{found.dtype} holds {_LARGEST[found.dtype]} at most")
+    if found.graph is not None and found.eager is not None:
+        parts.append(
+            {
+                "same": "eager has it there as well",
+                "elsewhere": "eager has it on a different line",
+                "none": "eager has none",
+            }[found.eager]
+        )
+    if found.further:
+        parts.append(f"{counted(found.further, 'other operation')} later")
+    return "; ".join(parts)
+
+
+def line_sentence(report: Report, values: LineValues) -> str:
+    """Return the values of a line: "line 3 (matmul), graph A: 8 x 2 float32, -1.5 to 2.3, mean 0.1"."""
+    op = one_line(values.op).rpartition(".")[2]
+    where = f"graph {values.graph}" if values.graph is not None else "not compiled"
+    executions = f", {values.executions} executions" if values.executions > 1 else ""
+    at = place(report, without_function(values.location))
+    sentence = f"{at} ({op}), {where}{executions}: {_range(values.forward)}"
+    return f"{sentence}; gradient {_numbers(values.backward)}" if values.backward is not None else sentence
+
+
+def first_note(found: NonFinite) -> str:
+    """Return the note beside the line in an editor: "NaN begins here"."""
+    backward = " in the backward pass" if found.direction == "backward" else ""
+    return f"{_KINDS[found.kind]} begins here{backward}"
+
+
+def line_note(values: LineValues) -> str:
+    """Return the note beside the line in an editor: "8 x 2 float32, -1.5 to 2.3"."""
+    return _range(values.forward)
+
+
+def code_of_line(report: Report, values: LineValues) -> str:
+    """Return the text of a line, as far as the report has it."""
+    source = lookup.sources(report).get(values.location.source)
+    for segment in source.segments if source is not None else ():
+        lines = segment.text.split("\n")
+        at = values.location.line - segment.first_line
+        if 0 <= at < len(lines):
+            return lines[at].strip()
+    return ""
+
+
+def left_out_sentence(values: EntryValues) -> str:
+    """Return how many lines are not listed; empty if all are."""
+    if not values.left_out:
+        return ""
+    lines = counted(values.left_out, "more line")
+    return f"{lines} of {one_line(values.function)}; `--at` with a line lists its operations"
+
+
+def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
+    """Compare what the backend's code returns with what the operations give one by one."""
+    by = {counts.by: counts for counts in values.results}
+    graphs, backend = by.get("graphs"), by.get("backend")
+    if graphs is None or backend is None:
+        return []
+    name = one_line(values.backend)
+    if backend.raised is not None:
+        return [(f"The code of {name} raises {one_line(backend.raised)}", True)]
+    alone, made = _kinds_of(graphs), _kinds_of(backend)
+    if made and not alone:
+        added = f"Only the code of {name} gives {and_list(made)}"
+        return [(f"{added}: the operations one by one do not; `--check` names the first one that differs", True)]
+    if made:
+        return [(f"The code of {name} gives {and_list(made)} as well", True)]
+    if alone:
+        without = f"The code of {name} gives neither NaN nor Inf in the results and the gradients of the inputs"
+        return [(f"{without}: it keeps more digits between operations than they have one by one", False)]
+    return []
+
+
+def _kinds_of(counts: NonFiniteCounts) -> list[str]:
+    named = {
+        "NaN in the result": counts.nan,
+        "Inf in the result": counts.inf,
+        "NaN in gradients": counts.gradient_nan,
+        "Inf in gradients": counts.gradient_inf,
+    }
+    return [name for name, count in named.items() if count]
+
+
+def _range(numbers: ValueRange) -> str:
+    shape = " x ".join(map(str, numbers.shape)) or "scalar"
+    return f"{shape} {one_line(numbers.dtype)}, {_numbers(numbers)}"
+
+
+def _numbers(numbers: ValueRange) -> str:
+    parts = []
+    if numbers.low is not None and numbers.high is not None:
+        is_constant = numbers.low == numbers.high
+        parts.append(f"all {numbers.low:.4g}" if is_constant else f"{numbers.low:.4g} to {numbers.high:.4g}")
+        if numbers.mean is not None and not is_constant:
+            parts.append(f"mean {numbers.mean:.4g}")
+    if numbers.nan or numbers.inf:
+        parts.append(f"{_counts(numbers.nan, numbers.inf)} of {numbers.elements}")
+    return ", ".join(parts) or ("no elements" if not numbers.elements else "no range")
+
+
+def _counts(nan: int, inf: int) -> str:
+    return and_list([f"{count} {kind}" for count, kind in ((nan, "NaN"), (inf, "Inf")) if count])

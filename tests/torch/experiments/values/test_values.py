@@ -1,0 +1,293 @@
+"""Values inside compiled code: where NaN and Inf arise, forward and backward, and what lines compute."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.views.rows.sections import measurements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jupyter_graphbreak.report.values import EntryValues
+    from jupyter_graphbreak.results import Report
+
+
+def compiled(fn: Callable[..., Any], backend: Any = "eager") -> Any:
+    return torch.compile(fn, backend=backend)
+
+
+def line_of(fn: Callable[..., Any], text: str) -> int:
+    """Return the line of a file that has a text in a function."""
+    lines, first = inspect.getsourcelines(fn)
+    return first + next(number for number, line in enumerate(lines) if text in line)
+
+
+def only(report: Report) -> EntryValues:
+    (values,) = report.values or []
+    return values
+
+
+def found(values: EntryValues) -> list[tuple[Any, ...]]:
+    return [
+        (first.direction, first.kind, first.op.rpartition(".")[2], first.location and first.location.line, first.graph)
+        for first in values.first
+    ]
+
+
+def sentences(report: Report) -> list[str]:
+    return [row.label for section in measurements(report) for row in section.rows if not row.details]
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def looked_up(x: torch.Tensor) -> torch.Tensor:
+    return (x - x) / (x - x)
+
+
+def with_breaks(x: torch.Tensor) -> torch.Tensor:
+    y = x.sigmoid() * 2
+    y = y + looked_up(y)
+    torch._dynamo.graph_break()
+    total: torch.Tensor = y.cos().sum()
+    return total
+
+
+def test_a_model_with_breaks_has_the_same_graphs_and_values_of_what_runs_eagerly() -> None:
+    x = torch.zeros(3, requires_grad=True)
+    report = jupyter_graphbreak.values(compiled(with_breaks), x)
+    plain = jupyter_graphbreak.explain(compiled(with_breaks), x)
+    assert report.summary.graphs == plain.summary.graphs == 3
+    assert report.summary.breaks == plain.summary.breaks == 2
+    values = only(report)
+    line = line_of(looked_up, "x - x")
+    assert found(values)[0] == ("forward", "nan", "div", line, None)
+    assert sentences(report)[0] == (
+        f"NaN first appears at test_values.py:{line} in looked_up (div), not compiled: 3 of 3 elements, float32"
+    )
+    by_line = {value.location.line: value for value in values.lines}
+    assert by_line[line].graph is None
+    first = by_line[line_of(with_breaks, "sigmoid")]
+    assert (first.op, first.graph) == ("operator.mul", "A")
+    assert (first.forward.shape, first.forward.dtype) == ([3], "float32")
+    assert (first.forward.low, first.forward.high, first.forward.mean) == (1.0, 1.0, 1.0)
+    assert by_line[line_of(with_breaks, "y.cos")].forward.nan == 1
+    assert x.grad is None
+
+
+def rooted(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    z = y.sqrt()
+    return z.sum()
+
+
+def test_inf_only_in_the_backward_pass() -> None:
+    x = torch.tensor([0.0, 4.0, 9.0], requires_grad=True)
+    report = jupyter_graphbreak.values(compiled(rooted), x)
+    values = only(report)
+    assert found(values) == [("backward", "inf", "sqrt", line_of(rooted, "sqrt"), "A")]
+    assert values.first[0].eager == "same"
+    assert values.results[0].gradient_inf == 1
+    scaled = next(value for value in values.lines if value.location.line == line_of(rooted, "x * 2"))
+    assert scaled.backward is not None
+    assert (scaled.forward.inf, scaled.backward.inf, scaled.backward.elements) == (0, 1, 3)
+    assert sentences(report)[0].startswith("In the backward pass, Inf first appears at test_values.py:")
+    assert "the gradient that reaches it has no Inf; eager has it there as well" in sentences(report)[0]
+
+
+def own_backward(x: torch.Tensor) -> torch.Tensor:
+    (x - x).sqrt().mul(0).sum().backward()
+    assert x.grad is not None
+    return x.grad + 1
+
+
+def test_a_backward_pass_within_the_call() -> None:
+    x = torch.ones(2, requires_grad=True)
+    values = only(jupyter_graphbreak.values(compiled(own_backward), x))
+    assert ("backward", "nan", "sqrt", line_of(own_backward, "sqrt"), "A") in found(values)
+    assert x.grad is None
+
+
+def attended(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    scores = scores.masked_fill(mask, float("-inf"))
+    weights = scores.softmax(-1)
+    return weights @ weights
+
+
+def test_a_mask_that_the_program_writes_is_no_finding() -> None:
+    mask = torch.zeros(4, 4, dtype=torch.bool)
+    mask[0, 1] = True
+    values = only(jupyter_graphbreak.values(compiled(attended), torch.randn(4, 4), mask))
+    assert values.first == []
+    assert values.lines[0].forward.inf == 1
+    mask[1] = True
+    values = only(jupyter_graphbreak.values(compiled(attended), torch.randn(4, 4), mask))
+    assert found(values) == [("forward", "nan", "softmax", line_of(attended, "softmax"), "A")]
+    assert (values.first[0].count, values.first[0].elements) == (4, 16)
+
+
+def scaled_up(x: torch.Tensor) -> torch.Tensor:
+    y = x * 300
+    y = y * 300
+    y /= 30000
+    return y
+
+
+def test_half_precision_overflows_where_fused_code_does_not() -> None:
+    def fused(module: Any, _: Any) -> Any:
+        return lambda *args: tuple(part.half() for part in module(*(arg.float() for arg in args)))
+
+    x = torch.full((4,), 200.0, dtype=torch.float16)
+    report = jupyter_graphbreak.values(compiled(scaled_up, fused), x)
+    values = only(report)
+    second = line_of(scaled_up, "y * 300")
+    assert found(values) == [("forward", "inf", "mul", second, "A")]
+    assert values.first[0].eager == "same"
+    assert "float16 holds 65504 at most" in sentences(report)[0]
+    assert sentences(report)[1].startswith("The code of fused gives neither NaN nor Inf in the results")
+    assert {counts.by: counts.inf for counts in values.results} == {"graphs": 4, "eager": 4, "backend": 0}
+
+
+def test_nan_that_only_the_backend_makes() -> None:
+    def broken(module: Any, _: Any) -> Any:
+        return lambda *args: tuple(part * math.nan for part in module(*args))
+
+    report = jupyter_graphbreak.values(compiled(rooted, broken), torch.ones(3))
+    assert only(report).first == []
+    assert sentences(report)[1] == (
+        "Only the code of broken gives NaN in the result: the operations one by one do not; `--check` names the first "
+        "one that differs"
+    )
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            torch._dynamo.graph_break()
+            x = self.round(x)
+        return x
+
+    def round(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.inner(x)
+        return y.log1p()
+
+
+def test_what_was_there_before_the_call_is_named() -> None:
+    net = Net()
+    torch.nn.init.constant_(net.inner.weight, math.inf)
+    report = jupyter_graphbreak.values(net, torch.ones(1, 2))
+    values = only(report)
+    assert [(given.name, given.nan, given.inf) for given in values.given] == [("inner.weight", 0, 4)]
+    redacted = report.redacted()
+    assert only(redacted).lines
+    assert all(line.forward.low is None and line.forward.mean is None for line in only(redacted).lines)
+    assert only(redacted).given[0].name == "input"
+    assert only(redacted).first[0].kind == values.first[0].kind
+    assert "inner" not in redacted.to_json().decode()
+
+
+def test_a_graph_that_runs_several_times_in_a_call_that_is_one_of_several() -> None:
+    net = Net()
+    torch.nn.init.constant_(net.inner.weight, -0.3)
+    torch.nn.init.zeros_(net.inner.bias)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        program = torch.compile(net, backend="eager")
+        for _ in range(5):
+            program(torch.ones(1, 2))
+    before = [parameter.clone() for parameter in net.parameters()]
+    state = torch.get_rng_state()
+    report = run.values()
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(map(torch.equal, before, net.parameters()))
+    values = only(report)
+    assert values.calls == 5
+    assert "The values are those of the first of 5 calls of Net; to look into another one, make it alone in a cell" in (
+        sentences(report)
+    )
+    # The second and the third round have an input that requires gradients, so PyTorch compiles the method again.
+    lines = [line for line in values.lines if line.location.line == line_of(Net, "log1p")]
+    assert [(line.op, line.graph, line.executions) for line in lines] == [
+        ("Tensor.log1p", "A", 1),
+        ("Tensor.log1p", "B", 2),
+    ]
+    assert [(line.forward.elements, line.forward.nan) for line in lines] == [(2, 0), (4, 0)]
+
+
+def test_one_line_operation_by_operation() -> None:
+    line = line_of(scaled_up, "y * 300")
+    sigmoid = line_of(with_breaks, "sigmoid")
+    report = jupyter_graphbreak.values(
+        compiled(with_breaks), torch.zeros(2), at=[f"test_values.py:{sigmoid}", str(line)]
+    )
+    values = only(report)
+    assert [(value.location.line, value.op.rpartition(".")[2]) for value in values.lines] == [
+        (sigmoid, "sigmoid"),
+        (sigmoid, "mul"),
+    ]
+    assert [note.message for note in report.diagnostics] == [
+        f"Line {line} computed no tensor in the calls that were looked into."
+    ]
+    with pytest.raises(ValueError, match=r"'model\.py' is not a line: use for example 12 or model\.py:12"):
+        jupyter_graphbreak.values(with_breaks, torch.zeros(2), at=["model.py"])
+
+
+def fails(x: torch.Tensor) -> torch.Tensor:
+    y = x.log()
+    if not torch.isfinite(y).all():
+        raise ArithmeticError("not finite")
+    return y
+
+
+def test_a_call_that_raises_because_of_nan() -> None:
+    report = jupyter_graphbreak.values(compiled(fails), torch.tensor([-1.0]))
+    assert found(only(report)) == [("forward", "nan", "log", line_of(fails, "x.log"), "A")]
+    assert any("raises ArithmeticError" in sentence for sentence in sentences(report))
+
+
+def writes(x: torch.Tensor) -> torch.Tensor:
+    with open("graphbreak-values.txt", "w") as file:  # noqa: PTH123
+        file.write("x")
+    return x + 1
+
+
+def test_a_function_with_effects_is_stopped_before_them(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = jupyter_graphbreak.values(compiled(writes), torch.ones(2))
+    assert report.values == []
+    assert [effect.kind for effect in report.effects or []] == ["file"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def kinds(x: torch.Tensor, picks: torch.Tensor) -> tuple[Any, ...]:
+    cast = x.to(torch.float8_e5m2)
+    wave = torch.fft.fft(x)
+    unsigned = picks.to(torch.uint16)
+    sparse = torch.eye(3).to_sparse()
+    empty = x[:0]
+    return cast, wave, unsigned, sparse, empty, picks > 1
+
+
+def test_tensors_of_every_kind() -> None:
+    values = only(jupyter_graphbreak.values(compiled(kinds), torch.ones(4), torch.arange(3)))
+    by_type = {value.forward.dtype: value.forward for value in values.lines}
+    assert values.first == []
+    assert (by_type["float8_e5m2"].low, by_type["float8_e5m2"].high) == (1.0, 1.0)
+    assert by_type["complex64"].low is None
+    assert by_type["bool"].mean == pytest.approx(1 / 3)
+    assert values.results[0].raised is None
+
+
+def test_large_numbers_stay_as_they_are() -> None:
+    report = jupyter_graphbreak.values(compiled(rooted), torch.full((2,), 1e30))
+    (row,) = [row for section in measurements(report) for row in section.rows if row.details and "mul" in row.label]
+    assert "all 2e+30" in row.label
+    assert "all 2e+30" in report.to_text()

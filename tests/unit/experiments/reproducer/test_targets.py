@@ -1,0 +1,38 @@
+"""A break in a script is recognized by its code, which a script may write differently."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from jupyter_graphbreak.experiments.reproducer.target import code_of
+from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.schema import Break
+
+
+def at(code: str) -> Break:
+    return Break("b1", "GB0170", "Data-dependent branching", Location("s1", 1, 1, code=code), "resumed")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.any(scale > 1e4)",
+        "x[1_000:].sum() > .5",
+        "mask & 0xFF",
+        "y.item() * 2E-3",
+        "cells[3.].norm2(1) > 10_0.",
+        'log("step", 7)',
+    ],
+)
+def test_code_is_the_same_as_a_script_writes_it(code: str) -> None:
+    written = ast.unparse(ast.parse(code))
+    assert code_of(at(code)) == code_of(at(written))
+    assert code_of(at(f"if {code}:")).startswith("if")
+
+
+def test_different_numbers_are_different_code() -> None:
+    assert code_of(at("x > 1e4")) != code_of(at("x > 1e5"))
+    assert code_of(at("x1 > 2")) != code_of(at("x2 > 2"))
+    assert code_of(at("def f(x=1):")) == ""

@@ -37,6 +37,28 @@ _FRAME = re.compile(r'File "\S*?(\w+)\.py", line (\d+)')
 _SETTING = re.compile(r"torch\._dynamo\.config\.(\w+)")
 
 
+#: A print three calls deep: one break, and Dynamo meets it once in each of the three functions.
+_NESTED = """\
+import torch
+
+
+def inner(x):
+    print("inner")
+    return x + 1
+
+
+def middle(x):
+    return inner(x * 2) - 1
+
+
+def before(x):
+    return middle(x / 2) + 5
+
+
+before(torch.ones(3))
+"""
+
+
 @dataclass
 class Said:
     """What a tool says about a program.
@@ -187,10 +209,13 @@ def _table(said: dict[str, dict[str, Said]]) -> str:
         again = sum(items[name].lines.count(line) - 1 for name, line in named)
         counts = [items[name].count for name in programs if name in items]
         stated = [count for count in counts if count is not None]
+        nested = len(items.get("nested", Said()).lines)
         none = f"{sum(count <= 0 for count in stated)} of {len(programs)}" if stated else "states no number"
-        rows.append(f"| {tool} | {len(named)} of {len(places)} | {again} | {none} |")
-    head = ["| tool | lines with a break that it names | names again | programs in which it counts no break |"]
-    return "\n".join([*head, "| --- | --- | --- | --- |", *rows])
+        rows.append(f"| {tool} | {len(named)} of {len(places)} | {again} | {nested} | {none} |")
+    head = [
+        "| tool | lines with a break that it names | names again | names a print three calls deep | counts no break |"
+    ]
+    return "\n".join([*head, "| --- | --- | --- | --- | --- |", *rows])
 
 
 def main() -> None:
@@ -208,6 +233,7 @@ def main() -> None:
         folder = Path(temporary)
         for example in cause_pages.examples():
             Path(folder, f"{example.name}.py").write_text(example.code, encoding="utf-8")
+        Path(folder, "nested.py").write_text(_NESTED, encoding="utf-8")
         said = {"`%%compile_explain`": _run("ours", folder)[0], "`TORCH_LOGS=graph_breaks`": _logs(folder)}
         if arguments.tlparse:
             said["`tlparse`"] = _tlparse(folder, arguments.tlparse)

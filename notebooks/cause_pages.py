@@ -250,7 +250,7 @@ def _link(example: Example) -> str:
     """Return a link to an example: to its section if it shares the page with others."""
     ident = example.ids[0]
     is_alone = sum(ident in other.ids for other in examples()) == 1
-    section = "" if is_alone else "#" + re.sub(r"[^a-z0-9]+", "-", example.title.lower()).strip("-")
+    section = "" if is_alone else f"#{_slug(example.title)}"
     return f"[{example.title}]({FOLDER}/{page_name(ident)}.md{section}) {ident}"
 
 
@@ -297,6 +297,8 @@ def _skip_page(name: str, reason: SkipReason) -> str:
 
 def _recompile_page(item: Example) -> str:
     parts = [f"# Recompile: {item.title}", f"A report, and `TORCH_LOGS=recompiles`, say: `{item.ids[0]}`"]
+    if item.fixes:
+        parts.append(_in_short([item]))
     parts += _example(item, alone=True)
     return _assembled(
         [*parts, "## More", "- [](../recompiles.md)\n- [All kinds](../common_breaks.md#every-kind-of-recompile)"]
@@ -312,6 +314,8 @@ def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
     parts = [f"# {cause.title} ({cause.id})" if is_registered else f"# {cause.title}", "; ".join(facts) + "."]
     if cause.is_deliberate:
         parts.append("The code breaks the graph here on purpose.")
+    if shown:
+        parts.append(_in_short(shown))
     for example in shown:
         parts += _example(example, alone=len(shown) == 1)
     if not shown:
@@ -322,6 +326,24 @@ def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
         parts += ["## Settings", *_settings(cause)]
     parts += ["## More", *_more(cause, is_registered=is_registered)]
     return _assembled(parts)
+
+
+def _in_short(shown: Sequence[Example]) -> str:
+    """Return all fixes at a glance, so that the answer is on the first screen."""
+    fixes = [
+        "; ".join(f"{fix.title} (*{'safe' if fix.is_safe else 'changes something'}*)" for fix in example.fixes)
+        for example in shown
+    ]
+    if len(shown) == 1:
+        return f"In short: {fixes[0]}."
+    rows = [
+        f"| [{example.title}](#{_slug(example.title)}) | {fix} |" for example, fix in zip(shown, fixes, strict=True)
+    ]
+    return "\n".join(["| in your code | fixes, in the order to try them |", "| --- | --- |", *rows])
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _assembled(parts: Sequence[str]) -> str:

@@ -15,23 +15,35 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _EXAMPLES = Path(__file__).parent / "cause_examples"
+_RECOMPILES = Path(__file__).parent / "recompile_examples"
 #: The folder of the pages below ``notebooks/``.
 FOLDER = "causes"
 #: The examples by what the code does, in the order of the page that lists them.
 KINDS = {
     "It needs a number that depends on a tensor's values": (
         *("branch", "branch_raise", "branch_try", "branch_assert", "item", "item_check", "tolist", "tolist_sizes"),
-        *("slice", "equal", "sorted", "groupby"),
+        *("slice", "equal", "sorted", "groupby", "list_index", "range_of_tensor", "format_tensor"),
     ),
     "The size of a result depends on values": (
         *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel"),
     ),
-    "It prints, logs or measures": ("print", "logging", "reorder", "skipped_warn", "skipped_time", "repr"),
+    "It prints, logs or measures": (
+        "print",
+        "logging",
+        "get_logger",
+        "reorder",
+        "skipped_warn",
+        "catch_warnings",
+        "skipped_time",
+        "datetime",
+        "repr",
+    ),
     "It draws random numbers": (
         "skipped_random",
         "numpy_random",
         "random_",
         "random_generator",
+        "generator_argument",
         "uniform_from",
         "numpy_stream",
     ),
@@ -51,6 +63,7 @@ KINDS = {
             "class",
             "compile_in_compile",
             "cudnn",
+            *("simple_namespace", "pow", "max_key", "eval", "copy_dict", "bisect", "finditer", "gc", "len_of_c_object"),
         ),
     ),
     "The break is in a block": ("loop", "with_block"),
@@ -76,6 +89,7 @@ KINDS = {
         "resize_as",
         "set_of_tensors",
         "sparse",
+        *("nested", "share_memory", "data_ptr_equal", "nbytes"),
     ),
     "Dynamo leaves it out on purpose": (
         "rnn",
@@ -83,7 +97,9 @@ KINDS = {
         "generator_across",
         "scripted",
         "disable",
+        "disable_inside",
         "graph_break",
+        "step_unsupported",
         "skip_frame",
     ),
 }
@@ -91,12 +107,17 @@ _CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _BRACKETS = r"(?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])"
 #: Code in a sentence: words with brackets right behind them, and words with an underscore.
 _CODE_WORD = re.compile(rf"(?<![\w`.\"')])(?:\.?\w[\w.]*{_BRACKETS}(?:\.\w+|{_BRACKETS})*|[\w.]*_[\w.]*\w)(?: = \w+)?")
-_OUTCOME = re.compile(r"^breaks \d+ -> \d+, graphs \d+ -> \d+, .*$", re.MULTILINE)
+_OUTCOME = re.compile(r"^(?:breaks|compilations) \d+ -> \d+, .*$", re.MULTILINE)
+#: The kinds of recompiles, the usual ones first.
+RECOMPILES = (
+    *("size", "size_one", "equal_sizes", "int", "float", "string", "none", "list_length", "growing_list", "global"),
+    *("module_int", "closure", "requires_grad", "training", "dtype", "stride", "same_tensor"),
+)
 
 
 @dataclass(frozen=True)
 class Fix:
-    """A change that removes a break.
+    """A change that removes a break, or ends recompiles.
 
     Parameters
     ----------
@@ -104,7 +125,7 @@ class Fix:
     is_safe : bool
         Whether the changed program does the same for all inputs.
     outcome : str
-        How many breaks and graphs there are before and after, and what differs.
+        How many breaks and graphs, or compilations, there are before and after, and what differs.
     """
 
     title: str
@@ -116,7 +137,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Example:
-    """A program with a break, and fixes in the order to try them.
+    """A program with a break or recompiles, and fixes in the order to try them.
 
     Parameters
     ----------
@@ -124,7 +145,7 @@ class Example:
         The name of the file.
     title, code, why : str
     ids : tuple of str
-        The causes on whose pages the example is.
+        The causes on whose pages the example is; of a recompile, the guard that fails first.
     fixes : tuple of Fix
     """
 
@@ -145,11 +166,22 @@ def examples() -> list[Example]:
     return [_parse(path.stem, path.read_text(encoding="utf-8")) for path in paths]
 
 
-def _parse(name: str, text: str) -> Example:
+def recompiles() -> list[Example]:
+    """Return the kinds of recompiles, in the order of ``RECOMPILES``."""
+    texts = {name: (_RECOMPILES / f"{name}.md").read_text(encoding="utf-8") for name in RECOMPILES}
+    return [_parse(name, text, separator="\n") for name, text in texts.items()]
+
+
+def _parse(name: str, text: str, separator: str | None = None) -> Example:
     head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
     title, ids, why = head.removeprefix("# ").split("\n", 2)
     return Example(
-        name, title, tuple(ids.split()), _code(why), _CODE.sub("", why).strip(), tuple(map(_parse_fix, sections))
+        name,
+        title,
+        tuple(ids.split(separator)),
+        _code(why),
+        _CODE.sub("", why).strip(),
+        tuple(map(_parse_fix, sections)),
     )
 
 
@@ -180,7 +212,8 @@ def pages() -> dict[str, str]:
     for ident, shown in by_id.items():
         shown.sort(key=lambda example: example.ids[0] != ident)  # those that are mainly about it come first
     texts = {page_name(cause.id): _page(cause, by_id[cause.id]) for cause in CAUSES}
-    return texts | {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
+    texts |= {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
+    return texts | {page_name(f"recompile {item.name}"): _recompile_page(item) for item in recompiles()}
 
 
 def write(folder: Path) -> None:
@@ -217,7 +250,7 @@ def _link(example: Example) -> str:
     """Return a link to an example: to its section if it shares the page with others."""
     ident = example.ids[0]
     is_alone = sum(ident in other.ids for other in examples()) == 1
-    section = "" if is_alone else "#" + re.sub(r"[^a-z0-9]+", "-", example.title.lower()).strip("-")
+    section = "" if is_alone else f"#{_slug(example.title)}"
     return f"[{example.title}]({FOLDER}/{page_name(ident)}.md{section}) {ident}"
 
 
@@ -227,6 +260,15 @@ def causes_table() -> str:
         f"| [{cause.id}]({FOLDER}/{page_name(cause.id)}.md) | {cause.title} | {cause.names[0]} |" for cause in CAUSES
     ]
     return "\n".join(["| id | in your code | PyTorch's name |", "| --- | --- | --- |", *rows])
+
+
+def recompiles_table() -> str:
+    """Return a table of the kinds of recompiles with links to their pages, in Markdown."""
+    rows = [
+        f"| [{item.title}]({FOLDER}/{page_name(f'recompile {item.name}')}.md) | `{item.ids[0]}` |"
+        for item in recompiles()
+    ]
+    return "\n".join(["| what changes | the guard in a report |", "| --- | --- |", *rows])
 
 
 def skips_table() -> str:
@@ -253,6 +295,16 @@ def _skip_page(name: str, reason: SkipReason) -> str:
     return _assembled([*parts, "## More", f"Programs with their reports: [](../{reason.page})."])
 
 
+def _recompile_page(item: Example) -> str:
+    parts = [f"# Recompile: {item.title}", f"A report, and `TORCH_LOGS=recompiles`, say: `{item.ids[0]}`"]
+    if item.fixes:
+        parts.append(_in_short([item]))
+    parts += _example(item, alone=True)
+    return _assembled(
+        [*parts, "## More", "- [](../recompiles.md)\n- [All kinds](../common_breaks.md#every-kind-of-recompile)"]
+    )
+
+
 def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
     names = " or ".join(f"*{name.strip()}*" for name in cause.names)
     is_registered = re.fullmatch(r"GB\d{4}", cause.id) is not None
@@ -262,6 +314,8 @@ def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
     parts = [f"# {cause.title} ({cause.id})" if is_registered else f"# {cause.title}", "; ".join(facts) + "."]
     if cause.is_deliberate:
         parts.append("The code breaks the graph here on purpose.")
+    if shown:
+        parts.append(_in_short(shown))
     for example in shown:
         parts += _example(example, alone=len(shown) == 1)
     if not shown:
@@ -272,6 +326,24 @@ def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
         parts += ["## Settings", *_settings(cause)]
     parts += ["## More", *_more(cause, is_registered=is_registered)]
     return _assembled(parts)
+
+
+def _in_short(shown: Sequence[Example]) -> str:
+    """Return all fixes at a glance, so that the answer is on the first screen."""
+    fixes = [
+        "; ".join(f"{fix.title} (*{'safe' if fix.is_safe else 'changes something'}*)" for fix in example.fixes)
+        for example in shown
+    ]
+    if len(shown) == 1:
+        return f"In short: {fixes[0]}."
+    rows = [
+        f"| [{example.title}](#{_slug(example.title)}) | {fix} |" for example, fix in zip(shown, fixes, strict=True)
+    ]
+    return "\n".join(["| in your code | fixes, in the order to try them |", "| --- | --- |", *rows])
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _assembled(parts: Sequence[str]) -> str:
@@ -290,7 +362,8 @@ def _example(example: Example, *, alone: bool) -> list[str]:
 
     parts = [] if alone else [f"## {example.title}"]
     parts += [heading("In your code"), _block(example.code), heading("Why"), example.why]
-    parts += [heading("Fixes, in the order to try them")]
+    if example.fixes:
+        parts.append(heading("Fixes, in the order to try them"))
     for number, fix in enumerate(example.fixes, 1):
         mark = "safe" if fix.is_safe else "changes something"
         parts += [f"**{number}. {fix.title}** (*{mark}*)", *filter(None, [fix.text]), _block(fix.code)]

@@ -29,7 +29,7 @@ project_copyright = "2026, the jupyter_graphbreak developers"
 version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 # The demo is what `make demo` runs; the pages say the same at more leisure.
-exclude_patterns = ["_build", "demo.md", "cause_examples"]
+exclude_patterns = ["_build", "demo.md", "cause_examples", "recompile_examples"]
 
 # Every build runs every cell: a page kept from an earlier build would show what the package said then.
 nb_execution_mode = "force"

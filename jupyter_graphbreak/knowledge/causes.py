@@ -320,6 +320,13 @@ CAUSES = (
         advice="call it before the compiled function and pass the result as an argument",
     ),
     KnownCause(
+        "GB0055",
+        ("Failed to convert args/kwargs to proxy",),
+        title="Argument that a graph cannot hold, such as a `torch.Generator`",
+        advice="call the operation before the compiled function and pass its result as an argument",
+        manual_step=_STATE,
+    ),
+    KnownCause(
         "GB0056",
         ("Failed to mutate tensor data attribute",),
         title="Assignment to `Tensor.data`",
@@ -538,6 +545,13 @@ CAUSES = (
         manual_step=_GROUPS,
     ),
     KnownCause(
+        "GB0117",
+        ("Unhandled args for method",),
+        title="Tensor method that fails while Dynamo traces it",
+        advice="call it after the compiled function, on what that returns",
+        manual_step=_STATE,
+    ),
+    KnownCause(
         "GB0123",
         ("Unsupported Tensor.backward() call",),
         title="`Tensor.backward()`",
@@ -675,6 +689,13 @@ CAUSES = (
         rewrites=("check in the graph",),
     ),
     KnownCause(
+        "GB0172",
+        ("async_op=True for distributed collectives",),
+        title="Asynchronous collective",
+        advice="leave async_op=True out, since the compiler overlaps what it can; or call it outside",
+        page="training.md#collectives-in-compiled-code",
+    ),
+    KnownCause(
         "GB0175",
         ("builtin isinstance() cannot determine type of argument",),
         title="`isinstance()` of an object that Dynamo does not know",
@@ -702,6 +723,12 @@ CAUSES = (
         ("functools.wraps",),
         title="`functools.wraps` in compiled code",
         advice="decorate with functools.wraps outside of the compiled function",
+    ),
+    KnownCause(
+        "GB0193",
+        ("invalid call to builtin op handler",),
+        title="`max` or `min` of tensors with a `key`, or a builtin called in an unusual way",
+        advice="write sorted(parts, key=..., reverse=True)[0] for max(parts, key=...), or call it outside",
     ),
     KnownCause(
         "GB0198",
@@ -840,6 +867,15 @@ CAUSES = (
         ("Forced graph break on leaf function",),
         title="Break forced by a debugging setting",
         settings=((_NO_FORCED_BREAKS,),),
+    ),
+    KnownCause(
+        "GB0275",
+        ("torch._dynamo.step_unsupported() with empty checkpoint",),
+        title="`torch._dynamo.step_unsupported()`",
+        rewrites=("delete the call",),
+        is_deliberate=True,
+        is_safe=True,
+        since="2.10",
     ),
     KnownCause(
         "GB0291",
@@ -1080,6 +1116,13 @@ CAUSES = (
         since="2.13",
     ),
     KnownCause(
+        "GB6012",
+        ("Cannot trace user-defined __len__",),
+        title="`len()` of an object implemented in C",
+        advice="take the length before the compiled function, or make it a list",
+        since="2.12",
+    ),
+    KnownCause(
         "GB6025",
         ("Failed to trace list()",),
         title="`list()` of an object that Dynamo does not know",
@@ -1092,6 +1135,13 @@ CAUSES = (
         title="`ContextVar.get()`",
         advice="read it before the compiled function and pass the value as an argument",
         since="2.14",
+    ),
+    KnownCause(
+        "GB6215",
+        ("Unresolved GetAttrVariable comparison",),
+        title="Comparison with an attribute that Dynamo does not know",
+        advice="compare before the compiled function; look a logger up once, outside",
+        since="2.13",
     ),
     KnownCause(
         "GB6270",

@@ -27,7 +27,13 @@ from notebooks import cause_pages
 from notebooks.cause_pages import Example, Fix
 
 EXAMPLES = cause_pages.examples()
-_SETTING = re.compile(r"torch\._dynamo\.config\.(\w+)")
+RECOMPILES = cause_pages.recompiles()
+_CONFIGS = {
+    "torch._dynamo.config": torch._dynamo.config,
+    "torch.fx.experimental._config": torch.fx.experimental._config,
+}
+_SETTING = re.compile(rf"({'|'.join(map(re.escape, _CONFIGS))})\.(\w+)")
+_DECORATOR = re.compile(r"@torch\.compile(?:\((.*)\))?\n")
 
 
 class _Logged(logging.Handler):
@@ -68,12 +74,14 @@ def _is_equal(one: Any, other: Any) -> bool:
     return True
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: Any, copies: dict[int, torch.Tensor]) -> Any:
+    """Copy tensors; one that occurs twice is one tensor afterwards as well."""
     if isinstance(value, torch.Tensor):
-        return value.detach().clone().requires_grad_(value.requires_grad)
+        copied = value.detach().clone().requires_grad_(value.requires_grad)
+        return copies.setdefault(id(value), copied)
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return type(value)(map(_copied, value)) if isinstance(value, (list, set)) else value
+        return {key: _copied(item, copies) for key, item in value.items()}
+    return type(value)(_copied(item, copies) for item in value) if isinstance(value, (list, set)) else value
 
 
 def _tensors(values: list[Any]) -> list[torch.Tensor]:
@@ -114,7 +122,7 @@ class Program:
         lines = example.code.splitlines()[: calls[0].lineno - 1]
         text = "\n".join([*lines, *([fix.code] if fix else [])]) + "\n"
         # The backend eager breaks at the same places as any other and generates no code.
-        text = text.replace("@torch.compile\n", '@torch.compile(backend="eager")\n')
+        text = _DECORATOR.sub(lambda found: f'@torch.compile(backend="eager", {found[1] or ""})\n', text)
         path.write_text(text, encoding="utf-8")
         linecache.checkcache(str(path))
         self.settings = set(_SETTING.findall(text))
@@ -124,16 +132,18 @@ class Program:
 
     def run(self, *, eager: bool = False) -> tuple[Report, list[Outcome]]:
         """Run all calls; the settings that the program changes are restored."""
-        config = torch._dynamo.config
         torch.compiler.reset()
         level = logging.getLogger().level
-        stance = torch.compiler.set_stance("force_eager" if eager else "default")
-        with config.patch({name: copy.copy(getattr(config, name)) for name in self.settings}), stance:
+        with contextlib.ExitStack() as stack:
+            for module, name in self.settings:
+                config: Any = _CONFIGS[module]
+                stack.enter_context(config.patch(name, copy.copy(getattr(config, name))))
+            stack.enter_context(torch.compiler.set_stance("force_eager" if eager else "default"))
             namespace: dict[str, Any] = {"__name__": "program"}
             exec(self._code, namespace)  # noqa: S102 - the page's program
             with jupyter_graphbreak.capture() as run:
                 outcomes = [
-                    _outcome(namespace[self.function], _copied(self._arguments(call, namespace)))
+                    _outcome(namespace[self.function], _copied(self._arguments(call, namespace), {}))
                     for call in self._calls
                 ]
         logging.getLogger().setLevel(level)
@@ -167,9 +177,12 @@ def _ids(report: Report) -> set[str | None]:
 def measured(before: Report, after: Report, differences: list[str]) -> str:
     """Return the line below a fix."""
     one, other = before.summary, after.summary
-    names = sorted(set(differences), key=list(vars(Outcome())).index)
-    outcome = f"different {' and '.join(names)}" if names else "same outcome"
-    return f"breaks {one.breaks} -> {other.breaks}, graphs {one.graphs} -> {other.graphs}, {outcome}"
+    return f"breaks {one.breaks} -> {other.breaks}, graphs {one.graphs} -> {other.graphs}, {_told(set(differences))}"
+
+
+def _told(differences: set[str]) -> str:
+    names = sorted(differences, key=list(vars(Outcome())).index)
+    return f"different {' and '.join(names)}" if names else "same outcome"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -184,6 +197,25 @@ def test_each_fix_removes_the_break_and_does_what_its_line_says(tmp_path: Path, 
         differences = [name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)]
         assert measured(report, fixed, differences) == fix.outcome
         assert (fixed.summary.breaks, fixed.summary.skipped) == (0, 0)
+        assert not (fix.is_safe and differences)
+
+
+def _compilations(report: Report) -> int:
+    return sum(frame.compile_s is not None for frame in report.frames)
+
+
+@pytest.mark.parametrize("example", RECOMPILES, ids=lambda example: example.name)
+def test_each_fix_ends_the_recompiles_and_does_what_its_line_says(tmp_path: Path, example: Example) -> None:
+    before = Program(tmp_path / "before.py", example)
+    _, expected = before.run(eager=True)
+    report, outcomes = before.run()
+    assert report.recompiles[0].reasons[0].guard == example.ids[0]
+    assert [one.differences(other) for one, other in zip(outcomes, expected, strict=True)] == [[]] * len(expected)
+    for number, fix in enumerate(example.fixes):
+        fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
+        differences = {name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)}
+        assert f"compilations {_compilations(report)} -> {_compilations(fixed)}, {_told(differences)}" == fix.outcome
+        assert _compilations(fixed) < _compilations(report)
         assert not (fix.is_safe and differences)
 
 

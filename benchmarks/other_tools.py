@@ -1,0 +1,246 @@
+"""Compare what several tools say about the same programs: those of the documentation, each with a known break.
+
+Each tool runs all programs in a process of its own. A line counts as a break's if at least two of the tools name it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import copy
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from notebooks import cause_pages  # noqa: E402 - not installed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MARK = "=== program"
+_BREAK = re.compile(r"Graph break in user code at \S*?(\w+)\.py:(\d+)")
+_FRAME = re.compile(r'File "\S*?(\w+)\.py", line (\d+)')
+_SETTING = re.compile(r"torch\._dynamo\.config\.(\w+)")
+
+
+#: A print three calls deep: one break, and Dynamo meets it once in each of the three functions.
+_NESTED = """\
+import torch
+
+
+def inner(x):
+    print("inner")
+    return x + 1
+
+
+def middle(x):
+    return inner(x * 2) - 1
+
+
+def before(x):
+    return middle(x / 2) + 5
+
+
+before(torch.ones(3))
+"""
+
+
+@dataclass
+class Said:
+    """What a tool says about a program.
+
+    Parameters
+    ----------
+    lines : list of int
+        The lines that it names, as often as it names them.
+    count : int or None
+        The number of breaks that it states.
+    """
+
+    lines: list[int] = field(default_factory=list)
+    count: int | None = None
+
+
+class Program:
+    """A program of the documentation without its decorator; ``before`` is what is compiled."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.stem
+        self._text = path.read_text(encoding="utf-8")
+        tree = ast.parse(self._text)
+        (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "before")
+        function.decorator_list = []
+        self._calls = [
+            node.value
+            for node in tree.body
+            if isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and ast.unparse(node.value.func) == "before"
+        ]
+        tree.body = [node for node in tree.body if not (isinstance(node, ast.Expr) and node.value in self._calls)]
+        self._code = compile(tree, str(path), "exec")
+
+    def run(self, use: Callable[[Any, list[Any]], object]) -> None:
+        """Pass the function and the arguments of each call on; settings of Dynamo are restored."""
+        import torch
+
+        torch.compiler.reset()
+        config: Any = torch._dynamo.config  # noqa: SLF001 - the programs set it
+        settings = {name: copy.copy(getattr(config, name)) for name in set(_SETTING.findall(self._text))}
+        with config.patch(settings), contextlib.redirect_stdout(io.StringIO()):
+            namespace: dict[str, Any] = {"__name__": self.name}
+            exec(self._code, namespace)  # noqa: S102 - a program of the documentation
+            for call in self._calls:
+                arguments = [eval(ast.unparse(item), namespace) for item in call.args]  # noqa: S307 - as above
+                with contextlib.suppress(Exception):
+                    use(namespace["before"], arguments)
+
+
+def _ours(program: Program) -> Said:
+    import torch
+
+    import jupyter_graphbreak
+
+    with jupyter_graphbreak.capture() as run:
+        program.run(lambda function, arguments: torch.compile(function, backend="eager")(*arguments))
+    lines = [item.location.line for item in run.report.breaks if item.location and item.location.line]
+    return Said(lines, len(run.report.breaks))
+
+
+def _explain(program: Program) -> Said:
+    import torch
+
+    said = Said(count=0)
+
+    def use(function: Any, arguments: list[Any]) -> None:
+        told = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
+        said.count = (said.count or 0) + told.graph_break_count
+        for reason in told.break_reasons:
+            own = [frame.lineno for frame in reason.user_stack if Path(frame.filename).stem == program.name]
+            said.lines += [line for line in own[-1:] if line]
+
+    program.run(use)
+    return said
+
+
+def _fullgraph(program: Program) -> Said:
+    import torch
+
+    said = Said()
+
+    def use(function: Any, arguments: list[Any]) -> None:
+        try:
+            torch.compile(function, backend="eager", fullgraph=True)(*arguments)
+        except Exception:  # noqa: BLE001 - what is asked for
+            text = traceback.format_exc().rpartition("from user code")[2]
+            said.lines += [int(line) for name, line in _FRAME.findall(text) if name == program.name][-1:]
+
+    program.run(use)
+    return said
+
+
+def _compile_only(program: Program) -> Said:
+    import torch
+
+    print(_MARK, program.name, file=sys.stderr, flush=True)
+    program.run(lambda function, arguments: torch.compile(function, backend="eager")(*arguments))
+    return Said()
+
+
+_IN_PROCESS = {"ours": _ours, "explain": _explain, "fullgraph": _fullgraph, "compile": _compile_only}
+
+
+def _run(tool: str, folder: Path, environment: dict[str, str] | None = None) -> tuple[dict[str, Said], str]:
+    """Run all programs under a tool in a process of its own; return what it says and its log."""
+    command = [sys.executable, __file__, "--tool", tool, str(folder)]
+    done = subprocess.run(command, env=os.environ | (environment or {}), capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout.splitlines()[-1])
+    return {name: Said(**fields) for name, fields in said.items()}, done.stderr
+
+
+def _logs(folder: Path) -> dict[str, Said]:
+    _, log = _run("compile", folder, {"TORCH_LOGS": "graph_breaks"})
+    said: dict[str, Said] = {}
+    for part in log.split(_MARK)[1:]:
+        name = part.split()[0]
+        lines = [int(line) for file, line in _BREAK.findall(part) if file == name]
+        said[name] = Said(lines, len(lines))
+    return said
+
+
+def _tlparse(folder: Path, command: str) -> dict[str, Said]:
+    with tempfile.TemporaryDirectory() as traces:
+        _run("compile", folder, {"TORCH_TRACE": traces})
+        (log,) = Path(traces).glob("*.log")
+        output = Path(traces, "output")
+        subprocess.run([command, str(log), "-o", str(output), "--no-browser"], capture_output=True, check=True)
+        said: dict[str, Said] = {}
+        for page in output.rglob("*graph_break_reason*"):
+            for name, line in _BREAK.findall(page.read_text(encoding="utf-8", errors="replace")):
+                said.setdefault(name, Said()).lines.append(int(line))
+    return {name: Said(item.lines, len(item.lines)) for name, item in said.items()}
+
+
+def _table(said: dict[str, dict[str, Said]]) -> str:
+    named_by = Counter(
+        place
+        for items in said.values()
+        for place in {(name, line) for name, item in items.items() for line in item.lines}
+    )
+    places = {place for place, tools in named_by.items() if tools > 1}
+    programs = {name for name, _ in places}
+    rows = []
+    for tool, items in said.items():
+        named = {(name, line) for name, item in items.items() for line in item.lines} & places
+        again = sum(items[name].lines.count(line) - 1 for name, line in named)
+        counts = [items[name].count for name in programs if name in items]
+        stated = [count for count in counts if count is not None]
+        nested = len(items.get("nested", Said()).lines)
+        none = f"{sum(count <= 0 for count in stated)} of {len(programs)}" if stated else "states no number"
+        rows.append(f"| {tool} | {len(named)} of {len(places)} | {again} | {nested} | {none} |")
+    head = [
+        "| tool | lines with a break that it names | names again | names a print three calls deep | counts no break |"
+    ]
+    return "\n".join([*head, "| --- | --- | --- | --- | --- |", *rows])
+
+
+def main() -> None:
+    """Run every tool and print the table; with ``--tool`` run one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tool", choices=_IN_PROCESS)
+    parser.add_argument("--tlparse", default=shutil.which("tlparse"), help="the command, if it is not on the path")
+    parser.add_argument("folder", nargs="?", type=Path)
+    arguments = parser.parse_args()
+    if arguments.tool:
+        programs = [Program(path) for path in sorted(arguments.folder.glob("*.py"))]
+        print(json.dumps({program.name: vars(_IN_PROCESS[arguments.tool](program)) for program in programs}))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for example in cause_pages.examples():
+            Path(folder, f"{example.name}.py").write_text(example.code, encoding="utf-8")
+        Path(folder, "nested.py").write_text(_NESTED, encoding="utf-8")
+        said = {"`%%compile_explain`": _run("ours", folder)[0], "`TORCH_LOGS=graph_breaks`": _logs(folder)}
+        if arguments.tlparse:
+            said["`tlparse`"] = _tlparse(folder, arguments.tlparse)
+        said["`torch._dynamo.explain`"] = _run("explain", folder)[0]
+        said["`fullgraph=True`"] = _run("fullgraph", folder)[0]
+    print(_table(said))
+
+
+if __name__ == "__main__":
+    main()

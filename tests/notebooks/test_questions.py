@@ -1,0 +1,145 @@
+"""Questions that people ask in public have their answers where a reader finds them: at the beginning of a section."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import snowballstemmer
+
+from notebooks import cause_pages
+
+PAGES = Path(cause_pages.__file__).parent
+#: So many lines of a section are on the first screen.
+SCREEN = 40
+
+#: The question, the page and section that answer it, and words of the answer.
+QUESTIONS = """\
+Where does my model break? | quickstart#explain | the verdict
+Why does TORCH_LOGS print the same graph break several times? | reading#at-the-side | still one place
+torch._dynamo.explain says graph_break_count -1 | logs#torch-dynamo-explain-counts-fewer-breaks | graphs minus one
+counters graph_break is empty, is there no break? | logs#counters-of-zero-prove-nothing | nothing was compiled
+How do I get rid of the break of .item()? | causes/gb0124 | keep the value a tensor
+x[mask] Dynamic shape operator | causes/gb0036 | torch.where
+nonzero in a detector | causes/gb0036#nonzero-and-torch-where-mask | mask
+print in forward | causes/gb0059 | after the call
+logger.info breaks the graph | causes/gb0291 | log before or after the call
+if loss.isnan() Data-dependent branching | causes/gb0170 | torch.where
+numpy random in the model | causes/gb0033#numpy-random | before the call
+Could not guard on data-dependent expression u0 | causes/gb0124 | torch._check
+pybind flash_attn function breaks | escape_hatches#custom-operators-one-opaque-operation | GB0007
+loss.backward() inside torch.compile | causes/gb0123 | forward pass
+return the loss after backward | causes/gb4927 | without its history
+register_hook on an intermediate tensor | causes/gb0029 | apply
+nn.Parameter created in forward | causes/gb0264 | __init__
+requires_grad_() in compiled code | causes/gb0150 | before
+types.SimpleNamespace breaks | causes/gb0147 | dict
+f-string or percent formatting of a tensor | causes/gb0033 | f-string
+LSTM breaks the graph | causes/gb0014 | compile what is around it
+copy.deepcopy in forward | causes/gb4198 | .detach().clone()
+break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | function of its own
+break in a with block | skipped#a-break-in-a-with-block | Outside the block
+generator function is not compiled | causes/gb0003 | uses it up
+does einops break? does an assert break? does vmap? | common_breaks#suspected-but-no-break | traced into one graph
+fullgraph=True raises Unsupported | errors#unsupported-a-break-where-none-is-allowed | capture
+is fullgraph=True an error at every break? | fullgraph#5-prove-it-and-keep-it | are captured
+disable, allow_in_graph, nonstrict_trace, custom_op: which? | escape_hatches | Which one
+allow breaks here and forbid them there | error_on_graph_break | error_on_graph_break(False)
+what is torch_dynamo_resume_in_f_at_12? | resume | resume function
+recompile limit (8) reached, cache_size_limit | recompiles#the-limit | ran eagerly
+recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | dynamic=True
+the last batch of the epoch is smaller | recompiles#the-last-batch-is-smaller | drop_last
+recompiles with a learning rate scheduler | recompiles#a-learning-rate-that-changes | tensor
+recompiles every step because of a counter | causes/recompile-global | outside of the compiled function
+a list that grows recompiles | causes/recompile-growing-list | append it outside
+batch of size 1 recompiles with dynamic=True | causes/recompile-size-one | mark_unbacked
+square images recompile for another aspect ratio | causes/recompile-equal-sizes | use_duck_shape
+model.eval() then train() recompiles | causes/recompile-training | one recompile is right
+many instances of a module hit the limit | recompiles#instances-share-one-count | isolate_recompiles
+mark_dynamic ConstraintViolationError | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | specialized
+compiled model slower than eager | cost#how-to-read-the-figures | slower than eager
+which mode: reduce-overhead or max-autotune? | cost#which-mode | launch many small kernels
+after how many calls does it pay? | cost#after-how-many-calls-has-compiling-paid | compile time /
+how to benchmark a compiled model | cost#a-stopwatch-that-can-be-trusted | warm up
+Torch-Compiled Region in the profiler | cost#in-a-profile | frame 1, compilation 0
+guard overhead | cost#guards-that-cost-too-much | skip_guard_on_all_nn_modules_unsafe
+skipping cudagraphs due to mutated inputs | gpu#skipped-overwritten-recorded-anew | mutated inputs
+tensor output of CUDAGraphs has been overwritten | gpu#skipped-overwritten-recorded-anew | .clone()
+TensorFloat32 tensor cores not enabled | errors#warnings-that-are-no-errors | set_float32_matmul_precision
+complex operators warning | errors#warnings-that-are-no-errors | real and imaginary
+first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | layer
+where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
+may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
+second start still slow, autograd cache bypass | compile_time#a-cache-that-is-not-used | no cache
+save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
+too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
+peak memory of a compiled model | cost#how-much-memory-does-it-take | peak
+memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
+double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
+_orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | removeprefix
+compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | once more
+forward hook does not run | training#a-hook-that-never-runs | before
+compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | then wrap it
+FSDP with torch.compile | training#fsdp-fully-shard | each block
+all_reduce in compiled code | training#collectives-in-compiled-code | async_op
+ranks hang or NCCL times out | logs#several-ranks | may hang
+generate is not compiled | where_to_compile#generate | static
+encode() is not compiled | where_to_compile#another-method-than-forward | compile the method
+InternalTorchDynamoError | errors#internaltorchdynamoerror-dynamo-itself-fails | bug is PyTorch's
+torch.compile from several threads | errors#several-threads | before the threads start
+jit.trace or ONNX of a compiled model | errors#a-compiled-model-given-to-another-front-end | original
+which file does tlparse take? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | one file
+results differ from eager, dropout differs | cost#is-the-result-right | same copies
+os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | before the first cell
+tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
+CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
+count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
+turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
+"""
+
+
+def _section(page: str, anchor: str) -> str:
+    """Return a section of a page from its heading on, in Markdown."""
+    name = page.removeprefix(f"{cause_pages.FOLDER}/")
+    text = cause_pages.pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    if not anchor:
+        return text
+    headings = re.finditer(r"^#+ (.*)$", text, re.MULTILINE)
+    return next(text[found.start() :] for found in headings if _slug(found[1]) == anchor)
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+
+
+@pytest.mark.parametrize("row", QUESTIONS.splitlines(), ids=lambda row: row.partition(" | ")[0])
+def test_the_answer_to_a_question_is_on_the_first_screen_of_its_section(row: str) -> None:
+    _, place, answer = row.split(" | ")
+    page, _, anchor = place.partition("#")
+    screen = " ".join("\n".join(_section(page, anchor).splitlines()[:SCREEN]).split())
+    assert answer.lower() in screen.lower()
+
+
+def test_there_are_questions_of_every_kind() -> None:
+    pages = {row.split(" | ")[1].partition("#")[0].partition("/")[0] for row in QUESTIONS.splitlines()}
+    assert len(QUESTIONS.splitlines()) >= 75
+    assert {"causes", "recompiles", "cost", "compile_time", "training", "logs", "ci", "errors", "gpu"} <= pages
+
+
+@pytest.mark.slow
+def test_the_search_finds_each_cause_by_pytorchs_words(site: Path) -> None:
+    index = json.loads((site / "searchindex.js").read_text(encoding="utf-8").partition("(")[2].rpartition(")")[0])
+    stem = snowballstemmer.stemmer("english").stemWord
+    missing = []
+    for cause in cause_pages.CAUSES:
+        for name in (cause.id, cause.names[0]):
+            page = f"{cause_pages.FOLDER}/{cause_pages.page_name(cause.id)}"
+            words = [stem(word) for word in re.findall(r"\w+", name.lower())]
+            for word in words:
+                places = [index[kind].get(word, []) for kind in ("terms", "titleterms")]
+                numbers = {at for place in places for at in (place if isinstance(place, list) else [place])}
+                if numbers and index["docnames"].index(page) not in numbers:
+                    missing.append((page, word))
+    assert missing == []

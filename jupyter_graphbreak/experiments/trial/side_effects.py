@@ -139,7 +139,8 @@ _listeners: dict[int, list[Listener]] = {}
 _claims: list[tuple[Claim, Listener]] = []
 _busy: set[int] = set()
 _installed = False
-_installing = threading.Lock()
+#: Making replacements may import modules, which the hook notices.
+_installing = threading.RLock()
 
 
 @contextlib.contextmanager
@@ -264,11 +265,11 @@ def _handle_import(name: str, frame: FrameType | None) -> None:
         _busy.add(thread)
         try:
             importlib.import_module(name)
+            REFUSABLE.extend()
         except ImportError:
             return  # the import fails again, for the user's code
         finally:
             _busy.discard(thread)
-        REFUSABLE.extend()
     if (what := describe_import(name)) is None:
         return
     while frame is not None and not is_own_code(frame.f_code.co_filename):
@@ -653,8 +654,9 @@ class _Replacements:
                 self._install_missing()
 
     def _install_missing(self) -> None:
+        made = list(self._make())  # which may import modules
         known = {(id(owner), name) for owner, name, _, _ in self._replaced}
-        for owner, name, replacement in self._make():
+        for owner, name, replacement in made:
             if (id(owner), name) not in known:
                 self._replaced.append((owner, name, vars(owner).get(name, _INHERITED), replacement))
                 setattr(owner, name, replacement)

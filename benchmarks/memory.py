@@ -82,7 +82,10 @@ def ask_call(way: str, backend: str) -> Callable[[Any, Any], None]:
 
 #: The magic on a line, which copies the model before the call.
 LINE = "--frontends --quiet"
-WAYS = ("--try", "--check", "--cost", "--frontends", LINE, "try_remedies", "check", "measure", "compare_frontends")
+WAYS = (
+    *("--try", "--check", "--cost", "--repro", "--frontends", LINE),
+    *("try_remedies", "check", "measure", "compare_frontends"),
+)
 
 
 def held_now() -> int:

@@ -7,7 +7,7 @@ import functools
 import importlib
 import sys
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_state, restore_default_device
 
@@ -37,6 +37,37 @@ def file_writers() -> list[tuple[Any, str, str]]:
     return writers
 
 
+#: Functions that map a file into memory: the path, and whether changes of the memory change the file.
+_MAPPERS = (("torch", "from_file"), ("torch", "UntypedStorage.from_file"))
+
+
+def mappers() -> list[tuple[Any, str]]:
+    """Return the functions that map a file into memory: the owner and the name."""
+    return [(owner, name) for module, dotted in _MAPPERS for owner, name in _named(module, dotted)]
+
+
+#: What PyTorch opens without an audit event.
+_OPENED: tuple[tuple[str, str, Literal["file", "network"], str], ...] = (
+    ("torch._C._distributed_c10d", "FileStore.__init__", "file", "writes to a file of torch.distributed"),
+    ("torch._C._distributed_c10d", "TCPStore.__init__", "network", "connects to a store of torch.distributed"),
+)
+
+
+def opened_by_pytorch() -> list[tuple[Any, str, Literal["file", "network"], str]]:
+    """Return the functions that open a file or a connection: the owner, the name, the kind and a phrase."""
+    return [
+        (owner, name, kind, what) for module, dotted, kind, what in _OPENED for owner, name in _named(module, dotted)
+    ]
+
+
+def _named(module: str, dotted: str) -> Iterator[tuple[Any, str]]:
+    """Yield the owner and the name of a function of a module, if both are there."""
+    *outer, name = dotted.split(".")
+    owner = _dotted(sys.modules.get(module), ".".join(outer)) if outer else sys.modules.get(module)
+    if callable(getattr(owner, name, None)):
+        yield owner, name
+
+
 #: Functions that register something with PyTorch which cannot be removed again.
 _REGISTRATIONS = (
     ("torch.library", "Library.define"),
@@ -49,13 +80,7 @@ _REGISTRATIONS = (
 
 def registrations() -> list[tuple[Any, str]]:
     """Return the functions that register something with PyTorch: the owner and the name."""
-    found = []
-    for module, dotted in _REGISTRATIONS:
-        *outer, name = dotted.split(".")
-        owner = _dotted(sys.modules.get(module), ".".join(outer)) if outer else sys.modules.get(module)
-        if callable(getattr(owner, name, None)):
-            found.append((owner, name))
-    return found
+    return [(owner, name) for module, dotted in _REGISTRATIONS for owner, name in _named(module, dotted)]
 
 
 _MISSING = object()
@@ -83,6 +108,13 @@ _FUNCTIONS = (
     ("anomaly detection", "is_anomaly_enabled", "autograd.set_detect_anomaly"),
     ("the default dtype", "get_default_dtype", "set_default_dtype"),
     ("the debug mode of deterministic algorithms", "get_deterministic_debug_mode", "set_deterministic_debug_mode"),
+    ("whether PyTorch repeats warnings", "is_warn_always_enabled", "set_warn_always"),
+    (
+        "checks of sparse tensors",
+        "sparse.check_sparse_tensor_invariants.is_enabled",
+        "_C._set_check_sparse_tensor_invariants",
+    ),
+    ("whether NNPACK is used", "_C._get_nnpack_enabled", "_C._set_nnpack_enabled"),
     *(
         (name, f"{module}.get_{setting}", f"{module}.set_{setting}")
         for name, module, setting in (
@@ -97,6 +129,8 @@ _OTHER_NAMES = {
     "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),
     "anomaly detection": ("detect_anomaly",),
+    "checks of sparse tensors": ("check_sparse_tensor_invariants", "enable", "disable"),
+    "whether NNPACK is used": ("set_flags", "flags"),
     "the debug mode of deterministic algorithms": ("use_deterministic_algorithms", "_set_deterministic_algorithms"),
 }
 _AUTOCAST_NAMES = frozenset({
@@ -112,6 +146,15 @@ _FLAGS = (
     ),
     ("torch.backends.mkldnn", ("enabled", "deterministic", "allow_tf32")),
     ("torch.backends.mkl", ("verbose",)),
+    ("torch.backends.quantized", ("engine",)),
+    *(
+        (f"torch.backends{part}", ("fp32_precision",))
+        for part in (
+            "",
+            *(".cuda.matmul", ".cudnn", ".cudnn.conv", ".cudnn.rnn"),
+            *(".mkldnn", ".mkldnn.matmul", ".mkldnn.conv", ".mkldnn.rnn"),
+        )
+    ),
     ("torch.backends.opt_einsum", ("enabled", "strategy")),
     ("torch.utils.deterministic", ("fill_uninitialized_memory",)),
     ("torch.hub", ("_hub_dir",)),
@@ -157,6 +200,8 @@ def process_settings() -> Iterator[ProcessSetting]:
             yield ProcessSetting(f"attention by {kind}", read, write, frozenset({f"enable_{kind}", "sdpa_kernel"}))
     yield ProcessSetting("the flushing of denormal numbers", _flushes_denormal, torch.set_flush_denormal,
                          frozenset({"set_flush_denormal"}))  # fmt: skip
+    yield ProcessSetting("the profiler", torch._C._autograd._profiler_enabled, _stop_profiler,
+                         frozenset({"profile", "start", "__enter__", "_enable_profiler"}))  # fmt: skip
     yield from _hooks()
     options = getattr(sys.modules.get("torch._tensor_str"), "PRINT_OPTS", None)
     if options is not None:
@@ -244,6 +289,13 @@ def _setter_of(options: Any) -> Callable[[dict[str, Any]], None]:
 
 def _flushes_denormal() -> bool:
     return _TINY[0] * 1.0 == 0
+
+
+def _stop_profiler(was_on: bool) -> None:  # noqa: FBT001 - the value of a setting
+    import torch
+
+    if not was_on:
+        torch._C._autograd._disable_profiler()
 
 
 #: In a list, so that Python does not fold the constant.

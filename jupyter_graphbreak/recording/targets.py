@@ -72,6 +72,17 @@ def own_codes(*values: Any) -> Iterator[types.CodeType]:
     )
 
 
+def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
+    """Return the functions that the objects use under a global name: by that name, their modules and own names."""
+    found: dict[str, tuple[str, str]] = {}
+    for value in _walk(values):
+        if isinstance(value, types.FunctionType) and not _is_foreign(value):
+            for name, used in _globals(value).items():
+                if isinstance(used, types.FunctionType | types.BuiltinFunctionType):
+                    found[name] = str(used.__module__), used.__name__
+    return found
+
+
 def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the named objects, and the globals that their functions use directly or indirectly."""
     names = dict(values)

@@ -39,7 +39,7 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_li
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
@@ -143,7 +143,7 @@ class TrialResult:
     seconds: float = 0.0
 
 
-#: Seconds after which a changed program does not run on further edge inputs.
+#: Seconds of processor time after which a changed program does not run on further edge inputs.
 _PATIENCE_S = 20.0
 _CONTROL_FLOW = (".cond(", ".while_loop(")
 #: The maximum number of edge inputs for which a program is compiled.
@@ -423,10 +423,10 @@ class TrialRunner:
         if not candidate.change.texts and not candidate.compiles_other_function:
             return  # uncompiled, it is the same program
         edges = self._uncompiled_original.edges()
-        start = time.monotonic()
+        patience = Patience(_PATIENCE_S)
         with candidate.open_uncompiled() as (call, subject):
             for case in edges:
-                if time.monotonic() - start > _PATIENCE_S:
+                if patience.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
                 compiles = any(name in text for text in candidate.change.texts.values() for name in _CONTROL_FLOW)

@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     line_that_imports,
     listen,
 )
-from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.recording.targets import functions_by_name, own_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -121,8 +121,10 @@ def state_effect(
     lines : dict
         The lines that were observed to make a change.
     """
+    changes, calls = list(changes), list(calls)
+    imported = functions_by_name(calls) if changes else {}
     for change in changes:
-        place = lines.get(change.what) or find_changing_line(change, own_codes(*calls))
+        place = lines.get(change.what) or find_changing_line(change, own_codes(*calls), imported)
         if place is not None:
             return ObservedEffect("state", change.what, place)
     return None

@@ -37,7 +37,7 @@ from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _MISSING = object()
 #: The prefix of the descriptions of changes to PyTorch's compiler settings.
@@ -222,6 +222,7 @@ def _parts() -> Iterator[_Part]:
                    "handlers", "filters", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter",
                    "level"}),
     )  # fmt: skip
+    yield _Part("sets PyTorch's loggers", _pytorch_loggers, _set_pytorch_loggers, _OF_PYTORCH_LOGGERS)
     yield _Part("sets attributes of a log handler", _handler_attributes, _set_attributes,
                 frozenset({"setattr", "set_name", "setStream", "setTarget"}))  # fmt: skip
     numpy = sys.modules.get("numpy")
@@ -399,6 +400,39 @@ def _known_loggers() -> list[logging.Logger]:
         logging.root,
         *(log for name, log in named if name[:6] not in {"torch", "torch."} and isinstance(log, logging.Logger)),
     ]
+
+
+#: The names with which code changes PyTorch's loggers.
+_OF_PYTORCH_LOGGERS = frozenset(
+    {"setLevel", "set_logs", "disabled", "propagate", "level", "handlers", "addHandler", "removeHandler"}
+)
+
+
+class _LoggerSettings(dict[logging.Logger, tuple[Any, ...]]):
+    """The settings of loggers. A logger that was not known before does not count as a change."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _LoggerSettings) and all(other.get(log, state) == state for log, state in self.items())
+
+    __hash__ = None
+
+
+def _pytorch_loggers() -> _LoggerSettings:
+    """Return the settings of PyTorch's own loggers, in a form that is cheap to make."""
+    return _LoggerSettings(
+        {
+            log: (log.level, log.disabled, log.propagate, tuple(log.handlers))
+            for name, log in list(logging.root.manager.loggerDict.items())
+            if name.startswith("torch") and isinstance(log, logging.Logger) and f"{name}.".startswith("torch.")
+        }
+    )
+
+
+def _set_pytorch_loggers(before: _LoggerSettings) -> None:
+    for log, (level, disabled, propagate, handlers) in before.items():
+        if log.level != level:
+            log.setLevel(level)
+        log.disabled, log.propagate, log.handlers[:] = disabled, propagate, handlers
 
 
 #: The attributes of handlers that other parts restore, or that a handler itself changes when it receives a record.
@@ -658,19 +692,38 @@ def _context_functions() -> tuple[Any, Any]:
     return functions[0], functions[1]
 
 
-def find_changing_line(change: StateChange, codes: Iterable[types.CodeType]) -> StackEntry | None:
-    """Return the line that makes a change, judging by the names in the code; ``None`` if there is none."""
+def find_changing_line(
+    change: StateChange, codes: Iterable[types.CodeType], imported: Mapping[str, tuple[str, str]]
+) -> StackEntry | None:
+    """Return the line that makes a change, judging by the names in the code; ``None`` if there is none.
+
+    Parameters
+    ----------
+    change : StateChange
+        The change.
+    codes : iterable of CodeType
+        The code to search.
+    imported : mapping
+        The module and the name of each library function that the code imported by name, by its name in the code.
+    """
+    by_name = {
+        alias
+        for alias, (module, name) in imported.items()
+        if name in change.names and (not change.owners or module in change.owners)
+    }
     for code in codes:
         if not is_own_code(code.co_filename):
             continue
-        if change.owners and not change.owners & {*code.co_names, *code.co_freevars}:
+        has_owner = not change.owners or change.owners & {*code.co_names, *code.co_freevars}
+        if not has_owner and not by_name & {*code.co_names}:
             continue
         for instruction in dis.get_instructions(code):
             is_name = isinstance(instruction.argval, str) and instruction.opname.startswith(("LOAD_", "STORE_"))
             is_builtin = instruction.opname == "LOAD_GLOBAL" and hasattr(builtins, str(instruction.argval))
             if change.is_assigned and not instruction.opname.startswith(("STORE_", "DELETE_", "LOAD_CONST")):
                 continue
-            if is_name and not is_builtin and instruction.argval in change.names:
+            known = {*by_name, *(change.names if has_owner else ())}
+            if is_name and not is_builtin and instruction.argval in known:
                 place = instruction.positions
                 if place is not None and place.lineno is not None:
                     return StackEntry(code.co_filename, place.lineno, code.co_name, code.co_firstlineno)

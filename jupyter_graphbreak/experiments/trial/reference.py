@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,13 +14,14 @@ from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, descri
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.time_limit import Patience
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.report.frontends import Example, Raised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-#: After this many seconds no further input is derived.
+#: After this many seconds of processor time no further input is derived.
 _MAX_SECONDS = 2.0
 
 
@@ -94,7 +94,7 @@ class Reference:
         limit : int, optional
             The maximum number of derived inputs.
         patience_s : float
-            After this many seconds no further input is derived.
+            After this many seconds of processor time no further input is derived.
         """
         cases: list[ReferenceCase] = []
         if given:
@@ -103,9 +103,9 @@ class Reference:
                 with contextlib.suppress(TrialStoppedError):
                     cases.append(ReferenceCase(other, self._run_input(other)))
             return cases
-        start = time.monotonic()
+        patience = Patience(patience_s)
         for derived in itertools.islice(self._derive_inputs(), limit):
-            if time.monotonic() - start > patience_s:
+            if patience.is_over:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit():
                 case = ReferenceCase(derived, self._run_input(derived))
@@ -119,13 +119,13 @@ class Reference:
         Parameters
         ----------
         patience_s : float
-            After this many seconds no further input is derived.
+            After this many seconds of processor time no further input is derived.
         """
-        start = time.monotonic()
+        patience = Patience(patience_s)
         self.subject.restore()
         variables = {place: value for place, (value, _) in self.subject.variables().items()}
         for derived in edge_inputs(self.first.arguments, self.fn, variables):
-            if time.monotonic() - start > patience_s:
+            if patience.is_over:
                 break
             case = None
             with contextlib.suppress(LineLimitError), line_limit():

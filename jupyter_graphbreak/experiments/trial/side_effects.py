@@ -12,6 +12,8 @@ import dis
 import functools
 import importlib
 import inspect
+import itertools
+import logging
 import os
 import stat
 import sys
@@ -26,7 +28,12 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
-from jupyter_graphbreak._torch_compat.process_settings import file_writers, registrations
+from jupyter_graphbreak._torch_compat.process_settings import (
+    file_writers,
+    mappers,
+    opened_by_pytorch,
+    registrations,
+)
 from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import
 from jupyter_graphbreak.recording.children import without_setting
@@ -132,7 +139,8 @@ _listeners: dict[int, list[Listener]] = {}
 _claims: list[tuple[Claim, Listener]] = []
 _busy: set[int] = set()
 _installed = False
-_installing = threading.Lock()
+#: Making replacements may import modules, which the hook notices.
+_installing = threading.RLock()
 
 
 @contextlib.contextmanager
@@ -250,7 +258,19 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
 
 def _handle_import(name: str, frame: FrameType | None) -> None:
     """Pass on that user code imports a module, also if Dynamo does so while it traces the code."""
-    if threading.get_ident() in _busy or (what := describe_import(name)) is None:
+    thread = threading.get_ident()
+    if thread in _busy:
+        return
+    if name in _WITHOUT_EVENT and name not in sys.modules:
+        _busy.add(thread)
+        try:
+            importlib.import_module(name)
+            REFUSABLE.extend()
+        except ImportError:
+            return  # the import fails again, for the user's code
+        finally:
+            _busy.discard(thread)
+    if (what := describe_import(name)) is None:
         return
     while frame is not None and not is_own_code(frame.f_code.co_filename):
         frame = frame.f_back
@@ -264,7 +284,8 @@ def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None
     for code in codes:
         for instruction in dis.get_instructions(code) if is_own_code(code.co_filename) else ():
             place = instruction.positions
-            if instruction.opname == "IMPORT_NAME" and instruction.argval == name and place is not None:
+            is_import = instruction.opname in {"IMPORT_NAME", "LOAD_CONST"} and instruction.argval == name
+            if is_import and place is not None:
                 return StackEntry(
                     code.co_filename, place.lineno or code.co_firstlineno, code.co_name, code.co_firstlineno
                 )
@@ -503,24 +524,53 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "os": {
         **dict.fromkeys(("write", "pwrite", "writev", "pwritev"), ("file", "writes to an open file")),
         **dict.fromkeys(("sendfile", "splice", "copy_file_range"), ("file", "writes to an open file")),
+        **dict.fromkeys(("posix_fallocate", "eventfd_write"), ("file", "writes to an open file")),
+        "closerange": ("file", "closes open files"),
         **dict.fromkeys(("mkfifo", "mknod"), ("file", "makes a file")),
         "dup2": ("file", "redirects an open file"),
         **dict.fromkeys(("_exit", "abort"), ("process", "ends the process")),
-        **dict.fromkeys(("nice", "setpriority", "sched_setaffinity", "setsid"), ("state", "sets the process")),
+        **dict.fromkeys(("wait", "wait3", "wait4", "waitid", "waitpid"), ("process", "waits for another process")),
+        "register_at_fork": ("state", "registers functions that run when the process forks"),
+        **dict.fromkeys(
+            ("nice", "setpriority", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "setsid", "setpgid",
+             "setpgrp", "setuid", "setgid", "seteuid", "setegid", "setreuid", "setregid", "setresuid", "setresgid",
+             "setgroups", "initgroups", "chroot", "tcsetpgrp", "unshare", "setns"),
+            ("state", "sets the process"),
+        ),
     },
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
-        "siginterrupt": ("state", "sets signal handlers"),
+        **dict.fromkeys(("siginterrupt", "set_wakeup_fd"), ("state", "sets signal handlers")),
     },
+    "_thread": {"interrupt_main": ("process", "sends a signal")},
     "faulthandler": {
+        "dump_traceback": ("file", "writes to an open file"),
         **dict.fromkeys(("dump_traceback_later", "cancel_dump_traceback_later"), ("state", "sets a timer of faults")),
         **dict.fromkeys(("register", "unregister"), ("state", "sets the handler of faults")),
     },
     "importlib": {"reload": ("state", "loads a module again")},
+    "sys": {"setdlopenflags": ("state", "sets how libraries are loaded")},
+    "sys.monitoring": dict.fromkeys(
+        ("use_tool_id", "free_tool_id", "clear_tool_id", "register_callback", "set_events", "set_local_events",
+         "restart_events"),
+        ("state", "sets what monitors the interpreter"),
+    ),
+    "tracemalloc": dict.fromkeys(("start", "stop", "clear_traces", "reset_peak"), ("state", "traces memory")),
+    "termios": dict.fromkeys(("tcsetattr", "tcsendbreak", "tcflush", "tcflow"), ("state", "sets the terminal")),
+    "unittest.mock": {
+        **dict.fromkeys(("_patch.start", "_patch_dict.start"), ("state", "replaces an object until someone stops it")),
+        **dict.fromkeys(("_patch.stop", "_patch_dict.stop"), ("state", "stops replacing an object")),
+    },
+    "safetensors": {"serialize_file": ("file", "writes a file")},
+    "safetensors.torch": {"serialize_file": ("file", "writes a file")},
+    "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
     "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},
-    "atexit": {"register": ("state", "registers a function that runs when the process ends")},
+    "atexit": {
+        "register": ("state", "registers a function that runs when the process ends"),
+        "unregister": ("state", "removes a function that runs when the process ends"),
+    },
     "abc": {"ABCMeta.register": ("state", "registers a class with an abstract class")},
     "asyncio": dict.fromkeys(("set_event_loop", "set_event_loop_policy"), ("state", "sets the event loop")),
     "codecs": dict.fromkeys(("register", "unregister", "register_error"), ("state", "registers a codec")),
@@ -562,6 +612,10 @@ _SHELL_METHODS = (
 )
 
 
+#: Stands for the original of a method that a class inherits.
+_INHERITED = object()
+
+
 class _Replacements:
     """Replacements that call the listeners before the original functions, installed while any context is open."""
 
@@ -577,9 +631,7 @@ class _Replacements:
         with _installing:
             self._users += 1
             if self._users == 1:
-                for owner, name, replacement in self._make():
-                    self._replaced.append((owner, name, getattr(owner, name), replacement))
-                    setattr(owner, name, replacement)
+                self._install_missing()
         try:
             yield
         finally:
@@ -587,9 +639,27 @@ class _Replacements:
                 self._users -= 1
                 if not self._users:
                     for owner, name, original, replacement in reversed(self._replaced):
-                        if getattr(owner, name) is replacement:
+                        if vars(owner).get(name) is not replacement:
+                            continue
+                        if original is _INHERITED:
+                            delattr(owner, name)
+                        else:
                             setattr(owner, name, original)
                     self._replaced.clear()
+
+    def extend(self) -> None:
+        """Replace the functions of modules that were imported since, if any context is open."""
+        with _installing:
+            if self._users:
+                self._install_missing()
+
+    def _install_missing(self) -> None:
+        made = list(self._make())  # which may import modules
+        known = {(id(owner), name) for owner, name, _, _ in self._replaced}
+        for owner, name, replacement in made:
+            if (id(owner), name) not in known:
+                self._replaced.append((owner, name, vars(owner).get(name, _INHERITED), replacement))
+                setattr(owner, name, replacement)
 
     def instead_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
@@ -612,31 +682,52 @@ def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 
 def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    for owner, name, kind, what in itertools.chain(
+        _functions_without_event(), opened_by_pytorch(), _notebook_functions()
+    ):
+        yield owner, name, _announcing(getattr(owner, name), kind, what)
+    for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
+        for name in names:
+            if hasattr(os, name):
+                yield os, name, replace(getattr(os, name))
+    for owner, name in _handler_methods():
+        yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
+    for owner, name in mappers():
+        yield owner, name, _announcing_mapping(getattr(owner, name))
+    bootstrap: Any = sys.modules["importlib._bootstrap"]
+    # `importlib.import_module` calls it, without an audit event.
+    yield bootstrap, "_gcd_import", _announcing_import(bootstrap._gcd_import)  # noqa: SLF001 - it has no other name
+    for owner, name in registrations():
+        yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
+
+
+def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
+    """Yield the functions of :data:`_WITHOUT_EVENT` whose modules are loaded."""
     for module, functions in _WITHOUT_EVENT.items():
-        owner = sys.modules.get(module)
-        if owner is None and "dbm" in sys.modules:
+        owner: Any = sys.modules.get(module)
+        if module == "sys.monitoring":  # new in Python 3.12
+            owner = getattr(sys, "monitoring", None)
+        elif owner is None and module.startswith("dbm.") and "dbm" in sys.modules:
             with contextlib.suppress(ImportError):  # not in every Python build
                 owner = importlib.import_module(module)
         for dotted, (kind, what) in functions.items():
             *kinds, name = dotted.split(".")
             holder = getattr(owner, kinds[0], None) if kinds else owner
-            if (original := getattr(holder, name, None)) is not None:
-                yield holder, name, _announcing(original, kind, what)
-    for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
-        for name in names:
-            if hasattr(os, name):
-                yield os, name, replace(getattr(os, name))
-    for owner, name in registrations():
-        yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
+            if hasattr(holder, name):
+                yield holder, name, kind, what
+
+
+def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
+    """Yield the functions with which code uses the notebook's shell, an event loop or a kernel's input."""
     shell = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
     for name in _SHELL_METHODS if shell is not None else ():
-        yield shell, name, _announcing(getattr(shell, name), "state", "uses the notebook's shell")
+        yield shell, name, "state", "uses the notebook's shell"
     loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
     for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
-        yield loop, name, _announcing(getattr(loop, name), "process", SCHEDULES)
+        yield loop, name, "process", SCHEDULES
     builtins = sys.modules["builtins"]
     if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
-        yield builtins, "input", _announcing(builtins.input, "process", "waits for input")
+        yield builtins, "input", "process", "waits for input"
 
 
 #: Replacements that Dynamo does not trace, so that they do not affect a real run.
@@ -663,6 +754,58 @@ def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Ca
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
         notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+        return original(*args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
+#: The methods with which code uses a log handler directly. Trials capture the records of loggers before.
+_HANDLER_METHODS = ("emit", "handle", "flush", "close", "doRollover")
+
+
+def _handler_methods() -> Iterator[tuple[Any, str]]:
+    """Yield the methods of Python's own log handlers, by owner and name."""
+    for module in ("logging", "logging.handlers"):
+        for kind in list(vars(sys.modules.get(module, object)).values()):
+            if isinstance(kind, type) and issubclass(kind, logging.Handler) and kind.__module__ == module:
+                yield from ((kind, name) for name in _HANDLER_METHODS if name in vars(kind))
+
+
+@_once_per_function
+def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
+    """Return a function that announces calls by user code, and not those by libraries."""
+
+    @functools.wraps(original)
+    def announce(*args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
+        if _is_called_by_user(frame):
+            notice(kind, what, frame)
+        return original(*args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
+@_once_per_function
+def _announcing_import(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def announce(name: str, *args: Any, **kwargs: Any) -> Any:
+        if _is_in_trial():
+            _handle_import(name, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+        return original(name, *args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
+@_once_per_function
+def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that announces a mapping which writes to its file; others leave the file as it is."""
+
+    @functools.wraps(original)
+    def announce(*args: Any, **kwargs: Any) -> Any:
+        path, is_shared = [*args, None, None][:2]
+        if kwargs.get("shared", is_shared):
+            what = f"maps the file {_text(kwargs.get('filename', path))} into memory"
+            notice("file", what, sys._getframe(1))  # noqa: SLF001 - as above
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)

@@ -55,7 +55,7 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILES, "file", "uses the open file"),
     (tempfile._TemporaryFileWrapper, "file", "uses the open file"),  # noqa: SLF001 - it has no other name
     (mmap.mmap, "file", "uses a file that is mapped into memory"),
-    (socket.socket, "network", "uses an open socket"),
+    ((socket.socket, socket.SocketIO), "network", "uses an open socket"),
     ((sqlite3.Connection, sqlite3.Cursor), "database", "uses an open database"),
     (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),  # noqa: SLF001 - it has no other name
     (concurrent.futures.Executor, "process", SUBMITS),
@@ -82,6 +82,15 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
     ("multiprocessing.shared_memory", "ShareableList", "process", SHARES),
     ("multiprocessing.managers", "BaseProxy", "process", "uses another process"),
     ("multiprocessing.managers", "BaseManager", "process", "uses another process"),
+    ("_pickle", "Pickler", "file", "uses the open file"),
+    ("_pickle", "Unpickler", "file", "uses the open file"),
+    ("gzip", "GzipFile", "file", "uses the open file"),
+    ("bz2", "BZ2File", "file", "uses the open file"),
+    ("lzma", "LZMAFile", "file", "uses the open file"),
+    ("tarfile", "TarFile", "file", "uses the open file"),
+    ("h5py._hl.base", "HLObject", "file", "uses an open HDF5 file"),
+    ("torch.utils.tensorboard.writer", "SummaryWriter", "file", "writes to the log of TensorBoard"),
+    ("tensorboardX.writer", "SummaryWriter", "file", "writes to the log of TensorBoard"),
     ("torch._C._distributed_c10d", "Store", "network", "uses a store of torch.distributed"),
 )
 #: The modules of Python's ``dbm`` databases, whose classes cannot be imported.
@@ -118,6 +127,9 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
     for module, name, kind, what in _LAZY_HANDLES:
         if isinstance(value, getattr(sys.modules.get(module), name, ())):
             return kind, what
+    archives: Any = getattr(sys.modules.get("zipfile"), "ZipFile", ())
+    if isinstance(value, archives) and value.mode != "r":
+        return "file", _describe("uses the open file", value)
     if isinstance(value, _C_DATA) and isinstance(getattr(value, "_wrapper", None), multiprocessing.heap.BufferWrapper):
         return "process", SHARES
     if isinstance(value, memoryview) and isinstance(value.obj, mmap.mmap):

@@ -50,3 +50,29 @@ def require_time() -> None:
     """Raise :class:`TimeUpError` if the time limit has passed."""
     if seconds_left() <= 0:
         raise TimeUpError
+
+
+class Patience:
+    """How long to go on with further inputs, counted from now.
+
+    Processor time of this thread counts, so that other programs do not decide on how many inputs a change is tried; and
+    time on the clock counts for functions that wait.
+
+    Parameters
+    ----------
+    seconds : float
+        The processor time.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._worked = time.thread_time() + seconds
+        self._passed = time.monotonic() + _WAITING * seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether to stop."""
+        return time.thread_time() > self._worked or time.monotonic() > self._passed
+
+
+#: How many times as long as its processor time something may take on the clock.
+_WAITING = 5.0

@@ -7,6 +7,7 @@ its import does.
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import importlib.machinery
 import sys
@@ -18,6 +19,7 @@ from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import CodeType
 
 
 def describe_import(name: str) -> str | None:
@@ -42,7 +44,74 @@ def _changes_objects(file: str) -> bool:
         return False
     statements = list(_statements(tree.body))
     own = {name for statement in statements for name in _defined_names(statement)}
-    return any(_is_change(statement, own) for statement in statements)
+    harmless = {name for statement in statements for name in _names_of_classes_and_libraries(statement)}
+    harmless |= own | {"__file__", "__name__"}
+    return any(_is_change(statement, own) or _calls_user_code(statement, harmless) for statement in statements)
+
+
+def _names_of_classes_and_libraries(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement gives to classes, to packages, and to what it imports from packages."""
+    match statement:
+        case ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names):
+            yield from ((each.asname or each.name).partition(".")[0] for each in names if _is_installed(each.name))
+        case ast.ImportFrom(module=str(module), level=0) if _is_installed(module):
+            yield from (each.asname or each.name for each in statement.names)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_installed(module: str) -> bool:
+    """Return whether a module belongs to the standard library or to an installed package."""
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return True
+    spec = importlib.machinery.PathFinder.find_spec(top)
+    return spec is not None and is_library(spec.origin or "")
+
+
+def _calls_user_code(statement: ast.stmt, harmless: set[str]) -> bool:
+    """Return whether an assignment, a decorator or a base class may run a function of the user's, also indirectly."""
+    match statement:
+        case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
+            functions = [call.func for call in ast.walk(value) if isinstance(call, ast.Call)]
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            functions = [getattr(decorator, "func", decorator) for decorator in statement.decorator_list]
+        case ast.ClassDef():
+            functions = [getattr(decorator, "func", decorator) for decorator in statement.decorator_list]
+            functions += [base for base in statement.bases if _registers_subclasses(base)]
+        case _:
+            return False
+    return any(
+        (name := _first_name(function)) is not None and name not in harmless and not hasattr(builtins, name)
+        for function in functions
+    )
+
+
+def _first_name(expression: ast.expr) -> str | None:
+    """Return the first name in an expression such as ``a.b(c)[0]``; ``None`` if it begins with a literal."""
+    while isinstance(expression, ast.Attribute | ast.Subscript | ast.Call):
+        expression = expression.func if isinstance(expression, ast.Call) else expression.value
+    if isinstance(expression, ast.Constant | ast.JoinedStr | ast.List | ast.Tuple | ast.Dict | ast.Set):
+        return None
+    return getattr(expression, "id", "")
+
+
+def _registers_subclasses(base: ast.expr) -> bool:
+    """Return whether a loaded class of this name, in a user's module, runs code when a class is derived from it."""
+    name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+    for module in list(sys.modules.values()):
+        kind = getattr(module, "__dict__", {}).get(name)
+        if isinstance(kind, type) and kind.__module__ == module.__name__:
+            hooks = [vars(part).get("__init_subclass__") for part in kind.__mro__]
+            codes = [getattr(hook, "__func__", None) for hook in hooks] + [getattr(type(kind), "__init__", None)]
+            if any(code is not None and not is_library(code.co_filename) for code in map(_code_of, codes)):
+                return True
+    return False
+
+
+def _code_of(function: object) -> CodeType | None:
+    return getattr(function, "__code__", None)
 
 
 def _defined_names(statement: ast.stmt) -> Iterator[str]:

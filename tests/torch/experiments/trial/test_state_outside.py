@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,54 @@ STOPPED = {
     "a coroutine": ("COROUTINE.send(None)", "COROUTINE.cr_frame is None"),
     "memory of processes": ("SHARED[0] += 1", "SHARED[0]"),
     "an import that changes another module": ("import own_changes", "own.ITEMS"),
+    "an import by its name": ("importlib.import_module('own_changes')", "own.ITEMS"),
+    "an import that keeps what a call returns": ("import own_keeps", "own.ITEMS"),
+    "an import that decorates": ("import own_decorates", "own.ITEMS"),
+    "an import that derives a class": ("import own_derives", "own.ITEMS"),
+    "a mock that stays": ("unittest.mock.patch('own.Plain', 5).start()", "own.Plain"),
+    "a mock of a library that stays": ("unittest.mock.patch.object(json, 'dumps', len).start()", "json.dumps"),
+    "a mock of a dict that stays": ("unittest.mock.patch.dict(sys.modules, made_here=MADE).start()",
+                                    "'made_here' in sys.modules"),
+    "a mock of a module imported late": ("import unittest.mock as m; m.patch('own.Plain', 5).start()", "own.Plain"),
+    "memory that is traced": ("tracemalloc.start()", "tracemalloc.is_tracing()"),
+    "how libraries are loaded": ("sys.setdlopenflags(sys.getdlopenflags() ^ 256)", "sys.getdlopenflags()"),
+    "where signals are noted": ("signal.set_wakeup_fd(-1)", "None"),
+    "the signal of an interrupt": ("_thread.interrupt_main(signal.SIGUSR1)", "SIGNALLED"),
+    "a handler of signals by name": ("handle(signal.SIGUSR1, signal.SIG_IGN)", "signal.getsignal(signal.SIGUSR1)"),
+    "a collector by name": ("collect_no_more()", "gc.isenabled()"),
+    "a function at exit": ("atexit.unregister(len)", "None"),
+    "another process": ("os.waitpid(-1, os.WNOHANG)", "None"),
+    "tracebacks": ("faulthandler.dump_traceback(OUT)", "written('out')"),
+    "tensors in a file": ("safetensors.torch.save_file({'x': x}, IN_FOLDER('a.st'))",
+                          "os.path.exists(IN_FOLDER('a.st'))"),
+    "a tensor that is a file": ("torch.from_file(OUT.name, True, 0)", "None"),
+    "a storage that is a file": ("torch.UntypedStorage.from_file(OUT.name, True, 4)", "written('out')"),
+    "a store that is a file": ("torch.distributed.FileStore(IN_FOLDER('store'), 1).set('a', 'b')",
+                               "os.path.exists(IN_FOLDER('store'))"),
+    "a store on the network": ("torch.distributed.TCPStore('127.0.0.1', 0, 1, True, wait_for_workers=False)", "None"),
+    "a record for a handler": ("HANDLER.emit(logging.makeLogRecord({'msg': 'text'}))", "written('log')"),
+    "an open archive": ("ARCHIVE.writestr('a', 'b')", "ARCHIVE.namelist()"),
+    "an open compressed file": ("PACKED.write(b'a'); PACKED.flush()", "written('packed')"),
+    "a pickler": ("PICKLER.dump(1)", "written('out')"),
+    "a socket as a file": ("SENDS.write(b'a')", "RECEIVES.recv(9, socket.MSG_DONTWAIT) if ready(RECEIVES) else b''"),
+    "a logger of PyTorch": ("logging.getLogger('torch.distributed').setLevel(10)",
+                            "logging.getLogger('torch.distributed').level"),
+    "checks of tensors": ("torch.sparse.check_sparse_tensor_invariants.enable()",
+                          "torch.sparse.check_sparse_tensor_invariants.is_enabled()"),
+    "the precision of products": ("torch.backends.mkldnn.matmul.fp32_precision = 'ieee'",
+                                  "torch.backends.mkldnn.matmul.fp32_precision"),
+    "the engine of quantized tensors": ("torch.backends.quantized.engine = 'onednn'",
+                                        "torch.backends.quantized.engine"),
+}  # fmt: skip
+#: The kinds of effects, unless they are changes of state.
+KINDS = {
+    **dict.fromkeys(("memory of processes", "the signal of an interrupt", "another process"), "process"),
+    **dict.fromkeys(
+        ("tracebacks", "tensors in a file", "a tensor that is a file", "a storage that is a file",
+         "a store that is a file", "a record for a handler", "an open archive", "an open compressed file", "a pickler"),
+        "file",
+    ),
+    **dict.fromkeys(("a store on the network", "a socket as a file"), "network"),
 }  # fmt: skip
 #: The same for what a trial may change, because it can be undone.
 UNDONE = {
@@ -85,6 +134,12 @@ class Plain:
 class Adds:
     def add(self):
         ITEMS.append(2)
+class Noted:
+    def __init_subclass__(cls):
+        ITEMS.append(cls)
+def noted(function):
+    ITEMS.append(function)
+    return function
 @functools.singledispatch
 def show(x):
     return 1
@@ -95,12 +150,30 @@ def __getattr__(name):
     raise AttributeError(name)
 """
 PROGRAM = """
-import array, asyncio, codecs, contextvars, copyreg, csv, dataclasses, decimal, email.charset, functools, json
-import mimetypes, multiprocessing, numbers, signal, sqlite3, sys, types, urllib.request, zoneinfo
+import array, asyncio, atexit, codecs, contextvars, copyreg, csv, dataclasses, decimal, email.charset, faulthandler
+import functools, gc, gzip, importlib, json, logging, mimetypes, multiprocessing, numbers, os, pickle, select, signal
+import socket, sqlite3, sys, tracemalloc, types, unittest.mock, urllib.request, zipfile, zoneinfo, _thread
+import safetensors.torch
 from codecs import register as register_codec
+from gc import disable as collect_no_more
+from signal import signal as handle
 from xml.etree import ElementTree
-import torch, torch.distributions
+import torch, torch.distributed, torch.distributions
 import own
+IN_FOLDER = functools.partial(os.path.join, os.path.dirname(__file__))
+OUT = open(IN_FOLDER("out"), "w+b", 0)
+ARCHIVE = zipfile.ZipFile(IN_FOLDER("archive"), "w")
+PACKED = gzip.open(IN_FOLDER("packed"), "wb")
+HANDLER = logging.FileHandler(IN_FOLDER("log"))
+PICKLER = pickle.Pickler(OUT)
+ENDS = socket.socketpair()
+SENDS, RECEIVES = ENDS[0].makefile("wb", 0), ENDS[1]
+SIGNALLED = []
+def written(name):
+    with open(IN_FOLDER(name), "rb") as file:
+        return file.read()
+def ready(end):
+    return bool(select.select([end], [], [], 0)[0])
 MADE = sys.modules["own_made"] = types.ModuleType("own_made")
 MADE.n, MADE.items = 0, []
 exec("def bump():\\n    global n\\n    n += 1\\n    items.append(n)", vars(MADE))
@@ -151,6 +224,22 @@ def has_handler(name):
     except LookupError:
         return False
 """
+DEFINES = """
+import dataclasses, logging, torch
+from pathlib import Path
+LOG = logging.getLogger(__name__)
+HERE = Path(__file__).parent
+ITEMS = []
+ITEMS.append(1)
+@dataclasses.dataclass
+class A:
+    n: int = 0
+DEFAULT, NAMES = A(), ",".join(["a"])
+@torch.no_grad()
+def f(x):
+    return x
+print("loaded")
+"""
 #: The number of the line that :func:`program` adds after the header of the function.
 LINE = PROGRAM.count("\n") + 2
 
@@ -162,7 +251,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
     patch.syspath_prepend(str(folder))
     (folder / "own.py").write_text(OWN)
     (folder / "own_changes.py").write_text("import own\nown.ITEMS.append(3)\n")
-    (folder / "own_defines.py").write_text("ITEMS = []\nITEMS.append(1)\nclass A:\n    n = 0\nprint('loaded')\n")
+    (folder / "own_keeps.py").write_text("import own\nLENGTH = own.ITEMS.append(3)\n")
+    (folder / "own_decorates.py").write_text("import own\n@own.noted\ndef f():\n    return 1\n")
+    (folder / "own_derives.py").write_text("import own\nclass New(own.Noted):\n    pass\n")
+    (folder / "own_defines.py").write_text(DEFINES)
     made: list[str] = []
 
     def make(statement: str, changed: str) -> Any:
@@ -176,8 +268,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
     yield make
     for name in made:
         sys.modules[name].COROUTINE.close()
+        for opened in ("OUT", "ARCHIVE", "PACKED", "HANDLER", "SENDS"):
+            getattr(sys.modules[name], opened).close()
+        for end in sys.modules[name].ENDS:
+            end.close()
     patch.undo()
-    for name in ("own", "own_made", "own_changes", "own_defines", *made):
+    for name in ("own", "own_made", "own_changes", "own_keeps", "own_decorates", "own_derives", "own_defines", *made):
         sys.modules.pop(name, None)
 
 
@@ -194,7 +290,7 @@ def test_trial_is_stopped(program: Callable[[str, str], Any], case: str) -> None
         trial(made.step)
     effect = stopped.value.effect
     assert made.changed() == before
-    assert effect.kind == ("process" if case == "memory of processes" else "state")
+    assert effect.kind == KINDS.get(case, "state")
     assert effect.place is not None
     assert effect.place.line == LINE
 
@@ -205,3 +301,15 @@ def test_change_is_undone(program: Callable[[str, str], Any], case: str) -> None
     before = made.changed()
     trial(made.step)
     assert made.changed() == before
+
+
+def test_what_monitors_the_interpreter_is_not_set(
+    program: Callable[[str, str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    monkeypatch.setattr(sys, "monitoring", types.SimpleNamespace(use_tool_id=used.append), raising=False)
+    made = program("sys.monitoring.use_tool_id(3)", "None")
+    with pytest.raises(TrialStoppedError) as stopped:
+        trial(made.step)
+    assert used == []
+    assert stopped.value.effect.kind == "state"

@@ -1,0 +1,30 @@
+"""How long trials go on with further inputs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from jupyter_graphbreak.experiments.trial.time_limit import Patience
+
+
+@pytest.mark.parametrize(
+    ("worked", "passed", "is_over"),
+    [
+        pytest.param(3.0, 3.0, False, id="there is time"),
+        pytest.param(3.0, 40.0, False, id="other programs had the processor"),
+        pytest.param(11.0, 11.0, True, id="it worked for too long"),
+        pytest.param(0.0, 51.0, True, id="it only waits"),
+    ],
+)
+def test_patience_counts_work_rather_than_the_load_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, worked: float, passed: float, is_over: bool
+) -> None:
+    clock = {"worked": 100.0, "passed": 1000.0}
+    monkeypatch.setattr(time, "thread_time", lambda: clock["worked"])
+    monkeypatch.setattr(time, "monotonic", lambda: clock["passed"])
+    patience = Patience(10.0)
+    clock["worked"] += worked
+    clock["passed"] += passed
+    assert patience.is_over is is_over

@@ -273,7 +273,7 @@ def intercepted_module_calls(
     is_here = current_run_check()
 
     def plan(module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
-        reason = _why_not_compiled(module)
+        reason = why_not_compiled(module)
         if reason is not None:
             state.reasons_not_compiled.setdefault(type(module).__name__, reason)
             return None
@@ -313,7 +313,16 @@ def _original_module_call(original: Any, ours: Any) -> Iterator[None]:
         yield
 
 
-def _why_not_compiled(module: torch.nn.Module) -> str | None:
+def has_own_call(module: torch.nn.Module) -> bool:
+    """Return whether the class of a module replaces ``__call__``, as gpytorch's models do.
+
+    ``nn.Module.__call__`` does not see such calls, and ``Module.compile`` does not compile them.
+    """
+    call = type(module).__call__
+    return isinstance(call, types.FunctionType) and not call.__module__.startswith("torch.")
+
+
+def why_not_compiled(module: torch.nn.Module) -> str | None:
     """Return why the call of a module is not compiled, as the end of a sentence; ``None`` if it can be."""
     if isinstance(module, torch.jit.ScriptModule):
         return "TorchScript runs it"

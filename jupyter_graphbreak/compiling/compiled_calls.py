@@ -24,6 +24,7 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     is_lazy_module,
     is_traced,
     while_converting,
+    why_not_compiled,
 )
 from jupyter_graphbreak._torch_compat.patching import redirected_here, report_to_run
 from jupyter_graphbreak._torch_compat.threads import claimed
@@ -139,6 +140,8 @@ class CompiledCalls:
             or is_traced()
         ):
             return call
+        if isinstance(call, torch.nn.Module):
+            return interposed(call, self._state, functools.partial(self._plan_own_call, call))
         try:
             role = self._role_of(call)
             if role == "look inside":
@@ -191,6 +194,14 @@ class CompiledCalls:
         if twin is None:
             return call
         return types.MethodType(twin, bound.__self__) if isinstance(bound, types.MethodType) else twin
+
+    def _plan_own_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
+        """Return the call to make for a module whose class has its own ``__call__``; ``None`` for the original."""
+        reason = why_not_compiled(module)
+        if reason is not None:
+            self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
+            return None
+        return self._plan_module(module, module, args, kwargs)
 
     def _plan_module(
         self, module: torch.nn.Module, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from jupyter_graphbreak._torch_compat.module_calls import has_own_call
 from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.records.additions import CompiledForReport
 
@@ -101,9 +102,10 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _compiling_code(name: str, target: Any, namespace: Mapping[str, Any] | None) -> str | None:
-    if isinstance(target, torch.nn.Module):
+    is_module = isinstance(target, torch.nn.Module)
+    if is_module and not has_own_call(target):
         return f"{name}.compile()"
-    if not isinstance(target, types.FunctionType | types.MethodType):
+    if not is_module and not isinstance(target, types.FunctionType | types.MethodType):
         return None  # torch.compile turns an instance into a function without its attributes
     names = {"torch": torch} if namespace is None else namespace
     imported = next((known for known, value in names.items() if value is torch), None)

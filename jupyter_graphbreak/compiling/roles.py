@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from jupyter_graphbreak._torch_compat.module_calls import has_own_call
 from jupyter_graphbreak.recording.targets import is_own, is_written_here
 
 if TYPE_CHECKING:
@@ -74,10 +75,15 @@ _MAX_ITEMS = 50
 
 
 def may_be_compiled(call: Any) -> bool:
-    """Return whether a callable is a function, a method, a partial, or an instance with a ``__call__`` in Python."""
+    """Return whether a callable is a function, a method, a partial, or an instance with a ``__call__`` in Python.
+
+    Calls of modules are intercepted in ``nn.Module.__call__``, unless their class has its own.
+    """
     if isinstance(call, types.FunctionType | types.MethodType | functools.partial):
         return True
-    if isinstance(call, type | types.BuiltinFunctionType | torch.nn.Module):
+    if isinstance(call, torch.nn.Module):
+        return has_own_call(call)
+    if isinstance(call, type | types.BuiltinFunctionType):
         return False
     return isinstance(getattr(type(call), "__call__", None), types.FunctionType)  # noqa: B004 - the class's own
 

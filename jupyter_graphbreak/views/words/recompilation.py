@@ -309,6 +309,10 @@ def _of_tensor(name: str, guard: re.Match[str], new: str | None) -> _Variation:
 def _advice_for(name: str, value: str) -> str:
     if not re.fullmatch(r"-?\d+(?:\.\d+)?", value):
         return f"each value of `{name}` is compiled separately: branch on it outside the compiled function"
+    if name.startswith("len("):
+        return (
+            f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
+        )
     if name.startswith(_ON_THE_STACK):
         return "`torch.compile(..., dynamic=True)`, or keep the value a tensor, which also removes the break"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"

@@ -18,6 +18,7 @@ import torch
 
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls, compiled_calls
+from jupyter_graphbreak.compiling.descriptions import described
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, places_in_graph
 
 X = torch.ones(2)
@@ -34,6 +35,13 @@ class Net(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         y = self.inner(x)
         return y + 1
+
+
+class OwnCall(Net):
+    """A module whose class does not use ``nn.Module.__call__``, as gpytorch's models do."""
+
+    def __call__(self, x: Any) -> Any:
+        return self.forward(x) * 2
 
 
 def mean_of(model: Any, x: Any) -> Any:
@@ -99,6 +107,22 @@ def test_only_the_outermost_module_is_compiled_and_once() -> None:
         assert torch.equal(net(X), expected)
         assert torch.equal(net(X), expected)
     assert names(calls) == ["Net"]
+
+
+def test_a_module_with_a_call_of_its_own_is_compiled_whole() -> None:
+    net = OwnCall()
+    expected = net(X)
+    with calls_compiled() as calls:
+        assert torch.equal(calls.route(net)(X), expected)
+        assert torch.equal(calls.route(net)(X), expected)
+        calls.route(train)(net, X)
+        with pytest.raises(RuntimeError) as raised:
+            calls.route(net)(torch.ones(3))
+    assert names(calls) == ["OwnCall", "mean_of"]
+    files = [frame.filename for frame in traceback.extract_tb(raised.tb)]
+    assert files
+    assert not [name for name in files if "/compiling/" in name or "/_torch_compat/" in name]
+    assert described(calls.compiled, {"net": net, "torch": torch})[0].code == "net = torch.compile(net)"
 
 
 def test_calls_of_a_function_that_trains_are_routed() -> None:

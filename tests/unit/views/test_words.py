@@ -213,6 +213,11 @@ def again(*guards: str, limit: bool = False) -> Report:
             "or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`",
         ),
         (
+            again("len(args) == 2"),
+            "len(args): 2 -> different value",
+            "each length of `args` is compiled separately: pass one stacked tensor, or keep the length",
+        ),
+        (
             again("mode == 'a'"),
             "mode: 'a' -> different value",
             "each value of `mode` is compiled separately: branch on it outside the compiled function",

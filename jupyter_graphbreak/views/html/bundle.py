@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -56,8 +57,7 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
-        MIME_TYPE: {name: _without_unknown(part) for name, part in copy.to_dict().items()}
-        | {"rows": msgspec.to_builtins(_rows(report, is_whole=copy is report))},
+        MIME_TYPE: _known_fields(copy) | {"rows": msgspec.to_builtins(_rows(report, is_whole=copy is report))},
     }
     rest = packed_rest(report)
     if rest:
@@ -94,18 +94,26 @@ def _without_repeated_stacks(break_: Break) -> Break:
     return msgspec.structs.replace(break_, occurrences=occurrences)
 
 
-def _without_unknown(value: Any, depth: int = 0) -> Any:
-    """Leave out unknown fields inside the parts of a report: a location without columns has no ``column``.
+def _known_fields(value: Any, depth: int = 0) -> Any:
+    """Return a report as plain data; inside its parts, fields are left out that are unknown and therefore ``None``.
 
-    The parts themselves, such as a break, keep all their fields.
+    A location without columns has no ``column``. The parts themselves, such as a break, keep all their fields, and so
+    do fields without a default value, which readers require.
     """
     if isinstance(value, list):
-        return [_without_unknown(item, depth) for item in value]
-    if isinstance(value, dict):
-        return {
-            name: _without_unknown(item, depth + 1) for name, item in value.items() if item is not None or depth == 0
-        }
-    return value
+        return [_known_fields(item, depth) for item in value]
+    if not isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    return {
+        field.encode_name: _known_fields(item, depth + 1)
+        for field in _fields(type(value))
+        if (item := getattr(value, field.name)) is not None or field.default is not None or depth < _PART_DEPTH
+    }
+
+
+_fields = functools.cache(msgspec.structs.fields)
+#: The depth of what is inside the parts of a report: a break is a part, its location is inside it.
+_PART_DEPTH = 2
 
 
 def _rows(report: Report, *, is_whole: bool) -> Rows:

@@ -268,32 +268,39 @@ class Step(torch.nn.Module):
         return loss.detach()
 
 
-@pytest.mark.parametrize(
-    ("fn", "args"),
-    [
-        (three_breaks, (torch.rand(8),)),
-        (nothing_between, (torch.rand(8),)),
-        (many_resumes, (torch.rand(8),)),
-        (calls_helper, (torch.rand(8),)),
-        (helper_in_a_loop, (torch.rand(8),)),
-        (broken_far_below, (torch.rand(8),)),
-        (in_a_loop, (torch.rand(8),)),
-        (all_ways, (torch.rand(8),)),
-        (other_ways, (torch.rand(8),)),
-        (breaks_with_gradients_off, (torch.rand(8),)),
-        (to_a_list, (torch.rand(8),)),
-        (keeps_a_row, (torch.rand(8),)),
-        (torch.sin, (torch.rand(8),)),
-        (Layer(), (torch.rand(4, 16),)),
-        (Stack(), (torch.rand(4, 16),)),
-        (Step(), (torch.rand(4, 16),)),
-        (backward, (torch.rand(4, 4), torch.rand(4, 4, requires_grad=True))),
-        (lambda x: disabled_entry(x) + 1, (torch.rand(8),)),
-        (lambda x: half(x) + looped(x), (torch.rand(8),)),
-        (lambda x: marked(x) + in_place(x), (torch.rand(8),)),
-    ],
-)
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
+    (three_breaks, (torch.rand(8),)),
+    (nothing_between, (torch.rand(8),)),
+    (many_resumes, (torch.rand(8),)),
+    (calls_helper, (torch.rand(8),)),
+    (helper_in_a_loop, (torch.rand(8),)),
+    (broken_far_below, (torch.rand(8),)),
+    (in_a_loop, (torch.rand(8),)),
+    (all_ways, (torch.rand(8),)),
+    (other_ways, (torch.rand(8),)),
+    (breaks_with_gradients_off, (torch.rand(8),)),
+    (to_a_list, (torch.rand(8),)),
+    (keeps_a_row, (torch.rand(8),)),
+    (torch.sin, (torch.rand(8),)),
+    (Layer(), (torch.rand(4, 16),)),
+    (Stack(), (torch.rand(4, 16),)),
+    (Step(), (torch.rand(4, 16),)),
+    (backward, (torch.rand(4, 4), torch.rand(4, 4, requires_grad=True))),
+    (lambda x: disabled_entry(x) + 1, (torch.rand(8),)),
+    (lambda x: half(x) + looped(x), (torch.rand(8),)),
+    (lambda x: marked(x) + in_place(x), (torch.rand(8),)),
+]
+#: Each program with one backend, those with parameters or a backward pass with the one that compiles it; the other
+#: backend is for `make test-exhaustive`.
+CASES = [
+    pytest.param(fn, args, backend, marks=[] if backend == usual else [pytest.mark.exhaustive])
+    for fn, args in PROGRAMS
+    for usual in ["aot_eager" if isinstance(fn, torch.nn.Module) or fn is backward else "eager"]
+    for backend in ("eager", "aot_eager")
+]
+
+
+@pytest.mark.parametrize(("fn", "args", "backend"), CASES)
 def test_the_parts_add_up(fn: Any, args: tuple[Any, ...], backend: str) -> None:
     cost = measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=SHORT).cost
     whole = sum(part.time.median_us for part in cost.parts)

@@ -289,9 +289,12 @@ class CompilationCounts(NamedTuple):
 def compilation_counts() -> CompilationCounts:
     """Return what Dynamo has counted so far."""
     counters = importlib.import_module("torch._dynamo.utils").counters
+    # Dynamo counts a frame that it only looked at, such as one without tensors, as one that went well.
+    begun = importlib.import_module("torch._dynamo.convert_frame").FRAME_COMPILE_COUNTER
+    given_up = counters["frames"]["total"] - counters["frames"]["ok"]
     return CompilationCounts(
-        counters["frames"]["ok"],
+        sum(begun.values()) - given_up,
         counters["stats"]["unique_graphs"],
         sum(counters["graph_break"].values()),
-        counters["frames"]["total"] - counters["frames"]["ok"],
+        given_up,
     )

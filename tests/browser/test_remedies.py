@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import Edit
+from jupyter_graphbreak.report.reproducer import Reproducer
 from jupyter_graphbreak.report.schema import CompiledCall
 from tests.browser.pages import command, opened_in_lab, run_all, theme, trust, wait_for_kernel
 from tests.support.sample_reports import cost, remedies, two_breaks
@@ -308,6 +309,25 @@ def test_compatible_remedies_are_applied_together(open_page: Open, lab: Lab) -> 
     assert sources(page) == [
         SWITCHED, TEXT.replace("def log_stats(x):", "def log_stats(x: Tensor):"),
     ]  # fmt: skip
+
+
+def test_a_script_and_its_issue_are_copied(open_page: Open, lab: Lab) -> None:
+    scripts = [
+        Reproducer("r1", "recompile of f", reason="It cannot be written."),
+        Reproducer("b1", "graph break GB0170", "import torch\n\nprint('<b>')\n", "### Bug\n\n```python\n```\n"),
+        Reproducer("error", "ValueError: no", "raise ValueError('no')\n", "### Error\n"),
+    ]
+    opened, report = opened_report(open_page, lab, "scripts", replace(remedies(), reproducers=scripts))
+    card = open_card(report, 1)
+    card.get_by_role("button", name="Copy script: Script that shows break 1").click()
+    expect(report.get_by_role("status")).to_have_text("Script copied")
+    assert clipboard(opened.page) == scripts[1].script
+    card.get_by_role("button", name="Copy issue: Script that shows break 1").click()
+    expect(report.get_by_role("status")).to_have_text("Issue text copied")
+    assert clipboard(opened.page) == scripts[1].issue
+    report.locator("[data-reproducer='2'] button", has_text="Copy script").dispatch_event("click")
+    expect(report.get_by_role("status")).to_have_text("Script copied")
+    assert clipboard(opened.page) == scripts[2].script
 
 
 def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> None:

@@ -715,6 +715,19 @@ def test_values_of_a_line_of_a_cell(shell: Shell) -> None:
     assert "UsageError: --at 'f' is not a line: use for example 12 or model.py:12" in shell.io.stderr
 
 
+@pytest.mark.exhaustive
+def test_scripts_of_a_cell_are_written_and_run_by_themselves(shell: Shell) -> None:
+    shell.run(BREAK)
+    shell.run("%%compile_explain --repro -o report\nf(torch.ones(3))")
+    (found,) = shell.report.reproducers or []
+    assert found.script is not None, found.reason
+    assert "torch._dynamo.graph_break()" in found.script
+    assert shell.report.reproducer("b1") == found.script
+    assert found.issue is not None
+    assert "### Versions" in found.issue
+    assert 'data-reproducer="0"' in shell.report.to_html()
+
+
 @pytest.mark.parametrize("options", ["", "--try", "--check"])
 def test_other_threads_notice_nothing_of_an_explained_cell(shell: Shell, options: str) -> None:
     """Calls of the same module on a different thread are not compiled and run no changed code."""

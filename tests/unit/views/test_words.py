@@ -215,7 +215,7 @@ def again(*guards: str, limit: bool = False) -> Report:
         (
             again("len(args) == 2"),
             "len(args): 2 -> different value",
-            "each length of `args` is compiled separately: pass one stacked tensor, or keep the length",
+            "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",
         ),
         (
             again("mode == 'a'"),

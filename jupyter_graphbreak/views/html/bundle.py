@@ -54,10 +54,11 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     """
     markup = view.markup_of(report) if view is not None else None
     copy = notebook_copy(report)
+    data = copy.to_dict() if copy is report else _known_fields(copy)
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
-        MIME_TYPE: _known_fields(copy) | {"rows": msgspec.to_builtins(_rows(report, is_whole=copy is report))},
+        MIME_TYPE: data | {"rows": msgspec.to_builtins(_rows(report, is_whole=copy is report))},
     }
     rest = packed_rest(report)
     if rest:
@@ -68,8 +69,9 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
 def notebook_copy(report: Report) -> Report:
     """Return the notebook's copy of a report: if it is very large, without the operations and code of its graphs.
 
-    Occurrences of a break then have no stack if it is the stack of the break. A note in the report says so. The live
-    widget and the variable of ``-o`` have the complete report.
+    Occurrences of a break then have no stack if it is the stack of the break, and what is inside the parts of the
+    report has only the fields that are known. A note in the report says so. The live widget and the variable of ``-o``
+    have the complete report.
     """
     if len(report.to_json()) <= _MOST_BYTES:
         return report

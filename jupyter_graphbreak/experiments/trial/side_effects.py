@@ -736,7 +736,18 @@ UNAUDITED = _Replacements(_unaudited_functions)
 REFUSABLE = _Replacements(_refusable_functions)
 
 
+#: The replacements made so far, by function and description: trials install them hundreds of times.
+_announcers: dict[tuple[int, str], tuple[Any, Callable[..., Any]]] = {}
+
+
 def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
+    key = id(original), what
+    if key not in _announcers:  # which keeps the function, so that its id stays unique
+        _announcers[key] = original, _make_announcer(original, kind, what)
+    return _announcers[key][1]
+
+
+def _make_announcer(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
         notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it

@@ -1437,3 +1437,175 @@ def f(x):
     return x[k + 3] - x
 def given():
     return (torch.linspace(-1, 2, 6),)
+# === a flag that skips arithmetic, right
+def f(x, flag):
+    if flag:
+        y = x * 2
+    else:
+        y = x + flag
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(1.0))
+# === a flag that skips arithmetic, wrong
+def f(x, flag):
+    if flag:
+        y = x * 2
+    else:
+        y = x + (flag - 1)
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(1.0))
+# === a named sum, right
+def f(x):
+    if (s := x.sum()) > 0:
+        y = x * 2
+    else:
+        y = x - 1
+    return y + s
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a named sum, wrong
+def f(x):
+    if x.numel() > 0 and (s := x.max()) > 0:
+        y = x * 2
+    else:
+        s = x.sum()
+        y = x - 1
+    return y + s
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a chained comparison, right
+def f(x):
+    if 0 < x.sum() < 50:
+        y = x * 2
+    else:
+        y = x - 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a chained comparison, wrong
+def f(x, n):
+    if 0 < x.sum() < 50 // n:
+        y = x * 2
+    else:
+        y = x - 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 3)
+# === a comparison of tensors, right
+def f(x):
+    if torch.equal(x, x.abs()):
+        y = x * 2
+    else:
+        y = x - 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a comparison of tensors, wrong
+KEPT = []
+def f(x):
+    if torch.equal(x, x.abs()):
+        KEPT.append(1)
+        y = x * 2
+    else:
+        y = x - 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a name of one arm, right
+def f(x):
+    y = x + 1
+    if x.sum() > 0:
+        bonus = x * 2
+        y = y + bonus
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a name of one arm, wrong
+def f(x):
+    y = x + 1
+    if x.sum() > 0:
+        bonus = x * 2
+        y = y + bonus
+    return y + bonus
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === halving, right
+def f(x):
+    y = x
+    for _ in range(3):
+        if y.abs().sum() > 2:
+            y = y / 2
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === halving, wrong
+def f(x):
+    y, n = x, 0
+    while y.abs().sum() > 2 and n < 3:
+        y = y / 2
+        n += 1
+    return y + n
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a table of numbers, right
+def f(x):
+    n = int(x.abs().max() > 1)
+    return x * (n + 1)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a table of numbers, wrong
+TABLE = {0: 1.0, 1: 2.0, 2: 4.0}
+def f(x):
+    n = int(x.abs().max())
+    return x * TABLE[n]
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a value that is kept, right
+KEPT = []
+def f(x):
+    y = x * 2
+    KEPT.append(y.sum().item())
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a value that is kept, wrong
+KEPT = []
+def f(x):
+    y = x * 2
+    KEPT.append(f"{y.sum():.2f}")
+    return y + len(KEPT[-1])
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a best value of a module, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(3, 3)
+        self.calls = 0
+    def forward(self, x):
+        self.calls += 1
+        y = self.lin(x)
+        if y.sum() > 0:
+            y = y * 2
+        return y
+torch.manual_seed(0)
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6).reshape(2, 3),)
+# === a best value of a module, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(3, 3)
+        self.best = 0.0
+    def forward(self, x):
+        y = self.lin(x)
+        if y.max() > self.best:
+            self.best = y.max().item()
+            y = y * 2
+        return y
+torch.manual_seed(0)
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6).reshape(2, 3),)

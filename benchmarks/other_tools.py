@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MARK = "=== program"
-_BREAK = re.compile(r"Graph break in user code at \S*?(\w+)\.py:(\d+)")
+_BREAK = re.compile(r"Graph break(?: \([^)]*\))? in user code at \S*?(\w+)\.py:(\d+)")
 _FRAME = re.compile(r'File "\S*?(\w+)\.py", line (\d+)')
 _SETTING = re.compile(r"torch\._dynamo\.config\.(\w+)")
 
@@ -110,13 +110,18 @@ class Program:
                     use(namespace["before"], arguments)
 
 
-def _ours(program: Program) -> Said:
+def _call_compiled(function: Any, arguments: list[Any], *, fullgraph: bool = False) -> None:
     import torch
 
+    compiled: Any = torch.compile(function, backend="eager", fullgraph=fullgraph)
+    compiled(*arguments)
+
+
+def _ours(program: Program) -> Said:
     import jupyter_graphbreak
 
     with jupyter_graphbreak.capture() as run:
-        program.run(lambda function, arguments: torch.compile(function, backend="eager")(*arguments))
+        program.run(_call_compiled)
     lines = [item.location.line for item in run.report.breaks if item.location and item.location.line]
     return Said(lines, len(run.report.breaks))
 
@@ -138,13 +143,11 @@ def _explain(program: Program) -> Said:
 
 
 def _fullgraph(program: Program) -> Said:
-    import torch
-
     said = Said()
 
     def use(function: Any, arguments: list[Any]) -> None:
         try:
-            torch.compile(function, backend="eager", fullgraph=True)(*arguments)
+            _call_compiled(function, arguments, fullgraph=True)
         except Exception:  # noqa: BLE001 - what is asked for
             text = traceback.format_exc().rpartition("from user code")[2]
             said.lines += [int(line) for name, line in _FRAME.findall(text) if name == program.name][-1:]
@@ -154,10 +157,8 @@ def _fullgraph(program: Program) -> Said:
 
 
 def _compile_only(program: Program) -> Said:
-    import torch
-
     print(_MARK, program.name, file=sys.stderr, flush=True)
-    program.run(lambda function, arguments: torch.compile(function, backend="eager")(*arguments))
+    program.run(_call_compiled)
     return Said()
 
 

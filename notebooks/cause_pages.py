@@ -115,6 +115,10 @@ RECOMPILES = (
 )
 
 
+#: Two of them around a word would make it bold.
+_UNDERSCORE = r"\_"
+
+
 @dataclass(frozen=True)
 class Fix:
     """A change that removes a break, or ends recompiles.
@@ -306,7 +310,7 @@ def _recompile_page(item: Example) -> str:
 
 
 def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
-    names = " or ".join(f"*{name.strip()}*" for name in cause.names)
+    names = " or ".join(f"*{name.strip().replace('_', _UNDERSCORE)}*" for name in cause.names)
     is_registered = re.fullmatch(r"GB\d{4}", cause.id) is not None
     facts = [f"PyTorch's name: {names}"]
     if is_registered:

@@ -207,16 +207,13 @@ def _table(said: dict[str, dict[str, Said]]) -> str:
     rows = []
     for tool, items in said.items():
         named = {(name, line) for name, item in items.items() for line in item.lines} & places
-        again = sum(items[name].lines.count(line) - 1 for name, line in named)
         counts = [items[name].count for name in programs if name in items]
         stated = [count for count in counts if count is not None]
         nested = len(items.get("nested", Said()).lines)
         none = f"{sum(count <= 0 for count in stated)} of {len(programs)}" if stated else "states no number"
-        rows.append(f"| {tool} | {len(named)} of {len(places)} | {again} | {nested} | {none} |")
-    head = [
-        "| tool | lines with a break that it names | names again | names a print three calls deep | counts no break |"
-    ]
-    return "\n".join([*head, "| --- | --- | --- | --- | --- |", *rows])
+        rows.append(f"| {tool} | {len(named)} of {len(places)} | {nested} | {none} |")
+    head = "| tool | lines with a break that it names | names a print three calls deep | counts no break |"
+    return "\n".join([head, "| --- | --- | --- | --- |", *rows])
 
 
 def main() -> None:

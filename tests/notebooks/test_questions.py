@@ -79,7 +79,7 @@ too many compile worker processes | compile_time#worker-processes | TORCHINDUCTO
 peak memory of a compiled model | cost#how-much-memory-does-it-take | peak
 memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
 double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
-_orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | removeprefix
+_orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
 compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | once more
 forward hook does not run | training#a-hook-that-never-runs | before
 compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | then wrap it

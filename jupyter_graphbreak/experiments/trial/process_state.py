@@ -22,6 +22,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.process_settings import context_variables, process_settings
+from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryContainer,
     LibraryNamespace,
@@ -418,12 +419,13 @@ class _LoggerSettings(dict[logging.Logger, tuple[Any, ...]]):
 
 
 def _pytorch_loggers() -> _LoggerSettings:
-    """Return the settings of PyTorch's own loggers, in a form that is cheap to make."""
+    """Return the settings of PyTorch's own loggers, except the one of the trace, to which this package listens."""
+    trace = trace_logger()
     return _LoggerSettings(
         {
             log: (log.level, log.disabled, log.propagate, tuple(log.handlers))
             for name, log in list(logging.root.manager.loggerDict.items())
-            if name.startswith("torch") and isinstance(log, logging.Logger) and f"{name}.".startswith("torch.")
+            if name[:6] in {"torch", "torch."} and isinstance(log, logging.Logger) and log is not trace
         }
     )
 

@@ -170,8 +170,9 @@ def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_the_ow
         return x * 2
 
     clock = Clock()
+    clocks = SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic, thread_time=clock.monotonic)
     for module in (finding, rehearsal, search, time_limit):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic))
+        monkeypatch.setattr(module, "time", clocks)
     report = jupyter_graphbreak.try_remedies(torch.compile(prints, backend=slow), torch.ones(3), seconds=100)
     best = next(remedy for remedy in report.remedies or [] if remedy.verdict in WORKING)
     assert best.verdict != "works"

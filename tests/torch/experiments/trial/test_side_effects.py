@@ -313,6 +313,21 @@ def test_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch)
         monitor.exit()
 
 
+def test_listening_to_the_trace_is_no_effect_of_a_function_that_reads_a_level() -> None:
+    # The capture adds a handler to a logger of PyTorch; names such as `level` are those of loggers.
+    class Mixer:
+        level = 2.0
+
+    def mix(x: torch.Tensor) -> torch.Tensor:
+        return x * Mixer.level
+
+    with jupyter_graphbreak.capture(entries=True) as run:
+        torch.compile(mix, backend="eager")(torch.ones(3))
+    report = run.check()
+    assert report.effects is None
+    assert [check.equal for check in report.check or []] == [True]
+
+
 def test_effect_that_an_outer_guard_refuses_is_named() -> None:
     effect = ObservedEffect("file", "writes to the file rows.csv")
     with pytest.raises(TrialStoppedError, match=re.escape(effect.what)), guarded():

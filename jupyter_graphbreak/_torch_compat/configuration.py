@@ -173,6 +173,7 @@ def uncompiled_output() -> Iterator[None]:
 
 
 _COMPILING = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
+_OPERATORS = "torch._ops"
 _COMPILER_FOLDERS = tuple(f"{name.replace('.', '/')}/" for name in _COMPILING)
 
 
@@ -196,12 +197,15 @@ def _hidden_compiler_warnings() -> Iterator[None]:
     registries = {
         name: dict(getattr(module, "__warningregistry__", {}))
         for name, module in sys.modules.copy().items()
-        if name.startswith(_COMPILING)
+        if name.startswith((*_COMPILING, _OPERATORS))
     }
+    # From PyTorch 2.15 on, graphs call operators through this module; within the context, tracing calls them.
+    operators = getattr(sys.modules.get(_OPERATORS), "__file__", None)
 
     @disable_dynamo
     def drop_compiler_warnings(message: Any) -> Any:
-        return (_nothing, (), {}) if is_compiler_warning(message.filename) else None
+        is_hidden = message.filename == operators or is_compiler_warning(message.filename)
+        return (_nothing, (), {}) if is_hidden else None
 
     try:
         with redirected_here(warnings, "_showwarnmsg", drop_compiler_warnings):

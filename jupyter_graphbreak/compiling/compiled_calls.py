@@ -58,6 +58,9 @@ def _at_own_line(message: Any) -> tuple[Callable[..., None], tuple[Any, ...], di
     while frame is not None and frame.f_code.co_filename != message.filename:
         frame = frame.f_back
     places = places_in_graph(frame, message.lineno) if frame is not None else []
+    if frame is not None and not places and frame.f_back is not None:  # the graph calls an operator, which warns
+        frame = frame.f_back
+        places = places_in_graph(frame, frame.f_lineno)
     outer = frame.f_back if frame is not None and places else None
     while outer is not None and outer.f_code.co_filename != places[-1][0]:
         outer = outer.f_back

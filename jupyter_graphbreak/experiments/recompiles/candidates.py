@@ -192,10 +192,10 @@ def _lists_for(
     """Yield candidates that replace each list of numbers by one tensor, and the other numbers by tensors."""
     if not lists:
         return
-    others = [number for number in numbers if not any(each.contains(number.path) for each in lists)]
+    others = [number for number in numbers if not any(held.contains(number.path) for held in lists)]
     others = [number for number in others if number.path.root.kind != "closure" or _is_reached(number, given.visible)]
-    for how in _MARKS if any(each.varies_in_length for each in lists) else ("",):
-        for float_dtype in ("float64",) if all(each.has_only_ints for each in lists) else ("float64", "float32"):
+    for how in _MARKS if any(held.varies_in_length for held in lists) else ("",):
+        for float_dtype in ("float64",) if all(held.has_only_ints for held in lists) else ("float64", "float32"):
             whole = _as_one_tensor(lists, given.owner, float_dtype, how)
             yield whole + as_tensors(others, given.owner, float_dtype) if others else whole
 

@@ -55,9 +55,9 @@ def _names_of_classes_and_libraries(statement: ast.stmt) -> Iterator[str]:
         case ast.ClassDef(name=name):
             yield name
         case ast.Import(names):
-            yield from ((each.asname or each.name).partition(".")[0] for each in names if _is_installed(each.name))
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in names if _is_installed(alias.name))
         case ast.ImportFrom(module=str(module), level=0) if _is_installed(module):
-            yield from (each.asname or each.name for each in statement.names)
+            yield from (alias.asname or alias.name for alias in statement.names)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -71,7 +71,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _calls_user_code(statement: ast.stmt, harmless: set[str]) -> bool:
-    """Return whether an assignment, a decorator or a base class may run a function of the user's, also indirectly."""
+    """Return whether an assignment, a decorator or a base class may run, also indirectly, a function of the user."""
     match statement:
         case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
             functions = [call.func for call in ast.walk(value) if isinstance(call, ast.Call)]

@@ -74,7 +74,7 @@ def values_of_entry(
 ) -> FoundValues:
     """Run the operations of an entry's graphs one by one on copies, and record their values.
 
-    The eager function and the code of the entry's backend run as well, to say whether they give NaN or Inf, too.
+    The eager function and the code of the entry's backend run as well, to say whether they also give NaN or Inf.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def merged(one: ValueRange, other: ValueRange) -> ValueRange:
     """Return the range of the values of two executions."""
     lows = [low for low in (one.low, other.low) if low is not None]
     highs = [high for high in (one.high, other.high) if high is not None]
-    weights = [(each.mean, each.elements - each.nan - each.inf) for each in (one, other) if each.mean is not None]
+    weights = [(part.mean, part.elements - part.nan - part.inf) for part in (one, other) if part.mean is not None]
     total = sum(count for _, count in weights)
     return ValueRange(
         one.shape,

@@ -149,13 +149,13 @@ class ValueRecorder:
         """Yield the gradient functions behind a result that no operation before has made."""
         pending, count = [function], 0
         while pending and count < _MOST_FUNCTIONS:
-            each = pending.pop()
-            if each is None or each in self._functions or each.name().rpartition("::")[2].startswith(_LEAF):
+            function = pending.pop()
+            if function is None or function in self._functions or function.name().rpartition("::")[2].startswith(_LEAF):
                 continue
             count += 1
-            self._functions.add(each)
-            yield each
-            pending += [following for following, _ in each.next_functions]
+            self._functions.add(function)
+            yield function
+            pending += [following for following, _ in function.next_functions]
 
     def _presence(self, tensors: Iterable[torch.Tensor]) -> Presence:
         """Return whether any of some tensors has NaN, and whether any has infinite elements."""

@@ -133,7 +133,7 @@ def _written(arguments: Any) -> Presence:
             return Presence(math.isnan(arguments), math.isinf(arguments))
         case list() | tuple():
             found = [_written(item) for item in arguments]
-            return Presence(any(each.nan for each in found), any(each.inf for each in found))
+            return Presence(any(part.nan for part in found), any(part.inf for part in found))
         case dict():
             return _written(list(arguments.values()))
     return NOTHING

@@ -108,7 +108,7 @@ def _section(page: str, anchor: str) -> str:
     if not anchor:
         return text
     headings = re.finditer(r"^#+ (.*)$", text, re.MULTILINE)
-    return next(text[found.start() :] for found in headings if _slug(found[1]) == anchor)
+    return next(text[heading.start() :] for heading in headings if _slug(heading[1]) == anchor)
 
 
 def _slug(heading: str) -> str:

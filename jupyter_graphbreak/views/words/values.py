@@ -25,7 +25,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         (f"{one_line(given.name)} has {_counts(given.nan, given.inf)} before {name} is called", True, None)
         for given in values.given
     ]
-    sentences += [(first_sentence(report, found), True, found) for found in values.first]
+    sentences += [(first_sentence(report, first), True, first) for first in values.first]
     if not sentences:
         operations = counted(values.operations, "operation")
         seen = f"{name}: no NaN and no Inf in {operations}, forward and backward"
@@ -126,7 +126,7 @@ def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
         return [(f"The code of {name} gives {and_list(made)} as well", True)]
     if alone:
         without = f"The code of {name} gives neither NaN nor Inf in the results and the gradients of the inputs"
-        return [(f"{without}: it keeps more digits between operations than they have one by one", False)]
+        return [(f"{without}: it may keep more digits between operations than they have one by one", False)]
     return []
 
 

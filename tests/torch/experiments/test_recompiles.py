@@ -400,8 +400,8 @@ def test_a_list_of_ints_of_any_length_becomes_one_tensor_with_a_mark(tmp_path: A
 
         def calls(lists):
             x = torch.arange(6.0)
-            for each in lists:
-                pick(x, each)
+            for indices in lists:
+                pick(x, indices)
 
         calls([[0, 2], [1, 2, 3], [0, 1, 2, 3], [3, 1]])
     """)
@@ -412,7 +412,7 @@ def test_a_list_of_ints_of_any_length_becomes_one_tensor_with_a_mark(tmp_path: A
     assert remedy.title == "Make `index` one tensor, marked as dynamic"
     assert counts(remedy) == (4, 1, 0)
     changed = apply_edits(text, remedy.edits)
-    assert "        index_tensor = torch.as_tensor(each, dtype=torch.int64)\n" in changed
+    assert "        index_tensor = torch.as_tensor(indices, dtype=torch.int64)\n" in changed
     path.write_text(changed)
     torch.compiler.reset()
     fixed: dict[str, Any] = {}

@@ -152,15 +152,19 @@ _OTHERS: dict[str, dict[Content, str]] = {
         "function": "function",
         "id": "frame",
         "kept": "settled break_even_calls",
-        "parts": "eager compiled remedied parts coverage in_run eager_device_work device_work memory guards ops",
+        "parts": (
+            "eager compiled remedied parts coverage in_run eager_device_work device_work memory guards ops alternatives"
+        ),
     },
+    "Alternative": {"kept": "kind", "op": "change", "parts": "location time before"},
     "OpCost": {"id": "graph", "op": "op", "parts": "location eager compiled"},
     "GuardCost": {"id": "frame", "timed guard": "guard", "parts": "location time", "kept": "count"},
     "MemoryCost": {"parts": "lines"},
     "MemoryLine": {"parts": "location", "kept": "eager_bytes compiled_bytes"},
     "RemediedCost": {"id": "remedies", "parts": "time device_work"},
     "CostPart": {"kept": "kind", "parts": "time", "id": "graph break_ frame"},
-    "Startup": {"kept": "first_s second_s", "parts": "graphs"},
+    "Startup": {"kept": "first_s second_s", "parts": "graphs changes"},
+    "CacheChange": {"id": "graphs", "kept": "second_s", "removed": "code"},
     "GraphStartup": {
         "id": "graph",
         "kept": "tracing_s backend_s cache",

@@ -160,6 +160,26 @@ class OpCost(msgspec.Struct, frozen=True):
     compiled: Spread
 
 
+class Alternative(msgspec.Struct, frozen=True):
+    """The time of a call with one change, next to the time without it; they were measured in turn.
+
+    Parameters
+    ----------
+    kind : {"branch", "guards"}
+        ``branch``: the compiled code takes the branch that uncompiled code takes. ``guards``: Dynamo leaves guards out.
+    change : str
+        The question that is answered as in uncompiled code, or the function of PyTorch that selects the guards to keep.
+    location : Location or None
+        The test of the branch.
+    """
+
+    kind: Literal["branch", "guards"]
+    change: str
+    location: Location | None
+    time: Spread
+    before: Spread
+
+
 class EntryCost(msgspec.Struct, frozen=True):
     """The steady state of one entry: eager, compiled, and with remedies.
 
@@ -180,9 +200,12 @@ class EntryCost(msgspec.Struct, frozen=True):
     memory : MemoryCost or None
         The memory of an eager and of a compiled call, if it was measured.
     guards : list of GuardCost or None
-        The most expensive guards of a call, the most expensive first; the part ``guards`` has the time of all.
+        The most expensive guards of a call, the most expensive first. The part ``guards`` also has the time to enter
+        and leave the compiled code.
     ops : list of OpCost or None
         The operations of slow graphs that are slower compiled than eager, those that lose most first.
+    alternatives : list of Alternative
+        Changes of the compiled code that were measured.
     """
 
     function: str
@@ -200,6 +223,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     memory: MemoryCost | None = None
     guards: list[GuardCost] | None = None
     ops: list[OpCost] | None = None
+    alternatives: list[Alternative] = []
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -233,12 +257,31 @@ class GraphStartup(msgspec.Struct, frozen=True):
     location: Location | None = None
 
 
+class CacheChange(msgspec.Struct, frozen=True):
+    """A change of PyTorch's settings with which a second start found every graph of an entry in AOTAutograd's cache.
+
+    Parameters
+    ----------
+    code : str
+        The statements that make the change.
+    graphs : list of str
+        The graphs for which the cache is bypassed without it.
+    second_s : float
+        The seconds of compiling at a second start with it.
+    """
+
+    code: str
+    graphs: list[str]
+    second_s: float
+
+
 class Startup(msgspec.Struct, frozen=True):
     """The seconds of compiling at the run itself and at a second start, without importing PyTorch."""
 
     first_s: float
     second_s: float
     graphs: list[GraphStartup] = []
+    changes: list[CacheChange] = []
 
 
 class Divergence(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import re
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code
@@ -217,17 +218,26 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
 def watch_graphs(observer: Observer) -> Iterator[None]:
     """Record the call stack of each operation of a graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
+    tracing = importlib.import_module("torch._guards").TracingContext
+    #: Dynamo gives operations that enter or leave a context, such as autocast, no stack.
+    created: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+    def keep_stack(call: Call) -> None:
+        created[call.result] = "".join(tracing.extract_stack().format())
 
     def look(call: Call) -> GraphStacks:
         module = call.argument("gm")
         stacks: dict[str, int] = {}
         ops: dict[str, int] = {}
         for node in module.graph.nodes:
-            trace = node.stack_trace
+            trace = node.stack_trace or created.get(node)
             if trace and node.op.startswith("call"):
                 ops[node.name] = stacks.setdefault(trace, len(stacks))
         reason = getattr(getattr(module, "compile_subgraph_reason", None), "reason", None)
         return GraphStacks(stacks=list(stacks), ops=ops, reason=reason)
 
-    with patched(graphs, "call_user_compiler", watched(graphs.call_user_compiler, observer, before=look)):
+    with (
+        patched(graphs, "create_node", watched(graphs.create_node, observer, after=keep_stack)),
+        patched(graphs, "call_user_compiler", watched(graphs.call_user_compiler, observer, before=look)),
+    ):
         yield

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patched, redirected_here
 from jupyter_graphbreak.records.additions import AnswerDiffers
 from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
     from types import CodeType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
@@ -49,10 +49,7 @@ def watch_paths(observer: Observer) -> Iterator[None]:
     def look(call: Call) -> AnswerDiffers | None:
         variable, tracer = call.args[:2]
         question = variable.value
-        try:
-            if question not in questions:
-                return None
-        except TypeError:  # a function that cannot be hashed
+        if not _is_one_of(question, questions):
             return None
         answer = call.result.as_python_constant()
         if not answer:  # the answer of the uncompiled program: False, or None for a state
@@ -66,6 +63,34 @@ def watch_paths(observer: Observer) -> Iterator[None]:
 
     with patched(owner, "call_function", watched(owner.call_function, observer, after=look)):
         yield
+
+
+def answered_as_uncompiled(is_meant: Callable[[StackEntry], bool]) -> contextlib.AbstractContextManager[None]:
+    """Make Dynamo answer questions on this thread as uncompiled code would, while the context is open.
+
+    Parameters
+    ----------
+    is_meant : callable
+        Returns whether a question is answered so, given the place that asks it.
+    """
+    module = importlib.import_module("torch._dynamo.variables.torch")
+    questions = module.tracing_state_functions()
+    owner, constant = module.TorchInGraphFunctionVariable, module.ConstantVariable
+
+    def plan(variable: Any, tracer: Any, *_: Any, **__: Any) -> tuple[Callable[..., Any], tuple[Any, ...], Any] | None:
+        question = variable.value
+        if _is_one_of(question, questions) and questions[question] and is_meant(_place(tracer)):
+            return constant.create, (False,), {}
+        return None
+
+    return redirected_here(owner, "call_function", plan)
+
+
+def _is_one_of(function: Any, functions: Container[Any]) -> bool:
+    try:
+        return function in functions
+    except TypeError:  # it cannot be hashed
+        return False
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import re
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count, compiled_callable, compiled_with
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
 from jupyter_graphbreak.analysis.build import build_with_files
+from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.guards import time_guards
@@ -33,7 +36,7 @@ from jupyter_graphbreak.experiments.cost.parts import (
     time_share,
     with_new_ids,
 )
-from jupyter_graphbreak.experiments.cost.startup import second_start
+from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.effect_places import located_by
@@ -119,7 +122,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 #: After timing, the other measurements take as long as it did at most, and this many seconds at least.
-_LEAST_S = 3.0
+_LEAST_S = 5.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
 #: After this many seconds no further remedy is compiled.
@@ -203,39 +206,50 @@ def measure_entry(
         overhead = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
         whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))
         graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
-        memory = guard_costs = ops = None
+        memory = guard_costs = ops = alternatives = None
         if settled:
             used = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
             now = time.monotonic()
             with limit_time(min(end, now + max(now - started, _LEAST_S))):
                 if guards:  # this PyTorch shows them
                     guard_costs = _unless_it_fails(
-                        lambda: compiled.as_called(lambda: time_guards(guards, used, correspondence.frame, locate))
+                        lambda: compiled.between_calls(
+                            functools.partial(time_guards, guards, used, correspondence.frame, locate)
+                        )
                     )
                 memory = _unless_it_fails(lambda: measure_memory(eager, compiled, locate))
                 ops = _unless_it_fails(lambda: slow_operations(compiled, graph_us, correspondence))
-    eager_time = spread_of(calls[0])
-    share = time_share(parts)
-    cost = EntryCost(
-        function=entry.function,
-        frame=entry.frame if run is not None else next((frame.id for frame in own.frames), None),
-        settled=settled,
-        eager=eager_time,
-        compiled=whole,
-        remedied=[
-            RemediedCost(list(ids), spread_of(timed), device)
-            for ids, timed, device in zip(others, calls[3:], work[2:], strict=True)
-        ],
-        parts=_with_run_ids(parts, correspondence),
-        coverage=Coverage(*coverage, share) if coverage is not None else None,
-        break_even_calls=_break_even(gain_us(eager_time, whole), correspondence),
-        eager_device_work=work[0],
-        device_work=work[1],
-        memory=memory,
-        guards=guard_costs,
-        ops=ops,
-    )
-    return Measurement(cost, own, second_start(recording.records, correspondence) if run is not None else None)
+                alternatives = _unless_it_fails(
+                    lambda: measure_alternatives(entry, correspondence, locate, whole, guard_costs or [])
+                )
+        eager_time = spread_of(calls[0])
+        share = time_share(parts)
+        cost = EntryCost(
+            function=entry.function,
+            frame=entry.frame if run is not None else next((frame.id for frame in own.frames), None),
+            settled=settled,
+            eager=eager_time,
+            compiled=whole,
+            remedied=[
+                RemediedCost(list(ids), spread_of(timed), device)
+                for ids, timed, device in zip(others, calls[3:], work[2:], strict=True)
+            ],
+            parts=_with_run_ids(parts, correspondence),
+            coverage=Coverage(*coverage, share) if coverage is not None else None,
+            break_even_calls=_break_even(gain_us(eager_time, whole), correspondence),
+            eager_device_work=work[0],
+            device_work=work[1],
+            memory=memory,
+            guards=guard_costs,
+            ops=ops,
+            alternatives=alternatives or [],
+        )
+        startup = second_start(recording.records, correspondence) if run is not None else None
+        if settled and startup is not None and any(graph.cache == "bypass" for graph in startup.graphs):
+            with limit_time(min(end, time.monotonic() + max(startup.first_s, _LEAST_S))):
+                changes = _unless_it_fails(functools.partial(cache_changes, entry, startup, recording.records))
+            startup = replace(startup, changes=changes or [])
+    return Measurement(cost, own, startup)
 
 
 def _remedied_variants(

@@ -1,4 +1,4 @@
-"""Describe a second start, which finds what the first one left in PyTorch's caches on disk."""
+"""Describe a second start, which finds what the first one left in PyTorch's caches on disk, and try to improve it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
-from jupyter_graphbreak.report.cost import GraphStartup, Startup
+from jupyter_graphbreak._torch_compat.cache_settings import CacheSettings
+from jupyter_graphbreak.analysis.build import build_with_files
+from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.time_limit import require_time
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.report.cost import CacheChange, GraphStartup, Startup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+    from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Graph
@@ -19,6 +26,8 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
 #: PyTorch's reason if inductor's cache is switched off, on which AOTAutograd's depends.
 _SWITCHED_OFF = "FX graph cache is not enabled"
+#: How many times the settings are extended.
+_MOST_ROUNDS = 4
 _NOT_SAVED = "the first start did not save it, for example because its backward pass did not run"
 
 
@@ -34,16 +43,15 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
     correspondence : Correspondence
         The reports of both starts.
     """
-    backend_s: dict[str, float] = {}
-    states: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
-    for record in records:
-        frame = str(record.compile_key)
-        if record.kind == "compilation_metrics":
-            backend_s[frame] = record.data.get("backend_compile_time_s") or 0.0
-        elif "_cache_" in record.kind:
-            states[frame][record.kind.removeprefix("artifact:")] = record.payload
+    records = list(records)
+    states = _states(records)
     if not states:
         return None
+    backend_s = {
+        str(record.compile_key): record.data.get("backend_compile_time_s") or 0.0
+        for record in records
+        if record.kind == "compilation_metrics"
+    }
     own, run = correspondence.own, correspondence.run
     compile_s = {frame.id: frame.compile_s or 0.0 for frame in own.frames}
     graphs = {graph.id: graph for graph in run.graphs}
@@ -66,7 +74,65 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
     )
 
 
-def _state(states: dict[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
+def _states(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
+    """Return what the caches said about each frame, by the id of the frame and the kind of the message."""
+    states: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
+    for record in records:
+        if "_cache_" in record.kind:
+            states[str(record.compile_key)][record.kind.removeprefix("artifact:")] = record.payload
+    return states
+
+
+def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> list[CacheChange]:
+    """Try settings against the bypasses of an entry's graphs; return those with which the cache has all graphs.
+
+    Each bypass names one operation, so the settings grow from start to start.
+
+    Parameters
+    ----------
+    entry : Entry
+        The entry.
+    startup : Startup
+        Its second start without a change.
+    records : iterable of Record
+        The records of that start.
+    """
+    bypassed = [graph.graph for graph in startup.graphs if graph.cache == "bypass"]
+    reasons = _bypasses(_states(records))
+    settings = CacheSettings()
+    for _ in range(_MOST_ROUNDS):
+        further = settings.extended(reasons)
+        if further == settings:
+            break
+        settings = further
+        reasons = _bypasses(_states(_start(entry, settings)))
+        if not reasons:
+            again = list(_start(entry, settings))
+            states = _states(again).values()
+            if states and all(_state(frame)[0] == "hit" for frame in states):
+                report, _ = build_with_files(again)
+                spent = sum(frame.compile_s or 0.0 for frame in report.frames)
+                return [CacheChange(settings.code, bypassed, round(spent, 4))]
+            break
+    return []
+
+
+def _start(entry: Entry, settings: CacheSettings) -> Iterable[Record]:
+    """Compile an entry with its backward pass, as a new process would; return the records."""
+    require_time()
+    variant = Variant(entry, compiled=True)
+    with settings.applied(), recompiling(variant.subject.call), recorder.record() as recording:
+        variant.with_backward(lambda call: call())
+    return recording.records
+
+
+def _bypasses(states: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+    """Return PyTorch's reasons for bypassing AOTAutograd's cache."""
+    reasons = (frame.get("aotautograd_cache_bypass") for frame in states.values())
+    return [reason.replace("\\n", "\n") for reason in reasons if reason is not None]
+
+
+def _state(states: Mapping[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
     """Return the state of AOTAutograd's cache for a graph, and the reason if a cache lacks the graph."""
     inductor = "inductor's cache: "
     if "fx_graph_cache_bypass" in states:
@@ -108,4 +174,5 @@ def joined(starts: Iterable[Startup | None]) -> Startup | None:
         round(sum(start.first_s for start in known), 4),
         round(sum(start.second_s for start in known), 4),
         [graph for start in known for graph in start.graphs],
+        [change for start in known for change in start.changes],
     )

@@ -117,6 +117,8 @@ class Variant:
         Whether the compiled code can record marks.
     applied : callable
         Returns a context for each call.
+    guard_filter : callable or None
+        Selects the guards that compiled code keeps, see the option ``guard_filter_fn`` of :func:`torch.compile`.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class Variant:
         compiled: bool,
         marked: bool = False,
         applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+        guard_filter: Callable[..., Any] | None = None,
     ) -> None:
         self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
@@ -136,13 +139,13 @@ class Variant:
         self._arguments = self.subject.copies_of(self._given)
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
-        program: Callable[..., Any] = self.subject.call
-        if compiled:
-            program = torch.compile(program, backend=self.timer, dynamic=entry.dynamic)
-        self._program = program
-        self._inner = InnerModules(
-            self.subject, entry.inner, lambda inner: torch.compile(inner, backend=self.timer, dynamic=entry.dynamic)
-        )
+
+        def compile_it(program: Callable[..., Any]) -> Callable[..., Any]:
+            options: dict[str, Any] | None = {"guard_filter_fn": guard_filter} if guard_filter is not None else None
+            return torch.compile(program, backend=self.timer, dynamic=entry.dynamic, options=options)
+
+        self._program = compile_it(self.subject.call) if compiled else self.subject.call
+        self._inner = InnerModules(self.subject, entry.inner, compile_it)
         self._state: dict[str, Any] = {}
         self._changes_arguments = self._changes_state = self._is_short = False
         self.random = False
@@ -227,6 +230,11 @@ class Variant:
         """Call a function in the modes of the call, with the copies in place."""
         with self._ready():
             return observe()
+
+    def between_calls(self, observe: Callable[[Callable[[], object] | None], _T]) -> _T:
+        """Call a function as :meth:`as_called` does, with one that makes a call, or ``None`` if calls change state."""
+        is_repeatable = not (self._changes_arguments or self._changes_state)
+        return self._observed(0, lambda call: observe(call if is_repeatable else None))
 
     def with_backward(self, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         """Observe a call followed by a backward pass from its results, if these require gradients."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.cost import (
+    Alternative,
+    CacheChange,
     Check,
     Cost,
     CostPart,
@@ -83,7 +86,7 @@ def test_guards_are_named_if_they_take_a_large_part() -> None:
         cost(), compiled=Spread(34, 33, 35, 9), eager=Spread(11, 10, 12, 9), remedied=[], parts=[guards]
     )
     assert cost_verdicts(report) == [
-        "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards take 19 µs"
+        "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code take 19 µs"
     ]
 
 
@@ -310,6 +313,29 @@ def test_objects_with_expensive_guards_are_named() -> None:
     assert sentences(cheap) == sentences() == []
 
 
+def test_alternatives_are_compared_by_their_ratio() -> None:
+    line = Location("s1", 7, 7, function="step")
+    whole, half = Spread(400, 399, 401, 9), Spread(200, 199, 201, 9)
+
+    def sentence(kind: Literal["branch", "guards"], change: str, time: Spread, before: Spread = whole) -> str:
+        one = Alternative(kind, change, line if kind == "branch" else None, time, before)
+        report = with_entry(
+            cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=None, ops=None, alternatives=[one]
+        )
+        (finding,) = cost_findings(report)
+        return finding.sentence
+
+    question = "torch.compiler.is_compiling"
+    branch = "the branch at line 7 that only compiled code takes"
+    assert sentence("branch", question, half) == f"{branch} costs 50 µs of the 100 µs of a call"
+    assert sentence("branch", question, whole, half) == f"{branch} saves 100 µs a call"
+    assert sentence("branch", question, whole) == f"{branch} makes no measurable difference"
+    assert sentence("guards", "torch.compiler.keep_tensor_guards_unsafe", half) == (
+        'with `options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}` in `torch.compile`, '
+        "a call takes 50 µs, not 100 µs; a later change of anything but the tensors that are passed then goes unnoticed"
+    )
+
+
 def test_operations_that_are_slower_compiled_are_named() -> None:
     line = Location("s1", 12, 12, function="step")
     slow = OpCost("A", "torch.erfinv", line, Spread(295, 290, 300, 9), Spread(3140, 3100, 3200, 9))
@@ -339,6 +365,15 @@ def test_a_second_start_is_compared_with_the_first() -> None:
             False,
         ),
     ]
+    change = CacheChange("torch._functorch.config.a = True", ["B"], 1.25)
+    started = cost().startup
+    assert started is not None
+    changed = startup_findings(replace(cost(), startup=replace(started, changes=[change])))[1].sentence
+    assert changed == (
+        "graph B is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function "
+        "target autograd_function_apply, line 15): with `torch._functorch.config.a = True` before compiling, a second "
+        "start finds it and compiles for 1.25 s"
+    )
     assert startup_findings(replace(cost(), startup=None)) == []
     assert startup_findings(replace(cost(), startup=Startup(0.9, 0.1, [GraphStartup("A", 0.1, 0.0, "hit")]))) == []
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards, GuardNode
+from jupyter_graphbreak.experiments.cost import entry_cost
 from jupyter_graphbreak.experiments.cost.entry_cost import measure_entry
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.timing import Budget
@@ -83,3 +84,18 @@ def test_times_are_within_a_factor_of_two() -> None:
 def test_frames_that_are_not_used_or_do_not_fit_have_no_times(used: set[str], holds: bool) -> None:
     frame = FrameGuards("0/0", lambda: holds, lambda: node("L", 5), {})
     assert time_guards([frame], used, lambda ident: ident, lambda _: None) == []
+
+
+def many_numbers(x: torch.Tensor, numbers: dict[str, int]) -> torch.Tensor:
+    return x + sum(numbers.values())
+
+
+def test_the_call_is_timed_without_the_guards_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_cost, "_LEAST_S", 60.0)  # whatever the load of the machine
+    entry = Entry("fn", None, many_numbers, Arguments(torch.rand(4), {f"n{key}": key for key in range(800)}), "eager")
+    cost = measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost
+    assert cost.guards is not None
+    (alternative,) = cost.alternatives
+    assert (alternative.kind, alternative.change) == ("guards", "torch.compiler.keep_tensor_guards_unsafe")
+    saved = alternative.before.median_us - alternative.time.median_us
+    assert cost.guards[0].time.median_us / 2 < saved < cost.guards[0].time.median_us * 3

@@ -57,6 +57,35 @@ def test_a_hit_next_to_a_bypass_with_its_reason(tmp_path: Path, monkeypatch: pyt
     assert bypass.location is not None
     assert bypass.location.line == custom.__code__.co_firstlineno + 2
     assert all(0 <= graph.tracing_s + graph.backend_s <= startup.second_s for graph in startup.graphs)
+    (change,) = startup.changes
+    assert change.graphs == ["B"]
+    assert change.code == "torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True"
+    assert not torch._functorch.config.autograd_cache_allow_custom_autograd_functions
+
+
+def test_autocast_inside_is_named_with_its_line_and_can_be_marked_as_cacheable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def in_autocast(x: torch.Tensor) -> torch.Tensor:
+        y = x.mm(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return y.mm(x)
+
+    marked = dict(torch._inductor.config.unsafe_marked_cacheable_functions)
+    startup = second_start((in_autocast, torch.rand(8, 8)))
+    assert startup is not None
+    (graph,) = startup.graphs
+    assert graph.cache == "bypass"
+    assert graph.location is not None
+    assert graph.location.line == in_autocast.__code__.co_firstlineno + 2
+    (change,) = startup.changes
+    assert change.code == (
+        "torch._inductor.config.unsafe_marked_cacheable_functions.update("
+        '{"torch.amp.autocast_mode._enter_autocast": "1", "torch.amp.autocast_mode._exit_autocast": "1"})'
+    )
+    assert torch._inductor.config.unsafe_marked_cacheable_functions == marked
 
 
 def test_a_graph_that_the_first_start_did_not_save_is_a_miss_and_no_cache_is_off(

@@ -1,0 +1,126 @@
+"""Time the compiled call again with one change: without a branch that only compiled code takes, or without guards."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.hooks.paths import answered_as_uncompiled
+from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_in_turn
+from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
+from jupyter_graphbreak.report.cost import Alternative, overlap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.report.cost import GuardCost, Spread
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import PathDifference
+
+#: How many branches are left out, one at a time; those with most lines come first.
+_MOST_BRANCHES = 3
+#: Guards are left out if they take this share of a call and this many microseconds, and the change is reported if it
+#: saves half of their time.
+_NOTABLE_SHARE, _NOTABLE_US = 0.05, 5.0
+_SAVED_SHARE = 0.5
+#: PyTorch's functions that select the guards to keep, those that keep most first.
+_FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe", "keep_tensor_guards_unsafe")
+_BUDGET = Budget(seconds=0.6, runs=100)
+
+
+def measure_alternatives(
+    entry: Entry,
+    correspondence: Correspondence,
+    locate: Callable[[Sequence[StackEntry]], Location | None],
+    whole: Spread,
+    guards: Sequence[GuardCost],
+) -> list[Alternative]:
+    """Time the call without the branches that only compiled code takes, and without some of its guards.
+
+    Each alternative is compared with a copy that is compiled at the same time, after everything else: where the memory
+    allocator places the guards has an effect on their time.
+
+    Parameters
+    ----------
+    entry : Entry
+        The entry.
+    correspondence : Correspondence
+        The reports of the copies and of the run.
+    locate : callable
+        Returns the location in the report of a stack.
+    whole : Spread
+        The time of the compiled call.
+    guards : sequence of GuardCost
+        The most expensive guards.
+    """
+    paths = _paths(correspondence)
+    spent_us = sum(guard.time.median_us for guard in guards)
+    filters = _filters(guards) if spent_us >= max(_NOTABLE_SHARE * whole.median_us, _NOTABLE_US) else []
+    found: list[Alternative] = []
+    if not paths and not filters:
+        return found
+    unchanged = Variant(entry, compiled=True)
+    with recompiling(unchanged.subject.call), contextlib.suppress(TimeUpError):
+        if not unchanged.warm_up():
+            return found
+        for path in paths:
+
+            def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
+                return answered_as_uncompiled(lambda asking: _is_at(locate([asking]), path.location))
+
+            times = _times(unchanged, Variant(entry, compiled=True, applied=without_branch))
+            if times is not None:
+                found.append(Alternative("branch", path.function, path.branch or path.location, *times))
+        for name, selects in filters:
+            times = _times(unchanged, Variant(entry, compiled=True, guard_filter=selects))
+            if times is not None and _saves(times, _SAVED_SHARE * spent_us):
+                found.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
+                break
+    return found
+
+
+def _paths(correspondence: Correspondence) -> list[PathDifference]:
+    """Return the differences of the run that the entry meets and that change lines, those with most lines first."""
+    met = {_question(path) for path in correspondence.own.paths if path.lines}
+    paths = [path for path in correspondence.run.paths if path.lines and _question(path) in met]
+    return sorted(paths, key=lambda path: -len(path.lines))[:_MOST_BRANCHES]
+
+
+def _question(path: PathDifference) -> tuple[str, int | None, str | None]:
+    at = path.location
+    return path.function, at.line if at is not None else None, at.function if at is not None else None
+
+
+def _is_at(one: Location | None, other: Location | None) -> bool:
+    return one is not None and other is not None and (one.source, one.line) == (other.source, other.line)
+
+
+def _filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[..., Any]]]:
+    """Return the functions of this PyTorch that may leave out the most expensive guards."""
+    is_global = "G[" in guards[0].guard
+    names = [name for name in _FILTERS if is_global or name != "skip_guard_on_globals_unsafe"]
+    return [(name, getattr(torch.compiler, name)) for name in names if hasattr(torch.compiler, name)]
+
+
+def _saves(times: tuple[Spread, Spread], least_us: float) -> bool:
+    after, before = times
+    return before.median_us - after.median_us >= least_us and not overlap(after, before)
+
+
+def _times(unchanged: Variant, other: Variant) -> tuple[Spread, Spread] | None:
+    """Return the times of another call and of the unchanged one; ``None`` if the other cannot be timed."""
+    require_time()
+    begun = time.monotonic()
+    with recompiling(other.subject.call), contextlib.suppress(Exception):  # it may need the branch or the guards
+        if other.warm_up():
+            calls = time_in_turn([other.run, unchanged.run], _BUDGET, end=begun + 10 * _BUDGET.seconds)
+            return spread_of(calls[0]), spread_of(calls[1])
+    return None

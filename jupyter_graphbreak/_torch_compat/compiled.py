@@ -96,21 +96,49 @@ def given_backend(backend: Any) -> tuple[Any, dict[str, Any]]:
     return function, options
 
 
-def compiled_with(value: Any) -> tuple[Any, bool | None] | None:
-    """Return the backend of a compiled function or module and its ``dynamic``; ``None`` if they are unknown.
+class CompiledWith(NamedTuple):
+    """What ``torch.compile`` was called with.
 
-    The backend can be called with a graph and applies the mode and the options given to ``torch.compile``.
+    Parameters
+    ----------
+    backend : callable
+        The backend. It can be called with a graph and applies the mode and the options.
+    dynamic : bool or None
+        The option ``dynamic``.
+    guard_filter : callable or None
+        The option ``guard_filter_fn``, which selects the guards to keep.
     """
+
+    backend: Any
+    dynamic: bool | None = None
+    guard_filter: Callable[..., Any] | None = None
+
+
+def compiled_with(value: Any) -> CompiledWith | None:
+    """Return what a compiled function or module was compiled with; ``None`` if it is unknown."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.nn.Module):
         inner = value.__dict__.get("_compiled_call_impl")
         context = getattr(value, "dynamo_ctx", None) if inner is None else _context(inner)
     else:
         context = _context(getattr(value, "__func__", value))
-    backend = getattr(context, "callback", None)
-    while (wrapped := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
-        backend = wrapped
-    return (backend, getattr(context, "_dynamic", None)) if callable(backend) else None
+    callback = getattr(context, "callback", None)
+    backend = innermost_backend(callback)
+    if not callable(backend):
+        return None
+    return CompiledWith(backend, getattr(context, "_dynamic", None), guard_filter_of(callback))
+
+
+def innermost_backend(callback: Any) -> Any:
+    """Return the backend within the callbacks that Dynamo puts around it."""
+    while (inner := getattr(callback, "_torchdynamo_orig_backend", None)) is not None:
+        callback = inner
+    return callback
+
+
+def guard_filter_of(callback: Any) -> Callable[..., Any] | None:
+    """Return the function that selects the guards to keep, of one of Dynamo's callbacks; ``None`` if there is none."""
+    return getattr(getattr(callback, "hooks", None), "guard_filter_fn", None)
 
 
 def _context(function: Any) -> Any:

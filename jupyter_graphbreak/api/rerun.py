@@ -144,8 +144,9 @@ class Rerun:
         seconds : float or None
             The time limit; by default 120 seconds.
         """
-        from jupyter_graphbreak.experiments.cost.entry_cost import backend_name, device_of, measure_entry
+        from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
         from jupyter_graphbreak.experiments.cost.startup import joined
+        from jupyter_graphbreak.experiments.trial.entry import backend_name
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         end, late = _limits(seconds)

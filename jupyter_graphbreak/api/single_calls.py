@@ -151,7 +151,8 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     4207.0
     """
     from jupyter_graphbreak.analysis.priority import with_priorities
-    from jupyter_graphbreak.experiments.cost.entry_cost import backend_name, device_of, entry_of, measure_entry
+    from jupyter_graphbreak.experiments.cost.entry_cost import device_of, entry_of, measure_entry
+    from jupyter_graphbreak.experiments.trial.entry import backend_name
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
     from jupyter_graphbreak.report.cost import Cost
 

@@ -10,7 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
-from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.compiled import CompiledWith, guard_filter_of, has_cached_code, innermost_backend
 from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.module_calls import call_compiled, callable_of
@@ -36,17 +36,16 @@ _CALLS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
 class EnteredCall(NamedTuple):
     """A call of a compiled callable that Dynamo is about to compile, or for which it already has compiled code.
 
-    ``call`` is the original function, method or module; ``dynamic`` is the argument of ``torch.compile``; ``frame`` is
-    Dynamo's id, if known; ``wrapped`` is the id of the callable in :func:`watch_calls`; ``modes`` are those of the
-    call; ``reuses`` tells that it uses code compiled for a different call.
+    ``call`` is the original function, method or module; ``compiled_with`` is what ``torch.compile`` was called with;
+    ``frame`` is Dynamo's id, if known; ``wrapped`` is the id of the callable in :func:`watch_calls`; ``modes`` are
+    those of the call; ``reuses`` tells that it uses code compiled for a different call.
     """
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     frame: str | None
-    backend: Any
-    dynamic: bool | None
+    compiled_with: CompiledWith
     wrapped: int | None
     modes: CallModes
     reuses: bool = False
@@ -55,8 +54,8 @@ class EnteredCall(NamedTuple):
 class StartedCall(NamedTuple):
     """A call of a compiled callable from eager code that is about to start.
 
-    ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``wrapped``, ``modes``,
-    ``backend`` and ``dynamic`` are as in :class:`EnteredCall`.
+    ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``wrapped``, ``modes`` and
+    ``compiled_with`` are as in :class:`EnteredCall`.
     """
 
     call: Callable[..., Any]
@@ -65,8 +64,7 @@ class StartedCall(NamedTuple):
     wrapped: int
     modes: CallModes
     caller: FrameType | None
-    backend: Any = None
-    dynamic: bool | None = None
+    compiled_with: CompiledWith = CompiledWith(None)
 
 
 def _ignore(*_: object) -> None:
@@ -210,10 +208,9 @@ def _started(wrapper: FrameType) -> StartedCall:
         (frame for frame in frames_outward(wrapper.f_back, _DEEPEST) if not _is_machinery(frame.f_code.co_filename)),
         None,
     )
-    backend, dynamic = _innermost(variables.get("callback")), getattr(variables.get("self"), "_dynamic", None)
-    return StartedCall(
-        call, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller, backend, dynamic
-    )
+    callback, dynamic = variables.get("callback"), getattr(variables.get("self"), "_dynamic", None)
+    with_ = CompiledWith(innermost_backend(callback), dynamic, guard_filter_of(callback))
+    return StartedCall(call, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller, with_)
 
 
 def _is_machinery(filename: str) -> bool:
@@ -229,15 +226,14 @@ def _reusing(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
     if not isinstance(code, types.CodeType) or not has_cached_code(code):
         return None
-    if not callable(started.backend):
+    if not callable(started.compiled_with.backend):
         return None
     return code, EnteredCall(
         call,
         started.args,
         started.kwargs,
         None,
-        started.backend,
-        started.dynamic,
+        started.compiled_with,
         started.wrapped,
         started.modes,
         reuses=True,
@@ -260,8 +256,11 @@ def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall
         args,
         kwargs,
         str(compiling.argument("compile_id")),
-        _innermost(compiling.argument("compiler_fn")),
-        _dynamic(),
+        CompiledWith(
+            innermost_backend(compiling.argument("compiler_fn")),
+            _dynamic(),
+            getattr(compiling.argument("hooks"), "guard_filter_fn", None),
+        ),
         id(callable_of(wrapper)) if "fn" in wrapper.f_locals else None,
         CallModes.now(),
     )
@@ -288,12 +287,6 @@ def _arguments(code: CodeType, variables: dict[str, Any]) -> tuple[tuple[Any, ..
     if code.co_flags & inspect.CO_VARKEYWORDS:
         kwargs |= variables[names[rest]]
     return args, kwargs
-
-
-def _innermost(backend: Any) -> Any:
-    while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
-        backend = inner
-    return backend
 
 
 def _dynamic() -> bool | None:

@@ -22,15 +22,15 @@ from jupyter_graphbreak.experiments.check.closeness import (
 from jupyter_graphbreak.experiments.check.graph_comparison import GraphComparison, gradients_of
 from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.effects import seed_all
-from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
+from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import Check, Divergence, NumericsTrial
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 Step = Literal["eager", "aot_eager", "backend"]
 _MAX_DIFFERENCES = 8
+#: After how many calls a program that changes its state is compared again.
+_CALLS = 3
 #: Simpler backends without the step that introduces a difference.
 _RIGHT_BACKENDS: dict[Step, tuple[str, ...]] = {"backend": ("aot_eager",), "aot_eager": ("eager",), "eager": ()}
 #: How long, and how often, a call is timed.
@@ -71,7 +73,8 @@ class _Observation:
 def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell = lambda _: None) -> CheckResult:
     """Compare values and gradients of an entry's compiled run with those of the eager run, both on copies.
 
-    Both runs draw the same random numbers.
+    Both runs draw the same random numbers. A call that changes its state, such as a training step, is compared again
+    after further calls.
 
     Parameters
     ----------
@@ -89,6 +92,11 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
                 actual = compiled_call.observe()
             own = build_report(recording.records)
             differences = _differences(entry, _observe_eager(entry), actual)
+            calls = 1
+            if not differences and compiled_call.changes_state:
+                with contextlib.suppress(TimeUpError):  # the first call has been compared
+                    differences = _later_differences(entry, compiled_call)
+                    calls = _CALLS if differences else 1
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is known
                 correspondence = Correspondence(own, run if run is not None else own, entry.frame)
@@ -100,9 +108,9 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
                 own_us = compiled_call.fastest_us() if differences else None
         restored_by: list[NumericsTrial] = []
         with contextlib.suppress(TimeUpError):
-            step = _first_wrong_step(entry) if differences else None
+            step = _first_wrong_step(entry, calls) if differences else None
             if step is not None:
-                restored_by += _try_changes(entry, step, first, own_us)
+                restored_by += _try_changes(entry, step, first, own_us, calls)
     check = Check(
         function=entry.function,
         backend=backend_name(entry.backend),
@@ -121,11 +129,18 @@ class _CompiledCall:
     def __init__(self, entry: Entry, backend: str | Callable[..., Any]) -> None:
         self.subject = Subject(entry.call, entry.arguments)
         self.graphs = GraphComparison(backend, self.subject)
-        self._program: Callable[..., Any] = torch.compile(self.subject.call, backend=self.graphs, dynamic=entry.dynamic)
+        self._program = entry.compile(self.subject.call, self.graphs)
 
-    def observe(self) -> _Observation:
+    @property
+    def changes_state(self) -> bool:
+        """Whether the last call has left a state that differs from the first one."""
+        after = self.subject.state(self.subject.unchanged_memo())
         self.subject.restore()
-        return _observe(self._program, self.subject)
+        return difference(self.subject.state(self.subject.unchanged_memo()), after) is not None
+
+    def observe(self, calls: int = 1) -> _Observation:
+        self.subject.restore()
+        return _observe(self._program, self.subject, calls=calls)
 
     def call(self) -> None:
         """Call it only to run its graphs."""
@@ -153,23 +168,23 @@ class _CompiledCall:
         return min(times)
 
 
-def _observe_eager(entry: Entry) -> _Observation:
+def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
     with running_eagerly():
-        return _observe(subject.call, subject)
+        return _observe(subject.call, subject, calls=calls)
 
 
-def _observe_exact(entry: Entry) -> tuple[_Observation, _Observation] | None:
+def _observe_exact(entry: Entry, calls: int) -> tuple[_Observation, _Observation] | None:
     """Return the outcomes in double precision for the inputs and for varied inputs; ``None`` if a run fails."""
     try:
-        observation = _observe_in_double(entry, varied=False), _observe_in_double(entry, varied=True)
+        observation = _observe_in_double(entry, calls, varied=False), _observe_in_double(entry, calls, varied=True)
     except Exception:  # noqa: BLE001 - copying may call the user's code
         return None
     return observation if observation[0].raised is None and observation[1].raised is None else None
 
 
-def _observe_in_double(entry: Entry, *, varied: bool) -> _Observation:
+def _observe_in_double(entry: Entry, calls: int, *, varied: bool) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
     subject.modes = replace(subject.modes, dtype=torch.float64)
@@ -177,7 +192,7 @@ def _observe_in_double(entry: Entry, *, varied: bool) -> _Observation:
     given = subject.arguments or entry.arguments
     args, kwargs = to_double((given.args, given.kwargs), subject.state_memo(), varied=varied)
     with running_eagerly():
-        return _observe(subject.call, subject, Arguments(*args, **kwargs))
+        return _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
 
 
 def _call(
@@ -194,7 +209,15 @@ def _call(
             return None, given, type(error).__name__
 
 
-def _observe(program: Callable[..., Any], subject: Subject, given: Arguments | None = None) -> _Observation:
+def _observe(
+    program: Callable[..., Any], subject: Subject, given: Arguments | None = None, *, calls: int = 1
+) -> _Observation:
+    """Make calls with copies of the same arguments, and return the outcome of the last one."""
+    for _ in range(calls - 1):
+        before = subject.copies_of(given) if given is not None else None
+        raised = _call(program, subject, before)[2]
+        if raised is not None:
+            return _Observation(raised=raised)
     value, given, raised = _call(program, subject, given)
     if raised is not None:
         return _Observation(raised=raised)
@@ -235,11 +258,17 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
                 pending += [(f"{name}[{key!r}]", item) for key, item in value.items()]
 
 
-def _differences(entry: Entry, expected: _Observation, actual: _Observation) -> list[str]:
+def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
+    """Return how the last of several compiled calls, which change the state in turn, differs from the eager one."""
+    found = _differences(entry, _observe_eager(entry, _CALLS), compiled_call.observe(_CALLS), _CALLS)
+    return [f"after {_CALLS} calls, {text}" for text in found]
+
+
+def _differences(entry: Entry, expected: _Observation, actual: _Observation, calls: int = 1) -> list[str]:
     """Return how a compiled call differs from the eager one by more than rounding."""
     apparent = list(_compare_observations(expected, actual, None))
     # The runs in double precision take memory and time, so they are made only if there is a difference to explain.
-    return list(_compare_observations(expected, actual, _observe_exact(entry))) if apparent else []
+    return list(_compare_observations(expected, actual, _observe_exact(entry, calls))) if apparent else []
 
 
 def _compare_observations(
@@ -289,15 +318,15 @@ def _compare_graphs(compiled_call: _CompiledCall) -> None:
     graphs.compares = "nothing"
 
 
-def _first_wrong_step(entry: Entry) -> Step:
-    """Return the first compilation step that introduces a difference."""
+def _first_wrong_step(entry: Entry, calls: int) -> Step:
+    """Return the first compilation step that introduces a difference within a number of calls."""
     steps: tuple[Step, ...] = ("eager", "aot_eager")
     for step in steps:
         if step == backend_name(entry.backend):
             return step
         compiled_call = _CompiledCall(entry, step)
         with recompiling(compiled_call.subject.call):
-            if _differences(entry, _observe_eager(entry), compiled_call.observe()):
+            if _differences(entry, _observe_eager(entry, calls), compiled_call.observe(calls), calls):
                 return step
             _compare_graphs(compiled_call)
             if compiled_call.graphs.wrong is not None:
@@ -305,7 +334,9 @@ def _first_wrong_step(entry: Entry) -> Step:
     return "backend"
 
 
-def _try_changes(entry: Entry, step: Step, first: Divergence | None, own_us: float | None) -> Iterator[NumericsTrial]:
+def _try_changes(
+    entry: Entry, step: Step, first: Divergence | None, own_us: float | None, calls: int
+) -> Iterator[NumericsTrial]:
     """Try changes one at a time that may make a wrong result right, as many as time allows.
 
     Parameters
@@ -318,20 +349,27 @@ def _try_changes(entry: Entry, step: Step, first: Divergence | None, own_us: flo
         The first wrong operation.
     own_us : float or None
         The microseconds of a compiled call without any change.
+    calls : int
+        The number of calls after which the results are compared.
     """
-    changes: list[tuple[str, Callable[[], AbstractContextManager[Any]], str | Callable[..., Any]]] = []
+    changes: list[tuple[str, Callable[[], AbstractContextManager[Any]], Entry]] = []
     if step == "backend" and backend_name(entry.backend) == "inductor":
         operation = first.op if first is not None else None
         uses_cuda = any(tensor.is_cuda for tensor in tensors_of(Subject(entry.call, entry.arguments), entry.arguments))
         tried = inductor_changes(operation, uses_cuda=uses_cuda)
-        changes = [(change.code, change.applied, entry.backend) for change in tried]
-    changes += [(f'backend="{name}"', contextlib.nullcontext, name) for name in _RIGHT_BACKENDS[step]]
-    for code, applied, backend in changes:
+        changes = [(change.code, change.applied, entry) for change in tried]
+    if entry.guard_filter is not None:
+        unfiltered = replace(entry, guard_filter=None)
+        changes.append(('options={"guard_filter_fn": None}', contextlib.nullcontext, unfiltered))
+    for name in _RIGHT_BACKENDS[step]:
+        changes.append((f'backend="{name}"', contextlib.nullcontext, replace(entry, backend=name)))
+    for code, applied, changed in changes:
         try:
             with applied():
-                compiled_call = _CompiledCall(entry, backend)
+                compiled_call = _CompiledCall(changed, changed.backend)
                 with recompiling(compiled_call.subject.call):
-                    is_equal = not _differences(entry, _observe_eager(entry), compiled_call.observe())
+                    expected, actual = _observe_eager(entry, calls), compiled_call.observe(calls)
+                    is_equal = not _differences(entry, expected, actual, calls)
                     _compare_graphs(compiled_call)
                     is_equal = is_equal and compiled_call.graphs.wrong is None
                     changed_us = compiled_call.fastest_us() if is_equal and own_us is not None else None

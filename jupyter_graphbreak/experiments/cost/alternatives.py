@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -80,7 +81,7 @@ def measure_alternatives(
             if times is not None:
                 found.append(Alternative("branch", path.function, path.branch or path.location, *times))
         for name, selects in filters:
-            times = _times(unchanged, Variant(entry, compiled=True, guard_filter=selects))
+            times = _times(unchanged, Variant(replace(entry, guard_filter=selects), compiled=True))
             if times is not None and _saves(times, _SAVED_SHARE * spent_us):
                 found.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
                 break

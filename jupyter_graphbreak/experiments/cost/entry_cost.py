@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.compiled import compilation_count, compiled_callable, compiled_with
+from jupyter_graphbreak._torch_compat.compiled import (
+    CompiledWith,
+    compilation_count,
+    compiled_callable,
+    compiled_with,
+)
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
 from jupyter_graphbreak.analysis.build import build_with_files
@@ -365,23 +370,15 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
         The arguments of the call.
     """
     call = compiled_callable(fn)
-    backend, dynamic = (compiled_with(fn) if call is not None else None) or ("inductor", None)
+    options = (compiled_with(fn) if call is not None else None) or CompiledWith("inductor")
     call = fn if call is None else call
     arguments = Arguments(*args, **kwargs).bound(call)
-    return Entry(_name(call), None, call, arguments, backend, dynamic)
+    return Entry(_name(call), None, call, arguments, *options)
 
 
 def device_of(entry: Entry) -> str:
     """Return the device of a call: that of its first tensor that is not on the CPU, or else ``cpu``."""
     return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")
-
-
-def backend_name(backend: str | Callable[..., Any]) -> str:
-    """Return the name to show for a backend."""
-    if isinstance(backend, str):
-        return backend
-    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
-    return str(name or type(backend).__name__)
 
 
 def _name(fn: Any) -> str:

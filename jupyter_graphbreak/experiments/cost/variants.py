@@ -117,8 +117,6 @@ class Variant:
         Whether the compiled code can record marks.
     applied : callable
         Returns a context for each call.
-    guard_filter : callable or None
-        Selects the guards that compiled code keeps, see the option ``guard_filter_fn`` of :func:`torch.compile`.
     """
 
     def __init__(
@@ -128,7 +126,6 @@ class Variant:
         compiled: bool,
         marked: bool = False,
         applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
-        guard_filter: Callable[..., Any] | None = None,
     ) -> None:
         self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
@@ -139,13 +136,8 @@ class Variant:
         self._arguments = self.subject.copies_of(self._given)
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
-
-        def compile_it(program: Callable[..., Any]) -> Callable[..., Any]:
-            options: dict[str, Any] | None = {"guard_filter_fn": guard_filter} if guard_filter is not None else None
-            return torch.compile(program, backend=self.timer, dynamic=entry.dynamic, options=options)
-
-        self._program = compile_it(self.subject.call) if compiled else self.subject.call
-        self._inner = InnerModules(self.subject, entry.inner, compile_it)
+        self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
+        self._inner = InnerModules(self.subject, entry.inner, lambda inner: entry.compile(inner, self.timer))
         self._state: dict[str, Any] = {}
         self._changes_arguments = self._changes_state = self._is_short = False
         self.random = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -120,7 +121,7 @@ def replay(
         with recompiling(subject.call):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
-                torch.compile(subject.call, backend=own_backend(entry.backend), dynamic=dynamic)
+                dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, own_backend(entry.backend))
                 if compiles and not entry.compiles_itself
                 else subject.call
             )

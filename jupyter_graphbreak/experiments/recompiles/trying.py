@@ -10,12 +10,12 @@ import types
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
 from jupyter_graphbreak.experiments.recompiles.unseen import unseen_calls
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied
 from jupyter_graphbreak.experiments.remedies.rehearsal import compared_aspects
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences
+from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import OtherThreadError

@@ -33,7 +33,7 @@ from jupyter_graphbreak.experiments.remedies.original import Original
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
 from jupyter_graphbreak.experiments.remedies.switch_states import library_switches, restored_switches
 from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_statement
-from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
 from jupyter_graphbreak.experiments.trial.places import named_tensors
@@ -261,7 +261,7 @@ class TrialRunner:
         """Return why trials do not use the entry's backend, worded as the end of a sentence; ``None`` if they do."""
         if self.backend is self.entry.backend:
             return None
-        return f"there was no time to compile it with {_backend_name(self.entry.backend)}, only with {self.backend}"
+        return f"there was no time to compile it with {backend_name(self.entry.backend)}, only with {self.backend}"
 
     def find_inner_calls(self) -> InnerCalls | None:
         """Return the largest parts of the entry in which nothing breaks."""
@@ -510,7 +510,7 @@ class TrialRunner:
     ) -> Evidence:
         before, after = self.original.report.summary, run.report.summary
         return Evidence(
-            backend=_backend_name(self.backend),
+            backend=backend_name(self.backend),
             inputs=inputs,
             both_sides=both_sides,
             compared=compared_aspects([case.expected for case in cases]),
@@ -551,7 +551,7 @@ class TrialRunner:
         """Compile the inner functions of a change like the entry; a stance would cost time in each call."""
 
         def compiled(inner: Any) -> Any:
-            return torch.compile(inner, backend=backend, dynamic=self.entry.dynamic)
+            return self.entry.compile(inner, backend)
 
         _replace_definitions(application, call, compiled)
 
@@ -619,7 +619,7 @@ class TrialRunner:
         backend = own_backend(self.backend)
 
         def compile_here(function: Any) -> Any:
-            return torch.compile(function, backend=backend, dynamic=self.entry.dynamic)
+            return self.entry.compile(function, backend)
 
         inner = InnerModules(subject, change.inner_places, compile_here)
         compiled = inner.calling(call) if change.compiles_itself else compile_here(call)
@@ -792,13 +792,6 @@ def _break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
 def _error_summary(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-def _backend_name(backend: Any) -> str:
-    if isinstance(backend, str):
-        return backend
-    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
-    return str(name or type(backend).__name__)
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:

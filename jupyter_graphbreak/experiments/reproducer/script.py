@@ -236,6 +236,8 @@ def _compiled(writer: Writer, entry: Entry, called: str, variant: Variant) -> st
         parts.append("fullgraph=True")
     if entry.dynamic is not None:
         parts.append(f"dynamic={entry.dynamic}")
+    if entry.guard_filter is not None:
+        options = {**options, "guard_filter_fn": entry.guard_filter}
     if options:
         parts.append(f"options={ast.unparse(writer.value(options))}")
     return called if entry.compiles_itself else f"torch.compile({', '.join(parts)})"

@@ -58,6 +58,8 @@ class Entry:
         The backend of ``torch.compile``.
     dynamic : bool or None
         The option ``dynamic`` of ``torch.compile``.
+    guard_filter : callable or None
+        The option ``guard_filter_fn`` of ``torch.compile``.
     compiles_itself : bool
         Whether to call it without compiling it, because it compiles a function inside it.
     inner : mapping
@@ -80,6 +82,7 @@ class Entry:
     arguments: Arguments
     backend: str | Callable[..., Any] = "eager"
     dynamic: bool | None = None
+    guard_filter: Callable[..., Any] | None = None
     compiles_itself: bool = False
     inner: Mapping[str, bool] = field(default_factory=dict)
     wrapped: int | None = None
@@ -87,6 +90,11 @@ class Entry:
     twins: tuple[Twin, ...] = ()
     reuses: bool = False
     weakly_held: tuple[Any, ...] = ()
+
+    def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function compiled with a backend, and with the other options of the entry."""
+        options: dict[str, Any] | None = {"guard_filter_fn": self.guard_filter} if self.guard_filter else None
+        return torch.compile(program, backend=backend, dynamic=self.dynamic, options=options)
 
     def set_up(self) -> AbstractContextManager[None]:
         """Return a context in which runs use the modes of the entry and share memory."""
@@ -109,6 +117,14 @@ class Entry:
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors that the call uses."""
         return _tensors(self.call, self.arguments.args, self.arguments.kwargs)
+
+
+def backend_name(backend: str | Callable[..., Any]) -> str:
+    """Return the name to show for a backend."""
+    if isinstance(backend, str):
+        return backend
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
+    return str(name or type(backend).__name__)
 
 
 class KeptEntries:
@@ -177,8 +193,7 @@ class KeptEntries:
                 entered.frame,
                 subject.call,
                 subject.arguments or given,
-                entered.backend,
-                entered.dynamic,
+                *entered.compiled_with,
                 wrapped=entered.wrapped,
                 modes=entered.modes,
                 twins=tuple(memory.twins),
@@ -203,9 +218,11 @@ class KeptEntries:
         subject = Subject(started.call, given, KeptMemory())
         if not subject.consumable:
             self._taken += size
-            name, backend = callable_name(started.call), started.backend if callable(started.backend) else "eager"
-            kept = subject.arguments or given
-            self.generators.append(Entry(name, None, subject.call, kept, backend, started.dynamic, modes=started.modes))
+            options = started.compiled_with
+            if not callable(options.backend):
+                options = options._replace(backend="eager")
+            kept, name = subject.arguments or given, callable_name(started.call)
+            self.generators.append(Entry(name, None, subject.call, kept, *options, modes=started.modes))
 
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import running_eagerly
@@ -15,11 +14,10 @@ from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.check.graph_comparison import gradients_of
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.effect_places import located_by
 from jupyter_graphbreak.experiments.trial.effects import seed_all
-from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -35,6 +33,8 @@ from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import torch
 
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.values.recorder import Origin, RecordedValue
@@ -93,7 +93,7 @@ def values_of_entry(
         recorded = ValueRecorder()
         backend = GraphsOneByOne(recorded)
         subject = Subject(entry.call, entry.arguments)
-        program: Callable[..., Any] = torch.compile(subject.call, backend=backend, dynamic=entry.dynamic)
+        program = entry.compile(subject.call, backend)
         given = _given(subject)
         with recompiling(subject.call), recording_of.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
@@ -197,7 +197,7 @@ def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
 
 def _compiled_counts(entry: Entry) -> NonFiniteCounts:
     subject = Subject(entry.call, entry.arguments)
-    program: Callable[..., Any] = torch.compile(subject.call, backend=own_backend(entry.backend), dynamic=entry.dynamic)
+    program = entry.compile(subject.call, own_backend(entry.backend))
     with recompiling(subject.call):
         return _counts("backend", program, subject)
 

@@ -342,6 +342,25 @@ def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:
     assert checked(silu_of, "eager", torch.ones(3)).restored_by == []
 
 
+class Counting(torch.nn.Module):
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+def test_later_calls_are_compared_with_the_guards_that_the_user_kept() -> None:
+    assert checked(Counting(), "eager", torch.ones(3)).equal  # it is compiled again
+    keeps: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
+    with jupyter_graphbreak.capture(entries=True) as run:
+        torch.compile(Counting(), backend="eager", options=keeps)(torch.ones(3))
+    (check,) = run.check().check or []
+    assert not check.equal
+    assert check.differences[0] == "after 3 calls, the result: tensor([1., 1., 1.]) instead of tensor([3., 3., 3.])"
+    assert [(trial.change, trial.equal) for trial in check.restored_by] == [('options={"guard_filter_fn": None}', True)]
+
+
 def test_a_change_with_which_pytorch_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> Any:
         raise RuntimeError("not here")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from jupyter_graphbreak.knowledge.lookup import all_advice
+from jupyter_graphbreak.knowledge.lookup import all_advice, setting_titles
 from jupyter_graphbreak.records.records import is_resume, plain_function
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Graph, Report
 
@@ -314,7 +314,6 @@ _FAMILIES = {
     "output", "setting", "rewrite", "sizes", "hoisting", "marker", "scalar", "branch", "loops", "switch", "person",
     "mark", "dynamic", "tensor", "limit",
 }  # fmt: skip
-_TITLES = {"Capture scalar outputs", "Capture dynamic output shapes"}
 _ASPECTS = {
     "values",
     "gradients",
@@ -404,7 +403,7 @@ class _Redaction:
             case "step":
                 return value if self._is_generic(value) else ""
             case "title":
-                is_setting = struct.kind == "setting" and value in _TITLES
+                is_setting = struct.kind == "setting" and value in setting_titles()
                 return value if is_setting else f"a remedy of the family {_family(struct.family)}"
             case "reason of kind":
                 return "compilation failed" if struct.kind == "error" else f"it runs eagerly: {struct.kind}"

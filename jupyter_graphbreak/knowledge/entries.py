@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jupyter_graphbreak.report.schema import SkipKind
 
 #: The prefix of Dynamo's settings.
@@ -50,6 +52,11 @@ class DynamoSetting:
     def __str__(self) -> str:
         """Return the assignment: "torch._dynamo.config.allow_rnn = True"."""
         return f"{CONFIG}{self.name} = {self.value}"
+
+
+def title_of(settings: Iterable[DynamoSetting]) -> str:
+    """Return the title of a remedy that makes settings: "Set `capture_scalar_outputs = True`"."""
+    return f"Set {' and '.join(f'`{setting.name} = {setting.value!r}`' for setting in settings)}"
 
 
 @dataclass(frozen=True, slots=True)

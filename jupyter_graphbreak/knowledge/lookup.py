@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
-from jupyter_graphbreak.knowledge.entries import KnownCause
+from jupyter_graphbreak.knowledge.entries import KnownCause, title_of
 from jupyter_graphbreak.knowledge.owners import owner_advice
 from jupyter_graphbreak.knowledge.switches import SWITCHES
 
@@ -47,6 +47,12 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
         known = replace(known, manual_step=by_code.manual_step)
     call = (by_context or by_code) if known.is_named_by_call else None
     return replace(known, title=call.title, page=call.page or known.page) if call and call.title else known
+
+
+@functools.cache
+def setting_titles() -> frozenset[str]:
+    """Return the titles of all remedies that only make settings, which contain no text of any user's program."""
+    return frozenset(title_of(settings) for cause in CAUSES for settings in cause.settings)
 
 
 @functools.cache

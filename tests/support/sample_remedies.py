@@ -69,7 +69,7 @@ def with_remedies(report: Report) -> Report:
             Remedy("m2", ["b1"], "branch", "Branch with `torch.cond`", "edit", "another result",
                    edits=[Edit("s1", 14, 15, branch, "        y = torch.cond(score > 3, divide, keep, (y, score))")],
                    excludes=["m1"], differences=["the gradient of `w` is 12, not 18"]),
-            Remedy("m3", ["b1"], "setting", "Capture scalar outputs", "setting", "break stays",
+            Remedy("m3", ["b1"], "setting", "Set `capture_scalar_outputs = True`", "setting", "break stays",
                    settings={"torch._dynamo.config.capture_scalar_outputs": True},
                    code="torch._dynamo.config.capture_scalar_outputs = True"),
             after,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.knowledge.entries import CONFIG
+from jupyter_graphbreak.knowledge.entries import CONFIG, title_of
 from jupyter_graphbreak.knowledge.lookup import known_cause
 
 if TYPE_CHECKING:
@@ -19,6 +19,5 @@ FAMILY = "setting"
 def propose(problem: Problem) -> Iterator[Proposal]:
     """Yield the settings that may make the cause of the break traceable."""
     for settings in known_cause(problem.break_.gb_id, problem.break_.gb_type).settings:
-        title = " and ".join(f"{setting.name} = {setting.value!r}" for setting in settings)
         values = {CONFIG + setting.name: setting.value for setting in settings}
-        yield Proposal(FAMILY, f"Set {title}", settings=values)
+        yield Proposal(FAMILY, title_of(settings), settings=values)

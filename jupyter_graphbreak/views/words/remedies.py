@@ -296,7 +296,7 @@ def has_separate_code(remedy: Remedy) -> bool:
 def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
     """Return the comment for a cell that applies a remedy: what the cell does, and how to undo it.
 
-    "Set capture_scalar_outputs = True: removes break 1.", "To undo: delete this cell, then restart the kernel, or:
+    "Set `capture_scalar_outputs = True`: removes break 1.", "To undo: delete this cell, then restart the kernel, or:
     torch._dynamo.config.capture_scalar_outputs = False".
     """
     return _comment(report, remedy, "cell") if how_to_apply(report, remedy) == "cell" else []

@@ -169,7 +169,7 @@ def test_remedies_cost_and_checks_keep_figures_and_verdicts_only(name: str) -> N
     assert not any(remedy.edits or remedy.patch or remedy.code or remedy.reason for remedy in redacted.remedies or [])
     if name == "remedies":
         assert [remedy.title for remedy in redacted.remedies or []][:3] == [
-            "a remedy of the family branch", "a remedy of the family branch", "Capture scalar outputs",
+            "a remedy of the family branch", "a remedy of the family branch", "Set `capture_scalar_outputs = True`",
         ]  # fmt: skip
     if report.cost is not None and redacted.cost is not None:
         assert [entry.compiled for entry in redacted.cost.entries] == [entry.compiled for entry in report.cost.entries]

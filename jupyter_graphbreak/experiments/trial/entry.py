@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall, StartedCall
     from jupyter_graphbreak.experiments.trial.guard import EffectRecorder
     from jupyter_graphbreak.experiments.trial.memory import Twin
+    from jupyter_graphbreak.experiments.trial.process_state import StateChange
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
 
 #: The maximum number of kept calls that only reuse code compiled for other calls.
@@ -147,7 +149,9 @@ class KeptEntries:
         #: Sketches of all calls, of which ``entries`` has only the first.
         self.seen = SeenCalls()
         self._keys: list[tuple[Entry, Any]] = []
-        self._states: list[tuple[Entry, ProcessState]] = []
+        #: The process's state before each call that is running, with the thread on which it runs.
+        self._states: list[tuple[int, Entry, ProcessState]] = []
+        self._changes: list[tuple[Entry, list[StateChange]]] = []
         self._limit = limit
         self._taken = 0
         self._reusing = 0
@@ -201,7 +205,7 @@ class KeptEntries:
                 weakly_held=subject.weakly_held(),
             )
         )
-        self._states.append((self.entries[-1], ProcessState(subject.assigned)))
+        self._states.append((get_ident(), self.entries[-1], ProcessState(subject.assigned)))
         self._keys.append((self.entries[-1], key_of(entered.call)))
 
     def note_start(self, started: StartedCall) -> None:
@@ -223,6 +227,19 @@ class KeptEntries:
                 options = options._replace(backend="eager")
             kept, name = subject.arguments or given, callable_name(started.call)
             self.generators.append(Entry(name, None, subject.call, kept, *options, modes=started.modes))
+
+    def note_end(self) -> None:
+        """Compare the state after a call with that before it: a context around the call may restore the state later."""
+        self.seen.note_end()
+        own = get_ident()
+        self._compare_states([state for state in self._states if state[0] == own])
+        self._states = [state for state in self._states if state[0] != own]
+
+    def _compare_states(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
+        for _, entry, before in ended:
+            # An entry is copied while Dynamo converts it, when our own compiler settings are active.
+            changes = [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]
+            self._changes.append((entry, changes))
 
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
@@ -250,15 +267,15 @@ class KeptEntries:
         """Leave out the entries that had an effect outside the copied objects."""
         self.effects += [effect for _, effect in recorder.observed]
         refused = {wrapped for within, _ in recorder.observed for wrapped in within}
-        for entry, before in self._states:
-            # An entry is copied while Dynamo converts it, when our own compiler settings are active.
-            changes = [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]
+        self._compare_states(self._states)
+        self._states = []
+        for entry, changes in self._changes:
             changed = state_effect(changes, [entry.call], recorder.lines)
             if changed is not None:
                 self.effects.append(changed)
             if changed is not None or entry.wrapped in refused:
                 self.entries = [kept for kept in self.entries if kept is not entry]
-        self._states.clear()
+        self._changes.clear()
 
 
 def _is_alike(one: Entry, other: Entry) -> bool:
@@ -309,7 +326,7 @@ def keep_entries(limit: int | None = None) -> Iterator[KeptEntries]:
         emit,
         lambda _: None,
         on_start=kept.note_start,
-        on_end=kept.seen.note_end,
+        on_end=kept.note_end,
         on_compiling=kept.seen.note_compiling,
     )
     with record_effects() as effect_recorder, watching:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.entry import Entry, keep_entries
 from jupyter_graphbreak.report.remedies import WORKING
 
@@ -114,3 +115,16 @@ def test_a_break_that_raises_is_fixed_as_well(how: str) -> None:
     report = run.try_remedies()
     assert report.status == "error"
     assert [remedy.verdict in WORKING for remedy in report.remedies or []][:1] == [True]
+
+
+class InFloat32(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", enabled=False):
+            return x.float() @ x.float()
+
+
+def test_a_context_around_the_call_is_no_effect_of_code_that_names_it() -> None:
+    with jupyter_graphbreak.capture(entries=True) as run, torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.compile(InFloat32(), backend="eager")(torch.ones(2, 2))
+    assert run.report.effects is None
+    assert [check.equal for check in run.check().check or []] == [True]

@@ -57,6 +57,10 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
         (["external_utils.py fn(*args, **kwargs)", "optimizer.py torch._dynamo.graph_break()"], 2, 1, 0, 0),
         (['13 warnings.warn(f"no loss for {kind}")'], 1, 1, 0, 0),
         ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
     ],
     "cost": [
         (["5 y.sum() > 0"], 1, 2, 0, 0),

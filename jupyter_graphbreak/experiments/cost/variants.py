@@ -127,6 +127,7 @@ class Variant:
         marked: bool = False,
         applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
+        self.entry = entry
         self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
         self._marked = marked

@@ -40,6 +40,7 @@ def list_frames(
                 compile_s=frame.metrics.get("entire_frame_compile_time_s"),
                 recompile_of=ledger.first_compilation_id(frame) if frame.key.compile > 0 else None,
                 recompile_reasons=[guard(reason) for reason in frame.recompile_reasons],
+                module=frame.start.module if frame.start is not None else None,
             )
         )
     return result

@@ -75,7 +75,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "FunctionName": {"kept": "line", "function": "name"},
     "Frame": {
         "id": "id resume caller graphs breaks recompile_of",
-        "function": "function",
+        "function": "function module",
         "parts": "location",
         "kept": "role outcome attempts compile_s",
         "guards": "recompile_reasons",

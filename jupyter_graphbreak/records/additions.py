@@ -78,11 +78,20 @@ class ScopeOpened(OpenScope, frozen=True, kw_only=True):
 
 
 class FrameStarted(CodeObject, frozen=True, kw_only=True):
-    """Dynamo begins to compile a code object; ``stack`` is the Python stack at the call that caused it."""
+    """Dynamo begins to compile a code object.
+
+    Parameters
+    ----------
+    stack : list of StackEntry
+        The Python stack at the call that caused it.
+    module : str or None
+        The class of the module whose call the code implements.
+    """
 
     kind: ClassVar[str] = "graphbreak_start"
 
     stack: list[StackEntry] = []
+    module: str | None = None
     fullgraph_site: FullgraphSite | None = None
 
 

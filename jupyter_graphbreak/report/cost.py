@@ -34,6 +34,11 @@ def overlap(one: Spread, other: Spread) -> bool:
     return abs(one.median_us - other.median_us) <= reach
 
 
+def are_apart(one: Spread, other: Spread) -> bool:
+    """Return whether the middle halves of two measurements with few runs have nothing in common."""
+    return one.high_us < other.low_us or other.high_us < one.low_us
+
+
 class DeviceWork(msgspec.Struct, frozen=True):
     """The work of a CUDA device in one call.
 

@@ -59,6 +59,8 @@ class Frame(msgspec.Struct, frozen=True):
         ``empty`` means that there was no tensor operation to compile.
     attempts : int
         The number of times that Dynamo traced it: after a break it starts again.
+    module : str or None
+        The class of the module whose call it is, if the function is the ``forward`` of a class or a wrapper around it.
     """
 
     id: str
@@ -74,6 +76,7 @@ class Frame(msgspec.Struct, frozen=True):
     compile_s: float | None = None
     recompile_of: str | None = None
     recompile_reasons: list[str] = []
+    module: str | None = None
 
 
 class TensorMeta(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +17,7 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.recording.recorder import record
 from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.views.words.verdict import compiled_name
 
 PROGRAM = """\
 import torch
@@ -155,3 +156,36 @@ def test_module_that_garbage_collection_imports_does_not_end_the_run() -> None:
         for name in imported:
             del sys.modules[name]
     assert imported
+
+
+def decorated(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def wrapper(*args: object) -> torch.Tensor:
+        return forward(*args)
+
+    return wrapper
+
+
+class Base(torch.nn.Module):
+    @decorated
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.doubled(x) + 1
+
+    def doubled(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+
+class Derived(Base):
+    pass
+
+
+def test_a_run_is_named_after_the_module_and_not_after_a_wrapper_or_the_base_class() -> None:
+    model = Derived()
+    torch._dynamo.reset()
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(model, backend="eager")(torch.ones(2))
+        torch.compile(model.doubled, backend="eager")(torch.ones(2))
+    assert [(frame.function, frame.module) for frame in run.report.frames] == [
+        ("wrapper", "Derived"),
+        ("doubled", None),
+    ]
+    assert compiled_name(run.report) == "Derived and Base.doubled"

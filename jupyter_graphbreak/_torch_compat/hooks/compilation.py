@@ -40,7 +40,8 @@ from jupyter_graphbreak.records.additions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from types import CodeType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
@@ -68,11 +69,25 @@ def watch_starts(observer: Observer) -> Iterator[None]:
         observer.observe("log_dynamo_start", look_at_settings)
         observer.scopes.begin_trace()
         site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
-        return FrameStarted(**identity(call.argument("code")), stack=stack_above(), fullgraph_site=site)
+        code = call.argument("code")
+        module = _module_called_by(code, observer.local(call.caller, "locals"))
+        return FrameStarted(**identity(code), stack=stack_above(), fullgraph_site=site, module=module)
 
     hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=look)
     with patched(module, "log_dynamo_start", hook):
         yield
+
+
+def _module_called_by(code: CodeType, variables: Mapping[str, Any]) -> str | None:
+    """Return the class of the module whose call a code object implements, ``None`` if it is other code."""
+    first = variables.get(code.co_varnames[0]) if code.co_varnames else None
+    if isinstance(first, tuple):  # a wrapper that takes ``*args``
+        first = next(iter(first), None)
+    if not isinstance(first, importlib.import_module("torch.nn").Module):
+        return None
+    kind = type(first)
+    is_call = any(getattr(method, "__code__", None) is code for method in (kind.forward, kind.__call__))
+    return kind.__name__ if is_call else None
 
 
 def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:

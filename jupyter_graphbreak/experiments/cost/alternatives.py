@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_i
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
-from jupyter_graphbreak.report.cost import Alternative, overlap
+from jupyter_graphbreak.report.cost import Alternative, are_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +113,7 @@ def _filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[..., Any]]
 
 def _saves(times: tuple[Spread, Spread], least_us: float) -> bool:
     after, before = times
-    return before.median_us - after.median_us >= least_us and not overlap(after, before)
+    return before.median_us - after.median_us >= least_us and are_apart(after, before)
 
 
 def _times(unchanged: Variant, other: Variant) -> tuple[Spread, Spread] | None:

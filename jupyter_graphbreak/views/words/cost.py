@@ -138,6 +138,8 @@ def repeated(graph: Graph) -> Block | None:
 
 def _name(report: Report, frame: Frame) -> str:
     begin = frame.location
+    if frame.module is not None:
+        return f"{one_line(frame.module)}.forward"
     name = function_of(report, begin) if begin is not None else frame.function
     return f"{name} resumed at line {begin.line}" if frame.role == "resume" and begin is not None else name
 

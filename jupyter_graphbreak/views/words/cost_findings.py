@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report.cost import overlap
+from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.views.words.cost import memory_text, time_text
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.where import place, without_function
@@ -139,7 +139,7 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
         return Finding(f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share)
     at = f" at {place(report, without_function(alternative.location))}" if alternative.location is not None else ""
     branch = f"the branch{at} that only compiled code takes"
-    if overlap(alternative.time, alternative.before):
+    if not are_apart(alternative.time, alternative.before):
         return Finding(f"{branch} makes no measurable difference", 0.0, alternative.location)
     verb, of = ("costs", f" of the {time_text(before)} of a call") if lost > 0 else ("saves", " a call")
     return Finding(f"{branch} {verb} {time_text(abs(lost))}{of}", share, alternative.location)

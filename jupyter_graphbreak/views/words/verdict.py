@@ -318,6 +318,9 @@ def compiled_name(report: Report) -> str:
     for frame in report.frames:
         if frame.caller is not None or frame.recompile_of is not None or frame.role == "resume":
             continue
+        if frame.module is not None:
+            names[one_line(frame.module)] = None
+            continue
         # The name of a wrapper says nothing about what it wraps.
         for _ in range(_MOST_WRAPPERS):
             if frame.function not in _WRAPPERS or frame.id not in called:

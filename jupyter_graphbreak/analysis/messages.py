@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.lookup import known_cause, name_of_former_text
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_torch_function_frames
 
@@ -171,9 +171,11 @@ def _cause(text: str, exception: str | None) -> Cause:
     link = _GB_ID.search(text)
     head, _, rest = text.strip("\n").partition("\n  Explanation:")
     if not rest and link is None:
-        # Not in the registry's format: the exception's class becomes the name, its text the explanation.
+        # Not in the registry's format: the exception's class becomes the name unless we know the text, which becomes
+        # the explanation.
         first = head.strip().replace(" raised:\n", " raised: ", 1)
-        return Cause(gb_type=exception or first.splitlines()[0] if first else "unknown", explanation=first or None)
+        name = name_of_former_text(first) or exception
+        return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)
     head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
     body, _, context = rest.partition("\n  Developer debug context:")
     explanation, *hints = re.split(r"\n  Hint:", "\n" + body if body.startswith("  Hint:") else body)

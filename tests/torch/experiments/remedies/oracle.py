@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import logging
 import math
@@ -73,19 +74,23 @@ def counted_breaks(path: Path) -> Iterator[list[int]]:
     from torch._dynamo import symbolic_convert
 
     lines: list[int] = []
-    kind = symbolic_convert.InstructionTranslatorBase
-    log = kind.log_graph_break
+    # A function of the module in torch 2.9, which receives the stack of the exception instead of the exception.
+    owner: Any = symbolic_convert if hasattr(symbolic_convert, "log_graph_break") else None
+    owner = owner or symbolic_convert.InstructionTranslatorBase
+    log = owner.log_graph_break
 
-    def note(self: Any, code_options: Any, reason: str, exc: Any) -> None:
-        stack = getattr(exc, "real_stack", None) or torch._guards.TracingContext.extract_stack()
+    def note(*args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(log).bind(*args, **kwargs).arguments
+        stack = given.get("user_stack") or getattr(given.get("exc"), "real_stack", None)
+        stack = stack or torch._guards.TracingContext.extract_stack()
         lines.extend([frame.lineno or 0 for frame in stack if frame.filename == str(path)][-1:])
-        log(self, code_options, reason, exc)
+        log(*args, **kwargs)
 
-    kind.log_graph_break = note  # type: ignore[method-assign]
+    owner.log_graph_break = note
     try:
         yield lines
     finally:
-        kind.log_graph_break = log  # type: ignore[method-assign]
+        owner.log_graph_break = log
 
 
 class _Out(io.TextIOBase):

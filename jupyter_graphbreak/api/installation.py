@@ -47,6 +47,7 @@ _PROBE = 'extern "C" int add_one(int number) { return number + 1; }\n'
 _COMPILER_S = 60
 #: The beginnings of names of environment variables on which compiling depends.
 _SETTINGS = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
+_REINSTALL = "pip install --force-reinstall"
 _NO_PROGRAMS = (
     "The cache folder may forbid programs (a disk mounted with noexec does): let the variable TORCHINDUCTOR_CACHE_DIR "
     "name a folder elsewhere."
@@ -135,13 +136,17 @@ class _State(msgspec.Struct, frozen=True):
         names = [torch.cuda.get_device_name(device) if device.type == "cuda" else str(device) for device in devices()]
         return cls(
             [__version__, require_torch(), torch.version.git_version or "", sys.version, sys.executable,
-             (triton.origin or "") if triton is not None else "", platform.platform(),
+             _file_and_time(triton.origin) if triton is not None and triton.origin else "", platform.platform(),
              torch.backends.cpu.get_cpu_capability()],
             compiler,
             (path, Path(path).stat().st_mtime_ns),
             names,
             {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)},
         )  # fmt: skip
+
+
+def _file_and_time(path: str) -> str:
+    return f"{path} {Path(path).stat().st_mtime_ns}"
 
 
 class _Success(msgspec.Struct, frozen=True):
@@ -177,15 +182,16 @@ def _compiled_before(device: torch.device, success: _Success) -> Finding:
 
 def _pytorch() -> Finding:
     what = "PyTorch"
+    if importlib.util.find_spec("torch") is not None:
+        try:
+            importlib.import_module("torch")
+        except Exception as error:  # noqa: BLE001 - a library that it loads may be missing
+            return Finding(what, _fails_to_import(error), f"Install it again: `{_REINSTALL} torch`.")
     try:
         return Finding(what, f"version {require_torch()} is installed.")
-    except Exception as error:  # noqa: BLE001 - a library that it loads may be missing
-        is_old = isinstance(error, TorchUnavailable) and error.__cause__ is None and "torch" in sys.modules
-        if is_old or importlib.util.find_spec("torch") is None:
-            sentence, _, command = str(error).rpartition(": ")
-            return Finding(what, f"{sentence}.", f"Install it: `{command}`.")
-        cause = error.__context__ if isinstance(error, TorchUnavailable) else error
-        return Finding(what, _fails_to_import(cause or error), "Install it again: `pip install --force-reinstall torch`.")
+    except TorchUnavailable as error:
+        sentence, _, command = str(error).rpartition(": ")
+        return Finding(what, f"{sentence}.", f"Install it: `{command}`.")
 
 
 def _fails_to_import(error: BaseException, version: str | None = None) -> str:
@@ -202,7 +208,7 @@ def _python(*, is_known: bool) -> Finding:
             return Finding(
                 "PyTorch's compiler",
                 f"importing it fails with {type(error).__name__}: {_first_line(error)}",
-                "Install PyTorch again: `pip install --force-reinstall torch`.",
+                f"Install PyTorch again: `{_REINSTALL} torch`.",
             )
         try:
             require_support()
@@ -314,7 +320,8 @@ def _triton(*, is_known: bool) -> tuple[Finding, bool]:
         if not is_needed and not breaks_pytorch:
             return Finding(what, f"{says} (only GPUs need it)."), False
         instead = "" if is_needed else ", or remove it, since only GPUs need it: `pip uninstall triton`"
-        return Finding(what, says, f"Install it again: `pip install --force-reinstall '{wanted}'`{instead}."), breaks_pytorch
+        fix = f"Install it again: `{_REINSTALL} '{wanted}'`{instead}."
+        return Finding(what, says, fix), breaks_pytorch
     return Finding(what, f"version {version} is installed." if version else "it is installed."), False
 
 

@@ -32,7 +32,7 @@ REMEMBERED = "remembered"
 _WRAPPER = "compile_wrapper"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
-#: The reasons why Dynamo skips code objects in this process, by their numbers, with Dynamo's entries of the code objects.
+#: The reasons why Dynamo skips code objects in this process, by their numbers, with Dynamo's entries of them.
 _REASONS: dict[int, tuple[ref[CodeType], str]] = {}
 
 

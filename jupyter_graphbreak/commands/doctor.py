@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def doctor_command(form: str) -> int:
     """Say whether PyTorch can compile on this machine, and what is missing if it cannot.
 
-    Looks at the versions, the cache folder, the C++ compiler and Triton, and compiles a function on each device. The
-    exit status is 1 if something is missing.
+    Looks at the versions, the cache folder, Triton, the C++ compiler and the settings, and compiles a function on each
+    device. The exit status is 1 if something is missing.
     """
     from jupyter_graphbreak.api.installation import examine_installation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from jupyter_graphbreak.api import installation
 from tests.cli.conftest import Cli
@@ -41,8 +43,10 @@ def faults(cli: Cli, **options: str) -> dict[str, tuple[str, str]]:
 def test_all_is_well(cli: Cli) -> None:
     done = cli("doctor")
     assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split(":")[0].split(maxsplit=1) for line in done.stdout.splitlines()[:-1]] == [
-        ["ok", what] for what in ("PyTorch", "Cache folder", "Triton", "Python", "C++ compiler", "cpu")
+    devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    gpu = ["GPU"] if torch.version.cuda and not devices else []  # why PyTorch uses none
+    assert [line.split(": ")[0].split(maxsplit=1) for line in done.stdout.splitlines()[:-1]] == [
+        ["ok", what] for what in ("PyTorch", "Cache folder", "Triton", "Python", "C++ compiler", *gpu, "cpu", *devices)
     ]
     assert done.stdout.endswith("\nAll is well.\n")
 
@@ -142,7 +146,7 @@ def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPat
         def __init__(self, path: str) -> None:
             raise OSError(f"{path}: failed to map segment from shared object")
 
-    monkeypatch.setattr(installation.ctypes, "CDLL", Loaded)
+    monkeypatch.setattr(ctypes, "CDLL", Loaded)
     found = installation._compiler("g++ -O1")  # a command may have options
     assert found.says.startswith("the code that g++ -O1 compiles cannot be loaded: ")
     assert found.says.endswith("failed to map segment from shared object")

@@ -27,6 +27,9 @@ _GB_ID = re.compile(r"(?P<url>https?://\S{0,200}?/gb/(?P<id>gb\d{1,9})\.html)")
 _CHAINED = re.compile(r"\n[ \t]*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Z]\w*)(?:: (?P<message>.*))?\Z", re.MULTILINE | re.DOTALL)
 
+#: Torch 2.9 and 2.10 put the code object, with its address and file, before the reason why a call is skipped.
+_SKIPPED_INLINING = re.compile(r"\ASKIPPED INLINING <code object [^\n]{0,8192}?, line \d{1,9}>: ")
+
 #: Entries of Dynamo's own traceback: it inlines a called function; it traces an instruction.
 _INLINING = ", in inline_call\n"
 _OPERATION = re.compile(r'^ *File ".*symbolic_convert\.py", line \d+, in ([A-Z][A-Z_0-9]+)$', re.MULTILINE)
@@ -173,7 +176,7 @@ def _cause(text: str, exception: str | None) -> Cause:
     if not rest and link is None:
         # Not in the registry's format: the exception's class becomes the name unless we know the text, which becomes
         # the explanation.
-        first = head.strip().replace(" raised:\n", " raised: ", 1)
+        first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
         name = name_of_former_text(first) or exception
         return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)
     head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]

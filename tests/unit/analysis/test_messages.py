@@ -110,6 +110,12 @@ def test_message_from_before_the_cause_had_a_name() -> None:
     assert cause.explanation == text
 
 
+def test_reason_of_a_skipped_call_comes_without_the_code_object() -> None:
+    reason = "Skip frame due to `torch._dynamo.skip_frame()`. Message: None"
+    text = f'SKIPPED INLINING <code object inner at 0x7f, file "/tmp/ipykernel_1/2.py", line 3>: {reason}'
+    assert parse_break(event(text), "Unsupported").cause.explanation == reason
+
+
 def test_message_of_torch_2_9_without_header() -> None:
     text = 'Graph break: skip: from user code at:\n  File "/cell.py", line 5, in fn\n    loop()\n\n'
     message = parse_break(text)

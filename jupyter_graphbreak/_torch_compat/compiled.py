@@ -222,6 +222,12 @@ def is_known_code(code: CodeType) -> bool:
     return code in importlib.import_module("torch._dynamo.convert_frame").input_codes
 
 
+def entry_of_known_code(code: CodeType) -> ref[CodeType] | None:
+    """Return Dynamo's entry for a code object that it has begun; it gets a new one after a reset of Dynamo."""
+    tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
+    return next((seen for seen in reversed(tracker.seen) if seen() is code), None)
+
+
 def compilation_count() -> int | None:
     """Return the number of compilations since Dynamo was last reset; ``None`` if Dynamo does not count them."""
     counter: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER", None)

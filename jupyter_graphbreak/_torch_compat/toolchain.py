@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.patching import patched
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import torch
+
+
+def import_compilers() -> None:
+    """Import Dynamo and inductor, which takes seconds and may raise any exception."""
+    importlib.import_module("torch._dynamo.eval_frame")
+    importlib.import_module("torch._inductor.cpp_builder")
 
 
 def require_support() -> None:
@@ -19,7 +30,7 @@ def require_support() -> None:
 
 
 def cpp_compiler() -> str:
-    """Return the C++ compiler that inductor uses.
+    """Return the C++ compiler that inductor uses, as a command, which may have options.
 
     Raises
     ------
@@ -28,6 +39,23 @@ def cpp_compiler() -> str:
     """
     builder: Any = importlib.import_module("torch._inductor.cpp_builder")
     return str(builder.get_cpp_compiler())
+
+
+@contextlib.contextmanager
+def quick_cpu_code() -> Iterator[None]:
+    """Make inductor generate code for the CPU that compiles fast while the context is open.
+
+    The first function that it compiles is slow otherwise: up to seven programs find out which vector instructions it
+    may use, and it compiles PyTorch's headers for later use. If one of these fails, it does without.
+    """
+    config: Any = importlib.import_module("torch._inductor.config")
+    instructions = importlib.import_module("torch._inductor.cpu_vec_isa")
+    with contextlib.ExitStack() as stack:
+        if hasattr(instructions, "valid_vec_isa_list"):
+            stack.enter_context(patched(instructions, "valid_vec_isa_list", list))
+        if hasattr(config, "cpp_cache_precompile_headers"):
+            stack.enter_context(config.patch(cpp_cache_precompile_headers=False))
+        yield
 
 
 def cache_folder() -> Path:

@@ -361,8 +361,14 @@ class BreakTable:
             for folded in self._breaks
         ]
 
-    def what_if(self) -> WhatIf:
-        """Return which breaks would have been errors under stricter settings, as far as the run shows it."""
+    def what_if(self, torch: str | None) -> WhatIf:
+        """Return which breaks would have been errors under stricter settings, as far as the run shows it.
+
+        Parameters
+        ----------
+        torch : str or None
+            The release of PyTorch, if known.
+        """
         ordered = sorted(self._events, key=lambda pair: pair[0].order)
         strict: list[str] = []
         for event, ident in ordered:
@@ -372,7 +378,7 @@ class BreakTable:
             refused = isinstance(event.conditions, additions.FrameRefused)
             if not refused and (not inside or inside[-1].value) and ident not in strict:
                 strict.append(ident)
-        captured, error = _under_fullgraph(ordered)
+        captured, error = _under_fullgraph(ordered, fullgraph_captures=hints.fullgraph_captures_values(torch))
         return WhatIf(strict, error, captured)
 
     def _setting(self, conditions: additions.Conditions, place: Location | None) -> Setting | None:
@@ -456,13 +462,26 @@ class BreakTable:
         return [CodePlace(path, at.function, at.code) for path, at in zip(paths, stack, strict=True)]
 
 
-def _under_fullgraph(ordered: list[tuple[Event, str]]) -> tuple[list[str], str | None]:
-    """Return the breaks that ``fullgraph=True`` captures, and the break at which it raises an error at the latest."""
+def _under_fullgraph(
+    ordered: list[tuple[Event, str]], *, fullgraph_captures: bool | None
+) -> tuple[list[str], str | None]:
+    """Return the breaks that ``fullgraph=True`` captures, and the break at which it raises an error at the latest.
+
+    Parameters
+    ----------
+    ordered : list of (Event, str)
+        The events of the run in their order, with the ids of their breaks.
+    fullgraph_captures : bool or None
+        Whether this release of PyTorch captures more under ``fullgraph=True``, if known.
+    """
     captured: list[str] = []
     for event, ident in ordered:
         cause = event.message.cause
         known = known_cause(cause.gb_id, cause.gb_type)
-        if not known.is_captured_by_fullgraph and not hints.is_captured_by_fullgraph(cause.hints):
+        may_capture = known.is_captured_by_fullgraph or hints.is_captured_by_fullgraph(cause.hints)
+        if may_capture and fullgraph_captures is None:
+            return [], None
+        if not may_capture or not fullgraph_captures:
             # After a captured break the run takes a different path, so a break that followed from it may not occur.
             return captured, None if captured and hints.may_follow_from_earlier(cause.hints) else ident
         if ident not in captured:

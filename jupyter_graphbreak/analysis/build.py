@@ -193,7 +193,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         recompiles=recompiles,
         cudagraph_skips=parts.build_list("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
         paths=paths,
-        what_if=parts.build("consequences of stricter settings", breaks.what_if, WhatIf()),
+        what_if=parts.build("consequences of stricter settings", lambda: breaks.what_if(run.torch), WhatIf()),
         compiled=parts.build("the list of calls compiled for the report", lambda: _compiled(ledger, sources), None),
         held=parts.build("the list of functions compiled before the run", lambda: _held(ledger, sources), None),
         diagnostics=[*ledger.notes, *notes, *repeated],

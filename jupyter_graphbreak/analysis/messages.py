@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.lookup import known_cause, name_of_former_text
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_torch_function_frames
 
@@ -26,6 +26,9 @@ _TRACEBACK = re.compile(r"(?:User code traceback:|from user code:?)\s*\n(?P<stac
 _GB_ID = re.compile(r"(?P<url>https?://\S{0,200}?/gb/(?P<id>gb\d{1,9})\.html)")
 _CHAINED = re.compile(r"\n[ \t]*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Z]\w*)(?:: (?P<message>.*))?\Z", re.MULTILINE | re.DOTALL)
+
+#: Torch 2.9 and 2.10 put the code object, with its address and file, before the reason why a call is skipped.
+_SKIPPED_INLINING = re.compile(r"\ASKIPPED INLINING <code object [^\n]{0,8192}?, line \d{1,9}>: ")
 
 #: Entries of Dynamo's own traceback: it inlines a called function; it traces an instruction.
 _INLINING = ", in inline_call\n"
@@ -171,9 +174,11 @@ def _cause(text: str, exception: str | None) -> Cause:
     link = _GB_ID.search(text)
     head, _, rest = text.strip("\n").partition("\n  Explanation:")
     if not rest and link is None:
-        # Not in the registry's format: the exception's class becomes the name, its text the explanation.
-        first = head.strip().replace(" raised:\n", " raised: ", 1)
-        return Cause(gb_type=exception or first.splitlines()[0] if first else "unknown", explanation=first or None)
+        # Not in the registry's format: the exception's class becomes the name unless we know the text, which becomes
+        # the explanation.
+        first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
+        name = name_of_former_text(first) or exception
+        return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)
     head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
     body, _, context = rest.partition("\n  Developer debug context:")
     explanation, *hints = re.split(r"\n  Hint:", "\n" + body if body.startswith("  Hint:") else body)

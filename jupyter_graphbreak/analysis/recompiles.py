@@ -42,8 +42,9 @@ def guard(reason: str) -> str:
     return rest.strip() if colon and "/" in head and head.replace("/", "").isdigit() else text
 
 
-#: The end of a guard on a size: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
-_PLACE_OF_SIZE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
+#: The end of a guard on a size, and of any guard without a stack, as PyTorch wrote them all before it gave the stack:
+#: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
+_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
 #: A guard that PyTorch adds to every size, whatever the code does: it compiles sizes 0 and 1 separately.
 _FRAMEWORK = re.compile(r"2 <= [^<>=]+$")
 
@@ -52,7 +53,7 @@ def _guard_failure(reason: str, sources: Sources) -> GuardFailure:
     text = guard(reason)
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.place(stack[-1]) if stack else None
-    named = _PLACE_OF_SIZE.search(reason) if location is None and ".size()" in text else None
+    named = _PLACE.search(reason) if location is None else None
     if named is not None and not _FRAMEWORK.match(text):
         filename = sources.filename_ending_with(named["path"])
         if filename is not None:

@@ -8,6 +8,8 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,10 +23,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_graphbreak import __version__
+from jupyter_graphbreak._torch_compat.configuration import why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.toolchain import (
     cache_folder,
     cpp_compiler,
     devices,
+    import_compilers,
+    quick_cpu_code,
     require_support,
     why_no_cuda,
 )
@@ -42,6 +47,11 @@ _PROBE = 'extern "C" int add_one(int number) { return number + 1; }\n'
 _COMPILER_S = 60
 #: The beginnings of names of environment variables on which compiling depends.
 _SETTINGS = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
+_REINSTALL = "pip install --force-reinstall"
+_NO_PROGRAMS = (
+    "The cache folder may forbid programs (a disk mounted with noexec does): let the variable TORCHINDUCTOR_CACHE_DIR "
+    "name a folder elsewhere."
+)
 _LEAST_FREE_BYTES = 1 << 30
 _INSTALL_COMPILER = (
     "Install one: `apt install g++`, `dnf install gcc-c++`, `conda install gxx`, or on macOS `xcode-select --install`; "
@@ -80,23 +90,30 @@ def examine_installation() -> Iterator[Finding]:
         if finding.fix is not None:
             return
     success = _last_success()
-    python = _python(is_known=success is not None)
+    is_known = success is not None
+    triton, breaks_pytorch = _triton(is_known=is_known)
+    yield triton
+    if breaks_pytorch:
+        return
+    python = _python(is_known=is_known)
     yield python
     if python.fix is not None:
         return
     compiler = _compiler(success.state.compiler if success is not None else None)
     yield compiler
-    triton = _triton()
-    yield triton
     cuda = why_no_cuda()
     if cuda is not None:
         yield _without_cuda(cuda)
+    switch = why_compile_is_disabled() if not is_known else ""
+    if switch:
+        yield Finding("Settings", switch, "Unset the variable, or set it to 0.")
+        return
     functions = []
     for device in devices():
         if (compiler if device.type == "cpu" else triton).fix is None:
             functions.append(_compiled_before(device, success) if success is not None else _compiled_function(device))
             yield functions[-1]
-    if success is None and not any(finding.fix for finding in (compiler, triton, *functions)):
+    if not is_known and not any(finding.fix for finding in (compiler, triton, *functions)):
         _keep_success()
 
 
@@ -113,18 +130,23 @@ class _State(msgspec.Struct, frozen=True):
     def now(cls, compiler: str) -> _State:
         import torch
 
-        path = os.path.realpath(shutil.which(compiler) or compiler)
+        program = shlex.split(compiler)[0]
+        path = os.path.realpath(shutil.which(program) or program)
         triton = importlib.util.find_spec("triton")
         names = [torch.cuda.get_device_name(device) if device.type == "cuda" else str(device) for device in devices()]
         return cls(
             [__version__, require_torch(), torch.version.git_version or "", sys.version, sys.executable,
-             (triton.origin or "") if triton is not None else "", platform.platform(),
+             _file_and_time(triton.origin) if triton is not None and triton.origin else "", platform.platform(),
              torch.backends.cpu.get_cpu_capability()],
             compiler,
             (path, Path(path).stat().st_mtime_ns),
             names,
             {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)},
         )  # fmt: skip
+
+
+def _file_and_time(path: str) -> str:
+    return f"{path} {Path(path).stat().st_mtime_ns}"
 
 
 class _Success(msgspec.Struct, frozen=True):
@@ -159,20 +181,39 @@ def _compiled_before(device: torch.device, success: _Success) -> Finding:
 
 
 def _pytorch() -> Finding:
+    what = "PyTorch"
+    if importlib.util.find_spec("torch") is not None:
+        try:
+            importlib.import_module("torch")
+        except Exception as error:  # noqa: BLE001 - a library that it loads may be missing
+            return Finding(what, _fails_to_import(error), f"Install it again: `{_REINSTALL} torch`.")
     try:
-        return Finding("PyTorch", f"version {require_torch()} is installed.")
+        return Finding(what, f"version {require_torch()} is installed.")
     except TorchUnavailable as error:
         sentence, _, command = str(error).rpartition(": ")
-        return Finding("PyTorch", f"{sentence}.", f"Install it: `{command}`.")
+        return Finding(what, f"{sentence}.", f"Install it: `{command}`.")
+
+
+def _fails_to_import(error: BaseException, version: str | None = None) -> str:
+    installed = f"version {version}" if version else "it"
+    return f"{installed} is installed, but importing it fails with {type(error).__name__}: {_first_line(error)}"
 
 
 def _python(*, is_known: bool) -> Finding:
     version = f"Python {platform.python_version()}"
-    try:
-        if not is_known:
+    if not is_known:
+        try:
+            import_compilers()
+        except Exception as error:  # noqa: BLE001 - that it fails is the finding
+            return Finding(
+                "PyTorch's compiler",
+                f"importing it fails with {type(error).__name__}: {_first_line(error)}",
+                f"Install PyTorch again: `{_REINSTALL} torch`.",
+            )
+        try:
             require_support()
-    except RuntimeError as error:
-        return Finding("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
+        except RuntimeError as error:
+            return Finding("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
     return Finding("Python", f"torch.compile supports {version}.")
 
 
@@ -205,8 +246,10 @@ def _compiler(known: str | None) -> Finding:
     if everything is None:
         return Finding(what, f"{name} compiles code with Python's headers and OpenMP.")
     alone = _compile(name, [])
+    if alone is not None and alone.is_built:
+        return Finding(what, f"the code that {name} compiles cannot be loaded: {alone.error}", _NO_PROGRAMS)
     if alone is not None:
-        return Finding(what, f"{name} fails: {alone}", _INSTALL_COMPILER)
+        return Finding(what, f"{name} fails: {alone.error}", _INSTALL_COMPILER)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     fixes = {
         "Python.h": f"Install Python's headers: `apt install python{version}-dev` or "
@@ -216,32 +259,47 @@ def _compiler(known: str | None) -> Finding:
     for header, fix in fixes.items():
         problem = _compile(name, [header])
         if problem is not None:
-            return Finding(what, f"{name} cannot use {header}: {problem}", fix)
-    return Finding(what, f"{name} fails: {everything}", _INSTALL_COMPILER)
+            return Finding(what, f"{name} cannot use {header}: {problem.error}", fix)
+    return Finding(what, f"{name} fails: {everything.error}", _INSTALL_COMPILER)
 
 
-def _compile(compiler: str, headers: list[str]) -> str | None:
+@dataclass(frozen=True)
+class _Problem:
+    """Why compiled code does not run, and whether the compiler did its part."""
+
+    error: str
+    is_built: bool = False
+
+
+def _compile(compiler: str, headers: list[str]) -> _Problem | None:
     """Compile code that includes headers, load it and call it; return what fails, or ``None``."""
     # In the cache folder, from which inductor loads its code: programs may be forbidden there.
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
         source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE)
         options = [option for header in headers for option in _HEADERS[header]]
-        command: list[str] = [compiler, "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", *options]
+        command = [*shlex.split(compiler), "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", *options]
         command += [str(source), "-o", str(library)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMPILER_S)
             if done.returncode != 0:
                 errors = [line for line in done.stderr.split("\n") if "error" in line] or done.stderr.split("\n")
-                return errors[0].strip()
-            result: int = ctypes.CDLL(str(library)).add_one(1)
+                return _Problem(errors[0].strip())
         except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        return None if result == 2 else "the compiled code returns a wrong number"  # noqa: PLR2004
+            return _Problem(str(error))
+        try:
+            result: int = ctypes.CDLL(str(library)).add_one(1)
+        except OSError as error:
+            return _Problem(str(error), is_built=True)
+        return None if result == 2 else _Problem("the compiled code returns a wrong number")  # noqa: PLR2004
 
 
-def _triton() -> Finding:
-    what = "Triton"
+def _triton(*, is_known: bool) -> tuple[Finding, bool]:
+    """Examine Triton; return also whether PyTorch's compiler cannot be imported because of it.
+
+    PyTorch does without a Triton that raises ImportError, but stops at any other exception.
+    """
+    what, wanted = "Triton", _wanted()
     is_needed = len(devices()) > 1
     try:
         version = importlib.metadata.version("triton")
@@ -249,13 +307,22 @@ def _triton() -> Finding:
         version = None
     if version is None and importlib.util.find_spec("triton") is None:
         if not is_needed:
-            return Finding(what, "it is not installed; only GPUs need it.")
-        return Finding(what, "it is not installed, and GPUs need it.", f"Install it: `pip install {_wanted()}`.")
-    wanted = _wanted()
-    if is_needed and version is not None and "==" in wanted and version != wanted.split("==")[1]:
-        says = f"version {version} is installed, and this PyTorch needs {wanted.split('==')[1]}."
-        return Finding(what, says, f"Install it: `pip install {wanted}`.")
-    return Finding(what, f"version {version} is installed." if version else "it is installed.")
+            return Finding(what, "it is not installed; only GPUs need it."), False
+        return Finding(what, "it is not installed, and GPUs need it.", f"Install it: `pip install '{wanted}'`."), False
+    if is_needed and version is not None and not _fits(version, wanted):
+        says = f"version {version} is installed, and this PyTorch needs {wanted}."
+        return Finding(what, says, f"Install it: `pip install '{wanted}'`."), False
+    try:
+        if not is_known:
+            importlib.import_module("triton")
+    except Exception as error:  # noqa: BLE001 - that it fails is the finding
+        says, breaks_pytorch = _fails_to_import(error, version), not isinstance(error, ImportError)
+        if not is_needed and not breaks_pytorch:
+            return Finding(what, f"{says} (only GPUs need it)."), False
+        instead = "" if is_needed else ", or remove it, since only GPUs need it: `pip uninstall triton`"
+        fix = f"Install it again: `{_REINSTALL} '{wanted}'`{instead}."
+        return Finding(what, says, fix), breaks_pytorch
+    return Finding(what, f"version {version} is installed." if version else "it is installed."), False
 
 
 def _wanted() -> str:
@@ -265,6 +332,15 @@ def _wanted() -> str:
     except importlib.metadata.PackageNotFoundError:
         required = []
     return next((line.split(";")[0].strip() for line in required if line.startswith("triton")), "triton")
+
+
+def _fits(version: str, wanted: str) -> bool:
+    """Return whether a version of Triton is one that PyTorch requires: "triton==3.5.1" or "triton~=3.9.0"."""
+    match = re.search(r"(==|~=) *([\d.]+)", wanted)
+    if match is None:
+        return True
+    operator, number = match.groups()
+    return version.startswith(number.rpartition(".")[0] + ".") if operator == "~=" else version == number
 
 
 def _without_cuda(reason: str) -> Finding:
@@ -286,16 +362,17 @@ def _compiled_function(device: torch.device) -> Finding:
     what, x = str(device), torch.linspace(0, 1, 64, device=device).reshape(8, 8)
     start = time.monotonic()
     try:
-        result = torch.compile(function, fullgraph=True)(x)
+        with quick_cpu_code():
+            result = torch.compile(function, fullgraph=True)(x)
     except Exception as error:  # noqa: BLE001 - that it fails is the finding
         sentence = f"compiling a function fails with {type(error).__name__}: {_first_line(error)}"
         return Finding(what, sentence, "If all parts above are well, report it to PyTorch.")
     seconds = time.monotonic() - start
     if not torch.allclose(result, function(x), atol=1e-4):
-        return Finding(what, "a compiled function returns another result.", "Report it to PyTorch.")
+        return Finding(what, "a compiled function returns a wrong result.", "Report it to PyTorch.")
     return Finding(what, f"a compiled function returns the right result; compiling it took {seconds:.1f} s.")
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     return lines[0] if lines else "without a message"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +15,8 @@ from jupyter_graphbreak.commands.options import format_option
 from jupyter_graphbreak.views.words.plain_text import and_list, counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jupyter_graphbreak.api.installation import Finding
 
 
@@ -21,21 +25,33 @@ if TYPE_CHECKING:
 def doctor_command(form: str) -> int:
     """Say whether PyTorch can compile on this machine, and what is missing if it cannot.
 
-    Looks at the versions, the cache folder, the C++ compiler and Triton, and compiles a function on each device. The
-    exit status is 1 if something is missing.
+    Looks at the versions, the cache folder, Triton, the C++ compiler and the settings, and compiles a function on each
+    device. The exit status is 1 if something is missing.
     """
     from jupyter_graphbreak.api.installation import examine_installation
 
     findings: list[Finding] = []
-    for finding in examine_installation():
-        findings.append(finding)
-        if form == "text":
-            click.echo(f"{'ok' if finding.fix is None else 'fault':6}{finding.what}: {finding.says}")
-            if finding.fix is not None:
-                click.echo(f"      {finding.fix}")
+    with _quiet_logs():
+        for finding in examine_installation():
+            findings.append(finding)
+            if form == "text":
+                click.echo(f"{'ok' if finding.fix is None else 'fault':6}{finding.what}: {finding.says}")
+                if finding.fix is not None:
+                    click.echo(f"      {finding.fix}")
     faults = [finding.what for finding in findings if finding.fix is not None]
     if form == "json":
         click.echo(msgspec.json.encode([dataclasses.asdict(finding) for finding in findings]))
     else:
         click.echo(f"{counted(len(faults), 'fault')}: {and_list(faults)}." if faults else "All is well.")
     return FAILED if faults else FINE
+
+
+@contextlib.contextmanager
+def _quiet_logs() -> Iterator[None]:
+    """Hide PyTorch's warnings, which would stand between the findings that say the same."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -18,6 +18,7 @@ _SHAPES = DynamoSetting("capture_dynamic_output_shape_ops", value=True)
 _SKIP_SIDE_EFFECTS = DynamoSetting(
     "skip_fwd_side_effects_in_bwd_under_checkpoint", value=True, is_safe=False, since="2.10"
 )
+_IGNORE_LOGGING = f"add the method to {CONFIG}ignore_logging_functions (before torch 2.11: ignore_logger_methods)"
 _TORCH_RANDOM = DynamoSetting("use_numpy_random_stream", value=False, is_safe=False)
 _TRACE_AUTOGRAD = DynamoSetting("trace_autograd_ops", value=True, since="2.11")
 _TRACE_CLASSES = DynamoSetting("enable_trace_load_build_class", value=True, since="2.13")
@@ -881,10 +882,10 @@ CAUSES = (
         "GB0291",
         ("logging.Logger method not supported for non-export cases",),
         title="Logging",
-        advice="log after the call, from what the function returns; or, if the message may be lost, add the method to "
-        f"{CONFIG}ignore_logging_functions",
-        setting_advice=f"add the method to {CONFIG}ignore_logging_functions",
+        advice=f"log after the call, from what the function returns; or, if the message may be lost, {_IGNORE_LOGGING}",
+        setting_advice=_IGNORE_LOGGING,
         manual_step=_OUTPUT,
+        former_text="Logger not supported for non-export cases",
         since="2.10",
     ),
     KnownCause(
@@ -902,6 +903,7 @@ CAUSES = (
         title="NumPy function without a torch equivalent",
         advice="use the torch function for it, or compute it with NumPy outside of the compiled function",
         manual_step=_NUMPY,
+        former_text="Can't find numpy function",
         since="2.10",
     ),
     KnownCause(
@@ -909,6 +911,7 @@ CAUSES = (
         ("attempted to reorder a debugging function that can't actually be reordered",),
         title="`print` or log of something that is no tensor or text",
         advice="pass only constants, tensors or f-strings of them, or print it after the call",
+        former_text="Reordering debugging function",
         since="2.10",
     ),
     KnownCause(
@@ -936,6 +939,7 @@ CAUSES = (
         advice=f"set {_INLINE_MODULES}",
         setting_advice=f"set {_INLINE_MODULES}",
         settings=((_INLINE_MODULES,),),
+        former_text="torch.func.functional_call capture is disabled",
         since="2.10",
     ),
     KnownCause(
@@ -1058,6 +1062,7 @@ CAUSES = (
         ("RuntimeError when making fake tensor call",),
         title="`RuntimeError` of an operator",
         manual_step=_OWN_ERROR,
+        since="2.11",
         page="errors.md#your-own-error-met-while-compiling",
     ),
     KnownCause(

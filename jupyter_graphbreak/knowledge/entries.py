@@ -143,9 +143,11 @@ class KnownCause:
     is_deliberate : bool
         Whether the code breaks the graph on purpose.
     is_captured_by_fullgraph : bool
-        Whether ``fullgraph=True`` always captures it.
+        Whether ``fullgraph=True`` always captures it, since torch 2.10.
     is_safe : bool or None
         Whether results, gradients and output stay the same whenever the advice works; ``None`` if that is not known.
+    former_text : str or None
+        How PyTorch's message began before the cause had an id and a name.
     since : str or None
         The first PyTorch release that has the id; ``None`` for 2.9 or earlier.
     until : str or None
@@ -169,6 +171,7 @@ class KnownCause:
     is_deliberate: bool = False
     is_captured_by_fullgraph: bool = False
     is_safe: bool | None = None
+    former_text: str | None = None
     since: str | None = None
     until: str | None = None
     page: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,12 +29,20 @@ _MANUAL_STEPS = {
 
 #: The settings of torch._dynamo.config that ``fullgraph=True`` implies: Dynamo's ``OutputGraph`` reads either.
 _IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
+#: The first release in which it implies them.
+_IMPLIED_SINCE = (2, 10)
 
 
 def manual_step_of_hints(hints: Iterable[str]) -> str | None:
     """Return what a person must decide according to the hints of a break; ``None`` if the hints do not say."""
     hints = list(hints)
     return next((step for start, step in _MANUAL_STEPS.items() if any(hint.startswith(start) for hint in hints)), None)
+
+
+def fullgraph_captures_values(torch: str | None) -> bool | None:
+    """Return whether ``fullgraph=True`` implies settings in a release of PyTorch; ``None`` if that is not known."""
+    numbers = re.match(r"(\d+)\.(\d+)", torch or "")
+    return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE if numbers is not None else None
 
 
 def is_captured_by_fullgraph(hints: Iterable[str]) -> bool:

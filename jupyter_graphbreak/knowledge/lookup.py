@@ -49,6 +49,12 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     return replace(known, title=call.title, page=call.page or known.page) if call and call.title else known
 
 
+def name_of_former_text(text: str) -> str | None:
+    """Return the name of the cause of a message without a name, as older releases of PyTorch write them."""
+    former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))
+    return next((cause.names[0] for cause in former), None)
+
+
 @functools.cache
 def setting_titles() -> frozenset[str]:
     """Return the titles of all remedies that only make settings, which contain no text of any user's program."""

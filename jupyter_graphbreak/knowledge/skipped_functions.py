@@ -64,14 +64,14 @@ MARKED = SkipReason(
 _FORGET = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
 REMEMBERED = SkipReason(
     "remembered",
-    "Dynamo skips it because of an earlier call: it could not compile it, found no tensor operation in it, or a mode "
-    "such as a FLOP counter was on",
+    "Dynamo skips it because of an earlier call: it could not compile it, found no tensor operation in it, or, before "
+    "torch 2.14, a mode such as a FLOP counter was on",
     _FORGET,
 )
 REMEMBERED_MODE = SkipReason(
     "remembered",
     "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was on",
-    _FORGET,
+    f"{_FORGET}; torch 2.14 and newer compile it again",
 )
 #: ``{limit}`` is the setting that was reached, with its value.
 RECOMPILE_LIMIT = SkipReason(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -9,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from jupyter_graphbreak.api import installation
 from tests.cli.conftest import Cli
 
 #: A compiler that fails if it reads a header.
@@ -40,8 +43,10 @@ def faults(cli: Cli, **options: str) -> dict[str, tuple[str, str]]:
 def test_all_is_well(cli: Cli) -> None:
     done = cli("doctor")
     assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split(":")[0].split(maxsplit=1) for line in done.stdout.splitlines()[:-1]] == [
-        ["ok", what] for what in ("PyTorch", "Cache folder", "Python", "C++ compiler", "Triton", "cpu")
+    devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    gpu = ["GPU"] if torch.version.cuda and not devices else []  # why PyTorch uses none
+    assert [line.split(": ")[0].split(maxsplit=1) for line in done.stdout.splitlines()[:-1]] == [
+        ["ok", what] for what in ("PyTorch", "Cache folder", "Triton", "Python", "C++ compiler", *gpu, "cpu", *devices)
     ]
     assert done.stdout.endswith("\nAll is well.\n")
 
@@ -108,8 +113,56 @@ def test_the_cache_folder_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
     assert "TORCHINDUCTOR_CACHE_DIR" in fix
 
 
-def test_pytorch_is_missing(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object file')")
+@pytest.mark.parametrize(("package", "error"), [("torch", "OSError"), ("torch", "ImportError"), ("triton", "OSError")])
+def test_a_package_fails_on_import(cli: Cli, tmp_path: Path, package: str, error: str) -> None:
+    (tmp_path / f"{package}.py").write_text(f"raise {error}('libcudart.so.12: cannot open shared object file')")
+    ((what, (says, fix)),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").items()
+    assert what == {"torch": "PyTorch", "triton": "Triton"}[package]
+    assert says.endswith(
+        f"is installed, but importing it fails with {error}: libcudart.so.12: cannot open shared object file"
+    )
+    assert fix.startswith("Install it again: `pip install --force-reinstall ")
+    assert ("pip uninstall triton" in fix) == (package == "triton")
+
+
+def test_a_triton_that_pytorch_does_without_is_no_fault(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "triton.py").write_text("raise ImportError('undefined symbol')")
+    paths = f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
+    done = cli("doctor", PYTHONPATH=paths, TORCH_COMPILE_DISABLE="1")
+    assert "importing it fails with ImportError: undefined symbol (only GPUs need it)." in done.stdout
+    assert "\nfault Settings: torch.compile is switched off (TORCH_COMPILE_DISABLE=1" in done.stdout
+    assert done.stdout.endswith("\n1 fault: Settings.\n")
+
+
+def test_pytorch_is_too_old(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("__version__ = '2.8.1'")
     ((says, fix),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").values()
-    assert says == "PyTorch is not installed here (libcudart.so.12: cannot open shared object file)."
-    assert fix == "Install it: `pip install 'torch>=2.9'`."
+    assert says == "PyTorch 2.8.1 is too old, 2.9 is needed."
+    assert fix == "Install it: `pip install -U 'torch>=2.9'`."
+
+
+def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loaded:
+        def __init__(self, path: str) -> None:
+            raise OSError(f"{path}: failed to map segment from shared object")
+
+    monkeypatch.setattr(ctypes, "CDLL", Loaded)
+    found = installation._compiler("g++ -O1")  # a command may have options
+    assert found.says.startswith("the code that g++ -O1 compiles cannot be loaded: ")
+    assert found.says.endswith("failed to map segment from shared object")
+    assert found.fix is not None
+    assert "noexec" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "fits"),
+    [
+        ("3.9.2", "triton~=3.9.0", True),
+        ("3.10.0", "triton~=3.9.0", False),
+        ("3.5.1", "triton==3.5.1", True),
+        ("3.5.0", "triton==3.5.1", False),
+        ("3.5.0", "triton", True),
+    ],
+)
+def test_the_version_of_triton_is_compared_with_what_pytorch_requires(version: str, wanted: str, *, fits: bool) -> None:
+    assert installation._fits(version, wanted) is fits

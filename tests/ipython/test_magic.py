@@ -19,6 +19,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.default_device import default_device_state
 from jupyter_graphbreak.recording.steady import GuardedExitStack
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
@@ -281,11 +282,15 @@ def test_nothing_to_compile_is_reported(shell: Shell) -> None:
 
 def test_settings_are_restored(shell: Shell) -> None:
     trace = logging.getLogger("torch.__trace")
-    before = (list(trace.handlers), trace.level, torch.get_default_device(), torch.random.get_rng_state().tolist())
+    torch.compile(torch.sin, backend="eager")(torch.ones(2))  # PyTorch's own handler removes itself at the first entry
+
+    def settings() -> tuple[object, ...]:
+        return list(trace.handlers), trace.level, default_device_state(), torch.random.get_rng_state().tolist()
+
+    before = settings()
     patched = torch._dynamo.convert_frame.log_dynamo_start
     shell.run(f"%%compile_explain --device cpu --backend eager\n{BREAK}f(torch.ones(2))")
-    after = (list(trace.handlers), trace.level, torch.get_default_device(), torch.random.get_rng_state().tolist())
-    assert after == before
+    assert settings() == before
     assert torch._dynamo.convert_frame.log_dynamo_start is patched
     assert torch._dynamo.eval_frame._stance.backend is None
 

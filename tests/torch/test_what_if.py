@@ -162,6 +162,10 @@ def test_the_claim_is_true(name: str, *, nested: bool, tmp_path: Path) -> None:
         report, raised = run(tmp_path, BODIES[name], PLAIN)
         strict, strict_error = run(tmp_path, BODIES[name], STRICT)
         full, full_error = run(tmp_path, BODIES[name], FULL)
+    if torch.__version__ < "2.10" and (name, nested) == ("generator", True):
+        assert isinstance(raised, AssertionError)  # Dynamo's own: that release does not compile the program
+        assert [(b.gb_type, b.outcome) for b in report.breaks[1:]] == [("AssertionError", "error")]
+        return
     assert raised is None
     lines, claims = lines_of(report), report.what_if
     claimed = [lines[ident] for ident in claims.error_on_graph_break]
@@ -178,9 +182,17 @@ def test_the_claim_is_true(name: str, *, nested: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["item", "int()", "item in a loop", "item in a call", "tolist", "mask", "nonzero"])
 def test_fullgraph_captures_what_is_claimed(name: str, tmp_path: Path) -> None:
     report, _ = run(tmp_path, BODIES[name], PLAIN)
-    assert report.what_if.captured == [report.breaks[0].id]
-    assert report.what_if.fullgraph is None
     full, error = run(tmp_path, BODIES[name], FULL)
+    if torch.__version__ < "2.10" and name == "tolist":  # captured under any setting
+        assert (report.breaks, error, len(report.graphs)) == ([], None, 1)
+        return
+    first = report.breaks[0].id
+    if torch.__version__ < "2.10":  # there, fullgraph=True does not imply the settings that capture values
+        assert (report.what_if.captured, report.what_if.fullgraph) == ([], first)
+        assert error is not None
+        assert [parts[0] for parts in stricter(report)][-1] == "With fullgraph=True, the run would end with an error at"
+        return
+    assert (report.what_if.captured, report.what_if.fullgraph) == ([first], None)
     assert error is None
     assert len(full.graphs) == 1
     assert [parts[0] for parts in stricter(report)][-1] == "With fullgraph=True, PyTorch would try to capture"

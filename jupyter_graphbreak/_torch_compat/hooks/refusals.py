@@ -9,18 +9,19 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.compiled import entry_of_known_code, has_cached_code
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.scopes import is_wrapper
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity, stack_above, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
-from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, FrameStarted, UnrecordedSkips
+from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, UnrecordedSkips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
+    from weakref import ref
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
@@ -31,8 +32,8 @@ REMEMBERED = "remembered"
 _WRAPPER = "compile_wrapper"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
-#: The reasons why Dynamo skipped code objects in this process, by their numbers.
-_REASONS: dict[int, str] = {}
+#: The reasons why Dynamo skips code objects in this process, by their numbers, with Dynamo's entries of them.
+_REASONS: dict[int, tuple[ref[CodeType], str]] = {}
 
 
 @contextlib.contextmanager
@@ -133,6 +134,8 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         reason = result.skip_reason
         if reason is None or result.guarded_code is not None:
             return None
+        if result.apply_to_code:  # false since torch 2.14 if a mode is on: the next call is compiled again
+            _keep_reason(frame.f_code, reason)
         return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above())
 
     if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
@@ -169,16 +172,18 @@ def _skipped_for_mode(call: Call) -> FrameSkipped | None:
     code = variables["frame"].f_code
     if code.co_name == "__torch_dispatch__":
         return None  # the mode's own handler, which torch before 2.11 also skips
-    return FrameSkipped(**identity(code), reason="non-infra torch dispatch mode present", above=stack_above())
+    reason = "non-infra torch dispatch mode present"
+    _keep_reason(code, reason)
+    return FrameSkipped(**identity(code), reason=reason, above=stack_above())
 
 
 @contextlib.contextmanager
 def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     """Record the compiled functions that run eagerly because of an earlier call.
 
-    After a call that it could not compile, or under a mode in which it compiles nothing, Dynamo marks the code object
-    and skips it silently. The mark cannot be read. It is inferred if a compiled function ran without a call of Dynamo,
-    and Dynamo has begun the function since the last reset but has no compiled code for it.
+    After a call that it could not compile, or, before torch 2.14, under a mode in which it compiles nothing, Dynamo
+    marks the code object and skips it silently. The mark cannot be read. It is inferred if a compiled function ran
+    without a call of Dynamo, and Dynamo has begun the function since the last reset but has no compiled code for it.
     """
     module = importlib.import_module("torch._dynamo.eval_frame")
     known = importlib.import_module("torch._dynamo.convert_frame").input_codes
@@ -201,10 +206,9 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
         if sys.exc_info()[1] is not handled or _is_off(module):
             return None
         settled[id(callback)] = callback
-        number = code_number(code)
-        if number in observer.codes:
+        if code_number(code) in observer.codes:
             return None
-        reason = _REASONS.get(number)
+        reason = _kept_reason(code)
         return FrameSkipped(**identity(code), reason=f"{REMEMBERED}: {reason}" if reason else REMEMBERED)
 
     @functools.wraps(original)
@@ -216,20 +220,21 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
             report_to_run("_maybe_set_eval_frame", error)
         return original(callback)
 
-    try:
-        with patched(module, "_maybe_set_eval_frame", observing):
-            yield
-    finally:
-        observer.observe("_maybe_set_eval_frame", lambda: _keep_reasons(observer))
+    with patched(module, "_maybe_set_eval_frame", observing):
+        yield
 
 
-def _keep_reasons(observer: Observer) -> None:
-    """Keep the reasons why Dynamo skipped code objects, for later watches."""
-    for number, seen in observer.codes.items():
-        if isinstance(seen, FrameSkipped) and not seen.reason.startswith(REMEMBERED):
-            _REASONS[number] = seen.reason
-        elif isinstance(seen, FrameStarted):
-            _REASONS.pop(number, None)
+def _keep_reason(code: CodeType, reason: str) -> None:
+    """Keep the reason why Dynamo skips a code object from now on, for later watches."""
+    entry = entry_of_known_code(code)
+    if entry is not None:
+        _REASONS[code_number(code)] = entry, reason
+
+
+def _kept_reason(code: CodeType) -> str | None:
+    """Return the reason why Dynamo skips a code object; ``None`` if nobody watched, or Dynamo was reset since then."""
+    entry, reason = _REASONS.get(code_number(code), (None, None))
+    return reason if entry is not None and entry is entry_of_known_code(code) else None
 
 
 def _entry_code(fn: Any) -> CodeType | None:

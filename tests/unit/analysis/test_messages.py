@@ -103,6 +103,19 @@ def test_exception_without_a_registry_entry_is_named_by_its_class() -> None:
     assert message.line == 8
 
 
+def test_message_from_before_the_cause_had_a_name() -> None:
+    text = "Logger not supported for non-export cases. To avoid graph breaks caused by logger in compile-mode, ..."
+    cause = parse_break(event(text), "Unsupported").cause
+    assert (cause.gb_type, cause.gb_id) == ("logging.Logger method not supported for non-export cases", None)
+    assert cause.explanation == text
+
+
+def test_reason_of_a_skipped_call_comes_without_the_code_object() -> None:
+    reason = "Skip frame due to `torch._dynamo.skip_frame()`. Message: None"
+    text = f'SKIPPED INLINING <code object inner at 0x7f, file "/tmp/ipykernel_1/2.py", line 3>: {reason}'
+    assert parse_break(event(text), "Unsupported").cause.explanation == reason
+
+
 def test_message_of_torch_2_9_without_header() -> None:
     text = 'Graph break: skip: from user code at:\n  File "/cell.py", line 5, in fn\n    loop()\n\n'
     message = parse_break(text)

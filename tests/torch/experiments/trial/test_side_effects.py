@@ -33,6 +33,7 @@ from tqdm import tqdm
 from tqdm.std import TqdmDefaultWriteLock
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.process_settings import context_variables
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, ObservedEffect, TrialStoppedError
@@ -173,7 +174,7 @@ def seen() -> dict[str, Any]:
 def read_settings() -> tuple[Any, ...]:
     new = logging.Logger.manager.loggerDict.get("side_effect_programs.new")
     return (
-        torch.get_default_dtype(), str(torch.get_default_device()), torch.are_deterministic_algorithms_enabled(),
+        torch.get_default_dtype(), default_device_name(), torch.are_deterministic_algorithms_enabled(),
         torch.get_autocast_dtype("cpu"), [f for f in warnings.filters if f[2] is SyntaxWarning],
         list(programs.LOGGER.filters), getattr(new, "propagate", True), programs.HANDLER.name, programs.HANDLER.stream,
         logging.getLoggerClass(),

@@ -85,7 +85,7 @@ STOPPED = {
                             "logging.getLogger('torch.distributed').level"),
     "checks of tensors": ("torch.sparse.check_sparse_tensor_invariants.enable()",
                           "torch.sparse.check_sparse_tensor_invariants.is_enabled()"),
-    "the precision of products": ("torch.backends.mkldnn.matmul.fp32_precision = 'ieee'",
+    "the precision of products": ("torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
                                   "torch.backends.mkldnn.matmul.fp32_precision"),
     "the engine of quantized tensors": ("torch.backends.quantized.engine = 'onednn'",
                                         "torch.backends.quantized.engine"),

@@ -25,7 +25,7 @@ import torch
 from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
 from jupyter_graphbreak.experiments.trial.side_effects import REFUSABLE
-from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in
+from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.recording.targets import is_own
 
 if TYPE_CHECKING:
@@ -286,6 +286,8 @@ class _Copier:
                 reason = _describe_error(error)
                 for key in list(self._memo)[known:]:
                     del self._memo[key]  # discard the unfinished copy
+        if (instead := stand_in_of_iterator(value)) is not None:
+            return instead
         if self._failed is not None:
             self._failed.append(Uncopied(value, reason))
         return value

@@ -97,14 +97,7 @@ class Entry:
         if self.modes.functorch:
             return f"{self.function} was called within a transform of torch.func, which cannot be repeated on its own."
         tensors = self.tensors()
-        too_large = _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _limit(tensors))
-        if too_large is not None:
-            return too_large
-        with self.set_up():
-            consumable = Subject(self.call, self.arguments).consumable
-        return (
-            f"{self.function} was not run again: {consumable[0]}, and a run would consume it." if consumable else None
-        )
+        return _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _limit(tensors))
 
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors that the call uses."""
@@ -165,9 +158,6 @@ class KeptEntries:
         memory = KeptMemory()
         given = Arguments(*entered.args, **entered.kwargs)
         subject = Subject(entered.call, given, memory)
-        if subject.consumable:
-            self.left_out.append(f"Nothing was tried for {name}: {subject.consumable[0]}, and a run would consume it.")
-            return
         self._taken += size
         if subject.call is not entered.call:
             undo_compile_in_place(subject.call)
@@ -201,11 +191,10 @@ class KeptEntries:
             return
         given = Arguments(*started.args, **started.kwargs)
         subject = Subject(started.call, given, KeptMemory())
-        if not subject.consumable:
-            self._taken += size
-            name, backend = callable_name(started.call), started.backend if callable(started.backend) else "eager"
-            kept = subject.arguments or given
-            self.generators.append(Entry(name, None, subject.call, kept, backend, started.dynamic, modes=started.modes))
+        self._taken += size
+        name, backend = callable_name(started.call), started.backend if callable(started.backend) else "eager"
+        kept = subject.arguments or given
+        self.generators.append(Entry(name, None, subject.call, kept, backend, started.dynamic, modes=started.modes))
 
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.

@@ -38,8 +38,9 @@ class _Stream:
 @contextlib.contextmanager
 def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
     """Redirect what this thread writes to the standard streams while the context is open."""
-    before = {"stdout": sys.stdout, "stderr": sys.stderr}
-    streams = {"stdout": _Stream(out, sys.stdout), "stderr": _Stream(err, sys.stderr)}
+    targets = {"stdout": out, "stderr": err, "__stdout__": out, "__stderr__": err}
+    before = {name: getattr(sys, name) for name in targets}
+    streams = {name: _Stream(target, before[name]) for name, target in targets.items()}
     for name, stream in streams.items():
         setattr(sys, name, stream)
     try:

@@ -177,9 +177,15 @@ def _listeners_here() -> list[Listener]:
     return [listener for claim, listener in _claims if claim in claims]
 
 
-def _is_in_trial() -> bool:
+def is_in_trial() -> bool:
     """Return whether this thread runs a trial, which nothing else may observe."""
     return any(listener.is_exclusive for listener in _listeners.get(threading.get_ident(), ()))
+
+
+def forget_descriptors() -> None:
+    """Forget which descriptors earlier trials have made, since the program may have got the same numbers since."""
+    if not is_in_trial():
+        _made_descriptors.clear()
 
 
 def is_listening() -> bool:
@@ -241,7 +247,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
     """Pass an audit event to the listeners; excluded from compilation, since it runs inside compiled calls."""
     if event == _IMPORT:
-        if _is_in_trial():
+        if is_in_trial():
             _handle_import(args[0], frame)
         return
     known = _EVENTS.get(event) or _family(event)
@@ -378,7 +384,11 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
     if not isinstance(flags, int) or name in _HARMLESS:
         return None
     if isinstance(path, int):
-        return "writes to an open file" if flags & _WRITING and path not in _made_descriptors else None
+        if path in _made_descriptors:
+            return None
+        if flags & _WRITING:
+            return "writes to an open file"
+        return "reads from an open file" if is_in_trial() else None  # a real run may have opened it itself
     if flags & _WRITING:
         return f"writes to the file {name}"
     with contextlib.suppress(OSError, ValueError, TypeError):
@@ -440,6 +450,7 @@ _THREAD = "starts a thread"
 _IMPORT = "import"
 #: What code does that passes work to threads or processes which exist already.
 SUBMITS = "hands work to another thread or process"
+WAITS_FOR_INPUT = "waits for input"
 #: What code does that has an event loop call a function later.
 SCHEDULES = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
@@ -481,7 +492,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "_thread.start_joinable_thread": ("process", _always(_THREAD)),
     "webbrowser.open": ("process", _with_first_argument("opens a browser at")),
     "sqlite3.connect": ("database", _describe_database),
-    "builtins.input": ("process", _always("waits for input")),
+    "builtins.input": ("process", _always(WAITS_FOR_INPUT)),
     "builtins.breakpoint": ("process", _always("waits for a debugger")),
     "time.sleep": ("process", _describe_sleep),
     "ctypes.dlopen": ("process", _with_first_argument("loads the library")),
@@ -564,6 +575,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "safetensors": {"serialize_file": ("file", "writes a file")},
     "safetensors.torch": {"serialize_file": ("file", "writes a file")},
     "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
+    "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
     "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},
@@ -594,7 +606,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
 #: Functions that make descriptors, and functions that use one up or move its position; none has an audit event.
 _MAKE_DESCRIPTORS = ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd")
 _USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
-#: The descriptors that trials have made; using another one is an effect.
+#: The descriptors that the present trial has made; using another one is an effect.
 _made_descriptors: set[int] = set()
 
 
@@ -609,6 +621,9 @@ _SHELL_METHODS = (
     "run_line_magic",
     "run_cell_magic",
     "system",
+    "set_next_input",
+    "set_custom_exc",
+    "register_magic_function",
 )
 
 
@@ -727,7 +742,7 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
         yield loop, name, "process", SCHEDULES
     builtins = sys.modules["builtins"]
     if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
-        yield builtins, "input", "process", "waits for input"
+        yield builtins, "input", "process", WAITS_FOR_INPUT
 
 
 #: Replacements that Dynamo does not trace, so that they do not affect a real run.
@@ -789,7 +804,7 @@ def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, what: st
 def _announcing_import(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(name: str, *args: Any, **kwargs: Any) -> Any:
-        if _is_in_trial():
+        if is_in_trial():
             _handle_import(name, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(name, *args, **kwargs)
 
@@ -816,7 +831,8 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        if is_listening():
+        is_other_name = original.__name__ == "dup" and args[:1] and args[0] not in _made_descriptors
+        if is_listening() and not is_other_name:
             _made_descriptors.update(result if isinstance(result, tuple) else (result,))
         return result
 

@@ -610,6 +610,7 @@ _USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inher
 _made_descriptors: set[int] = set()
 
 
+_USES_SHELL = "uses the notebook's shell"
 #: Methods of IPython's shell that change the notebook's names or run code.
 _SHELL_METHODS = (
     "push",
@@ -625,6 +626,10 @@ _SHELL_METHODS = (
     "set_custom_exc",
     "register_magic_function",
 )
+
+
+#: The attributes of IPython's shell that contain the notebook's names.
+_SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
 
 
 #: Stands for the original of a method that a class inherits.
@@ -682,7 +687,7 @@ class _Replacements:
             return None
         with _installing:
             if self._known[0] != len(sys.modules):  # more functions may be there
-                made = self._replaced or [(o, name, getattr(o, name), new) for o, name, new in self._make()]
+                made = self._replaced or [(o, name, getattr(o, name, None), new) for o, name, new in self._make()]
                 self._known = len(sys.modules), {id(original): new for _, _, original, new in made}
         return self._known[1].get(id(function))
 
@@ -712,6 +717,9 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     bootstrap: Any = sys.modules["importlib._bootstrap"]
     # `importlib.import_module` calls it, without an audit event.
     yield bootstrap, "_gcd_import", _announcing_import(bootstrap._gcd_import)  # noqa: SLF001 - it has no other name
+    shell = _shell_class()
+    for name in _SHELL_NAMESPACES if shell is not None else ():
+        yield shell, name, _announcing_attribute(name, getattr(shell, name, None))
     for owner, name in registrations():
         yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
 
@@ -732,11 +740,45 @@ def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
                 yield holder, name, kind, what
 
 
+def _shell_class() -> Any:
+    """Return the class of IPython's shells, ``None`` if this process has none."""
+    return getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+
+
+@functools.cache
+def _announcing_attribute(name: str, original: property | None) -> Any:
+    """Return a property that announces each use of an attribute by user code.
+
+    Parameters
+    ----------
+    name : str
+        The name of the attribute.
+    original : property or None
+        Reads the attribute; without it, instances contain it.
+    """
+
+    def read(instance: Any) -> Any:
+        frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
+        if _is_called_by_user(frame):
+            notice("state", _USES_SHELL, frame)
+        if original is not None:
+            return original.__get__(instance)
+        try:
+            return vars(instance)[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def write(instance: Any, value: Any) -> None:
+        vars(instance)[name] = value
+
+    return property(read, write)
+
+
 def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
     """Yield the functions with which code uses the notebook's shell, an event loop or a kernel's input."""
-    shell = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+    shell = _shell_class()
     for name in _SHELL_METHODS if shell is not None else ():
-        yield shell, name, "state", "uses the notebook's shell"
+        yield shell, name, "state", _USES_SHELL
     loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
     for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
         yield loop, name, "process", SCHEDULES

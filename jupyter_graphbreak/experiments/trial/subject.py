@@ -272,11 +272,11 @@ class Subject:
         return result
 
     def assign(self, values: Mapping[str, Any]) -> None:
-        """Set variables by their places; :meth:`restore` undoes it."""
+        """Set variables by their places to copies of values; :meth:`restore` undoes it."""
         variables = self.variables() if values else {}
         for place, value in values.items():
             if place in variables:
-                variables[place][1](value)
+                variables[place][1](clone(value))
 
     def state_memo(self) -> dict[Any, Any]:
         """Return a memo with which ``copies.clone`` keeps every object of the state."""

@@ -754,7 +754,7 @@ def _announcing_attribute(name: str, original: property | None) -> Any:
     name : str
         The name of the attribute.
     original : property or None
-        Reads the attribute; without it, instances contain it.
+        Reads and writes the attribute; without it, instances contain it.
     """
 
     def read(instance: Any) -> Any:
@@ -769,7 +769,10 @@ def _announcing_attribute(name: str, original: property | None) -> Any:
             raise AttributeError(name) from None
 
     def write(instance: Any, value: Any) -> None:
-        vars(instance)[name] = value
+        if original is not None:
+            original.__set__(instance, value)
+        else:
+            vars(instance)[name] = value
 
     return property(read, write)
 

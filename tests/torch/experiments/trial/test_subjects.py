@@ -387,6 +387,8 @@ class Runner:
 
 
 class SharedState:
+    synced: int
+
     def __init__(self) -> None:
         self.__dict__ = Runner.shared
 

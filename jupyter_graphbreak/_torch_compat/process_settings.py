@@ -115,6 +115,13 @@ _FUNCTIONS = (
         "_C._set_check_sparse_tensor_invariants",
     ),
     ("whether NNPACK is used", "_C._get_nnpack_enabled", "_C._set_nnpack_enabled"),
+    ("the threads of backward passes", "_C._is_multithreading_enabled", "_C._set_multithreading_enabled"),
+    ("the library for linear algebra", "_C._get_linalg_preferred_backend", "_C._set_linalg_preferred_backend"),
+    ("the library for matrix products", "_C._get_blas_preferred_backend", "_C._set_blas_preferred_backend"),
+    *(
+        (f"how modules convert their parameters ({setting})", f"__future__.get_{setting}", f"__future__.set_{setting}")
+        for setting in ("overwrite_module_params_on_conversion", "swap_module_params_on_conversion")
+    ),
     *(
         (name, f"{module}.get_{setting}", f"{module}.set_{setting}")
         for name, module, setting in (
@@ -131,6 +138,9 @@ _OTHER_NAMES = {
     "anomaly detection": ("detect_anomaly",),
     "checks of sparse tensors": ("check_sparse_tensor_invariants", "enable", "disable"),
     "whether NNPACK is used": ("set_flags", "flags"),
+    "the threads of backward passes": ("set_multithreading_enabled",),
+    "the library for linear algebra": ("preferred_linalg_library",),
+    "the library for matrix products": ("preferred_blas_library",),
     "the debug mode of deterministic algorithms": ("use_deterministic_algorithms", "_set_deterministic_algorithms"),
 }
 _AUTOCAST_NAMES = frozenset({
@@ -172,6 +182,17 @@ _HOOK_FUNCTIONS = frozenset({
     "register_module_parameter_registration_hook", "register_optimizer_step_pre_hook",
     "register_optimizer_step_post_hook", "remove",
 })  # fmt: skip
+#: The modules with PyTorch's settings, and what the settings are.
+CONFIGURATIONS = {
+    **{
+        module: f"settings of {module}"
+        for module in (
+            "torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.compiler.config",
+            "torch.fx.experimental._config",
+        )
+    },
+    "torch.utils.serialization.config": "how PyTorch saves and loads files",
+}  # fmt: skip
 _ATTENTION = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
 
 
@@ -207,11 +228,11 @@ def process_settings() -> Iterator[ProcessSetting]:
     if options is not None:
         yield ProcessSetting("the options for printing tensors", lambda: dict(vars(options)), _setter_of(options),
                              frozenset({"set_printoptions"}))  # fmt: skip
-    for module in ("torch._dynamo.config", "torch._inductor.config"):
+    for module, what in CONFIGURATIONS.items():
         config = sys.modules.get(module)
         if config is not None and hasattr(config, "get_config_copy"):
-            yield ProcessSetting(f"settings of {module}", _reader_of(config), _writer_of(config),
-                                 frozenset({module.split(".")[1]}))  # fmt: skip
+            yield ProcessSetting(what, _reader_of(config), _writer_of(config),
+                                 frozenset({module.split(".")[-2]}))  # fmt: skip
 
 
 def context_variables() -> frozenset[ContextVar[Any]]:

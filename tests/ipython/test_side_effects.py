@@ -156,6 +156,15 @@ def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> No
     assert all(remedy.verdict == "not tried" for remedy in getattr(found, "remedies", None) or [])
 
 
+def test_a_trial_is_stopped_before_it_uses_the_shell(notebook: Notebook) -> None:
+    before = dict(vars(InteractiveShell))
+    notebook.run("counted = []")
+    found = notebook.ask("--check", STEP.replace("STATEMENT", "get_ipython().user_ns['counted'].append(1)"))
+    assert notebook.ip.user_ns["counted"] == [1]
+    assert [places(effect) for effect in found.effects] == [("state", LINE)]
+    assert dict(vars(InteractiveShell)) == before
+
+
 def places(effect: Effect) -> tuple[str, int | None]:
     return effect.kind, effect.location.line if effect.location is not None else None
 

@@ -34,9 +34,11 @@ from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 from jupyter_graphbreak.compiling.routes import route
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, preserve_warnings
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.recording.targets import reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Report
 
 ONES = torch.ones(3)
@@ -474,6 +476,34 @@ def test_the_filters_apply_to_other_threads_during_a_trial(action: Any, expected
         warnings.simplefilter(action)
         with preserve_warnings(), capture_effects():
             assert worker(warn_twice) == expected
+
+
+def test_standard_streams_of_other_threads_are_theirs_during_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    with Worker() as worker:
+        with sandboxed(), redirect_thread_streams(written := io.StringIO(), io.StringIO()):
+            kept = sys.stdout
+            sys.stdout.write("ours\n")
+            sys.__stdout__.write("ours, to the console\n")  # type: ignore[union-attr]
+            worker(lambda: print("theirs"))  # noqa: T201
+            assert kept.encoding.lower() == "utf-8"
+            assert worker(lambda: sys.stdout.fileno is not None)
+        worker(lambda: kept.write("theirs, later\n"))
+    assert written.getvalue() == "ours\nours, to the console\n"
+    assert capsys.readouterr().out == "theirs\ntheirs, later\n"
+    assert not isinstance(sys.stdout, type(kept))
+
+
+def test_a_trial_breaks_where_the_program_writes_to_a_standard_stream() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        sys.stdout.write("step\n")
+        return y + 1
+
+    report = jupyter_graphbreak.try_remedies(torch.compile(step, backend="eager"), torch.ones(3), seconds=60)
+    (break_,) = report.breaks
+    assert break_.location is not None
+    assert (break_.location.function or "").endswith("step")
+    assert WORKING & {remedy.verdict for remedy in report.remedies or []}
 
 
 def test_a_stream_that_somebody_kept_is_the_processs_own_afterwards(capsys: pytest.CaptureFixture[str]) -> None:

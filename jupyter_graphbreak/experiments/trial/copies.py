@@ -25,7 +25,7 @@ import torch
 from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
 from jupyter_graphbreak.experiments.trial.side_effects import REFUSABLE
-from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in
+from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.recording.targets import is_own
 
 if TYPE_CHECKING:
@@ -281,11 +281,14 @@ class _Copier:
                     return self._attributes(value)
             try:
                 with self._patched_deepcopy():
-                    return copy.deepcopy(value, self._memo)
+                    result = copy.deepcopy(value, self._memo)
+                return self._attributes(value) if result is value and _is_changeable(value) else result
             except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
                 reason = _describe_error(error)
                 for key in list(self._memo)[known:]:
                     del self._memo[key]  # discard the unfinished copy
+        if (instead := stand_in_of_iterator(value)) is not None:
+            return instead
         if self._failed is not None:
             self._failed.append(Uncopied(value, reason))
         return value
@@ -299,7 +302,11 @@ class _Copier:
     def _fill(self, value: Any, result: Any) -> None:
         """Copy the attributes of an object to a new instance of its class."""
         content = getattr(value, "__dict__", None)
-        if isinstance(content, dict):
+        if isinstance(content, dict) and id(content) in self._memo:  # instances of the class share their attributes
+            result.__dict__ = self._memo[id(content)]
+        elif isinstance(content, dict):
+            self._memo[id(content)] = vars(result)
+            self._memo.setdefault(id(self._memo), []).append(content)
             vars(result).update((key, self.copy(item)) for key, item in list(content.items()))
         for descriptor in _slot_descriptors(type(value)):
             with contextlib.suppress(AttributeError):  # an unset slot
@@ -635,6 +642,16 @@ def is_code(value: Any) -> bool:
         value,
         type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType | torch.fx.Graph,
     )
+
+
+def _is_changeable(value: Any) -> bool:
+    """Return whether an object that its class copies as itself has attributes that a run may change.
+
+    Constants of its module, which code compares by identity, do not count.
+    """
+    names = vars(sys.modules.get(type(value).__module__, types.ModuleType("")))
+    is_constant = any(constant is value for constant in list(names.values()))
+    return bool(getattr(value, "__dict__", None)) and _has_attributes_only(type(value)) and not is_constant
 
 
 def is_shared(value: Any) -> bool:

@@ -107,14 +107,7 @@ class Entry:
         if self.modes.functorch:
             return f"{self.function} was called within a transform of torch.func, which cannot be repeated on its own."
         tensors = self.tensors()
-        too_large = _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _limit(tensors))
-        if too_large is not None:
-            return too_large
-        with self.set_up():
-            consumable = Subject(self.call, self.arguments).consumable
-        return (
-            f"{self.function} was not run again: {consumable[0]}, and a run would consume it." if consumable else None
-        )
+        return _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _limit(tensors))
 
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors that the call uses."""
@@ -185,9 +178,6 @@ class KeptEntries:
         memory = KeptMemory()
         given = Arguments(*entered.args, **entered.kwargs)
         subject = Subject(entered.call, given, memory)
-        if subject.consumable:
-            self.left_out.append(f"Nothing was tried for {name}: {subject.consumable[0]}, and a run would consume it.")
-            return
         self._taken += size
         if subject.call is not entered.call:
             undo_compile_in_place(subject.call)
@@ -220,13 +210,12 @@ class KeptEntries:
             return
         given = Arguments(*started.args, **started.kwargs)
         subject = Subject(started.call, given, KeptMemory())
-        if not subject.consumable:
-            self._taken += size
-            options = started.compiled_with
-            if not callable(options.backend):
-                options = options._replace(backend="eager")
-            kept, name = subject.arguments or given, callable_name(started.call)
-            self.generators.append(Entry(name, None, subject.call, kept, *options, modes=started.modes))
+        self._taken += size
+        options = started.compiled_with
+        if not callable(options.backend):
+            options = options._replace(backend="eager")
+        kept, name = subject.arguments or given, callable_name(started.call)
+        self.generators.append(Entry(name, None, subject.call, kept, *options, modes=started.modes))
 
     def note_end(self) -> None:
         """Compare the state after a call with that before it: a context around the call may restore the state later."""

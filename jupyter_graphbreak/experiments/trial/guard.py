@@ -20,10 +20,12 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     EffectRefusedError,
     ObservedEffect,
     TrialStoppedError,
+    forget_descriptors,
     is_own_code,
     line_that_imports,
     listen,
 )
+from jupyter_graphbreak.experiments.trial.stand_ins import refused_input
 from jupyter_graphbreak.recording.targets import functions_by_name, own_codes
 
 if TYPE_CHECKING:
@@ -73,8 +75,9 @@ def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]
         If the code was stopped, even if it caught that, or if user code has changed the state.
     """
     guard = _Guard(calls)
-    before = ProcessState(assigned)
-    with copied_context(), UNAUDITED.installed(), REFUSABLE.installed():
+    forget_descriptors()
+    with refused_input(), copied_context(), UNAUDITED.installed(), REFUSABLE.installed():
+        before = ProcessState(assigned)
         try:
             with listen(guard):
                 yield

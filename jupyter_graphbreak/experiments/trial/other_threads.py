@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 import threading
 import warnings
@@ -18,37 +19,100 @@ if TYPE_CHECKING:
     from warnings import WarningMessage
 
 
-class _Stream:
-    """Forwards to one stream on the thread that created it, and to the process's stream on others and afterwards."""
+class _Stream(io.TextIOWrapper):
+    """Writes to a different stream on threads that redirect it, and to the process's stream on others and afterwards.
 
-    def __init__(self, here: TextIO, elsewhere: TextIO) -> None:
-        self._here: TextIO | None = here
-        self._elsewhere = elsewhere
-        self._thread = get_ident()
+    Its methods are those of a standard stream, which Dynamo does not trace: a break by one is in the program's line.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        self.target = _Target(stream, encoding)
+        super().__init__(self.target, encoding, getattr(stream, "errors", None), newline="", write_through=True)
 
     def __getattr__(self, name: str) -> Any:
-        is_here = self._here is not None and get_ident() == self._thread
-        return getattr(self._here if is_here else self._elsewhere, name)
+        return getattr(self.target.stream(), name)
 
-    def end(self) -> None:
-        """Forward to the process's stream from now on, since other code may still refer to this object."""
-        self._here = None
+
+class _Target(io.RawIOBase):
+    """Passes on what is written to the stream of the present thread."""
+
+    def __init__(self, stream: TextIO, encoding: str) -> None:
+        self.original = stream
+        #: The streams of the threads that redirect this one, the innermost last.
+        self.redirected: dict[int, list[TextIO]] = {}
+        self._encoding = encoding
+
+    def stream(self) -> TextIO:
+        here = self.redirected.get(get_ident())
+        return here[-1] if here else self.original
+
+    @property
+    def name(self) -> Any:
+        return self.stream().name
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.stream().write(bytes(data).decode(self._encoding, "replace"))
+        return len(data)
+
+    def flush(self) -> None:
+        stream = self.stream()
+        if not getattr(stream, "closed", False) and hasattr(stream, "flush"):  # a user class may lack both
+            stream.flush()
+
+    def isatty(self) -> bool:
+        return self.stream().isatty()
+
+    def fileno(self) -> int:
+        return self.stream().fileno()
+
+
+#: The replacements of standard streams, by name and id of the original. They are kept, because Python's ``print`` does
+#: not keep the stream to which it writes: another thread would write to memory that is free.
+_replacements: dict[tuple[str, int], _Stream] = {}
+_MOST_REPLACEMENTS = 64
+_streams_lock = threading.RLock()
+
+
+def _replacement(name: str, stream: Any) -> _Stream:
+    """Return the replacement of a standard stream, or the stream itself if it is one."""
+    if any(known is stream for (replaced, _), known in _replacements.items() if replaced == name):
+        return stream  # type: ignore[no-any-return]
+    key = name, id(stream)
+    known = _replacements.get(key)
+    if known is None or known.target.original is not stream or known.closed:
+        _replacements.pop(key, None)
+        _replacements[key] = known = _Stream(stream)
+        for old in list(_replacements)[:-_MOST_REPLACEMENTS]:
+            del _replacements[old]
+    return known
 
 
 @contextlib.contextmanager
 def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
     """Redirect what this thread writes to the standard streams while the context is open."""
-    before = {"stdout": sys.stdout, "stderr": sys.stderr}
-    streams = {"stdout": _Stream(out, sys.stdout), "stderr": _Stream(err, sys.stderr)}
-    for name, stream in streams.items():
-        setattr(sys, name, stream)
+    targets = {"stdout": out, "stderr": err, "__stdout__": out, "__stderr__": err}
+    thread = get_ident()
+    with _streams_lock:
+        names = [name for name in targets if getattr(sys, name) is not None]
+        replacements = {name: _replacement(name, getattr(sys, name)) for name in names}
+        for name, replacement in replacements.items():
+            replacement.target.redirected.setdefault(thread, []).append(targets[name])
+            setattr(sys, name, replacement)
     try:
         yield
     finally:
-        for name, stream in streams.items():
-            stream.end()
-            if getattr(sys, name) is stream:
-                setattr(sys, name, before[name])
+        with _streams_lock:
+            for name, replacement in replacements.items():
+                redirected = replacement.target.redirected
+                redirected[thread].remove(targets[name])
+                if not redirected[thread]:
+                    del redirected[thread]
+                if not redirected and getattr(sys, name) is replacement:
+                    setattr(sys, name, replacement.target.original)
 
 
 @contextlib.contextmanager

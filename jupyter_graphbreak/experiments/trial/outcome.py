@@ -28,6 +28,7 @@ from jupyter_graphbreak.experiments.trial.effects import (
     suppress_logging,
 )
 from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.places import RESULT, memory_address, named_objects
 from jupyter_graphbreak.experiments.trial.stand_ins import remember_streams
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
@@ -310,8 +311,7 @@ def sandboxed() -> Iterator[None]:
         with (
             preserve_generators(),
             preserve_warnings(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
+            redirect_thread_streams(io.StringIO(), io.StringIO()),
             preserve_modes(),
             quiet(),
             suppress_logging(),

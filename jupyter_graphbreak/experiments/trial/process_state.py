@@ -21,7 +21,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak._torch_compat.process_settings import context_variables, process_settings
+from jupyter_graphbreak._torch_compat.process_settings import CONFIGURATIONS, context_variables, process_settings
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryContainer,
@@ -134,8 +134,7 @@ def _is_equal(before: Any, after: Any) -> bool:
 
 #: The modules with state of their own that a process may not have loaded.
 _OPTIONAL_MODULES = (
-    "numpy", "decimal", "faulthandler", "socket", "csv", "multiprocessing", "torch._dynamo.config",
-    "torch._inductor.config",
+    "numpy", "decimal", "faulthandler", "socket", "csv", "multiprocessing", *CONFIGURATIONS,
 )  # fmt: skip
 
 
@@ -229,6 +228,9 @@ def _parts() -> Iterator[_Part]:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         yield _Part("sets NumPy's errors", numpy.geterr, lambda old: numpy.seterr(**old), frozenset({"seterr"}))
+        for what, name in (("what NumPy calls for errors", "errcall"), ("the size of NumPy's buffers", "bufsize")):
+            getter, setter = getattr(numpy, f"get{name}"), getattr(numpy, f"set{name}")
+            yield _Part(f"sets {what}", getter, setter, frozenset({f"set{name}"}))
         yield _Part(
             "sets how NumPy prints",
             numpy.get_printoptions,

@@ -177,9 +177,15 @@ def _listeners_here() -> list[Listener]:
     return [listener for claim, listener in _claims if claim in claims]
 
 
-def _is_in_trial() -> bool:
+def is_in_trial() -> bool:
     """Return whether this thread runs a trial, which nothing else may observe."""
     return any(listener.is_exclusive for listener in _listeners.get(threading.get_ident(), ()))
+
+
+def forget_descriptors() -> None:
+    """Forget which descriptors earlier trials have made, since the program may have got the same numbers since."""
+    if not is_in_trial():
+        _made_descriptors.clear()
 
 
 def is_listening() -> bool:
@@ -241,7 +247,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
     """Pass an audit event to the listeners; excluded from compilation, since it runs inside compiled calls."""
     if event == _IMPORT:
-        if _is_in_trial():
+        if is_in_trial():
             _handle_import(args[0], frame)
         return
     known = _EVENTS.get(event) or _family(event)
@@ -378,7 +384,11 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
     if not isinstance(flags, int) or name in _HARMLESS:
         return None
     if isinstance(path, int):
-        return "writes to an open file" if flags & _WRITING and path not in _made_descriptors else None
+        if path in _made_descriptors:
+            return None
+        if flags & _WRITING:
+            return "writes to an open file"
+        return "reads from an open file" if is_in_trial() else None  # a real run may have opened it itself
     if flags & _WRITING:
         return f"writes to the file {name}"
     with contextlib.suppress(OSError, ValueError, TypeError):
@@ -440,6 +450,7 @@ _THREAD = "starts a thread"
 _IMPORT = "import"
 #: What code does that passes work to threads or processes which exist already.
 SUBMITS = "hands work to another thread or process"
+WAITS_FOR_INPUT = "waits for input"
 #: What code does that has an event loop call a function later.
 SCHEDULES = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
@@ -481,7 +492,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "_thread.start_joinable_thread": ("process", _always(_THREAD)),
     "webbrowser.open": ("process", _with_first_argument("opens a browser at")),
     "sqlite3.connect": ("database", _describe_database),
-    "builtins.input": ("process", _always("waits for input")),
+    "builtins.input": ("process", _always(WAITS_FOR_INPUT)),
     "builtins.breakpoint": ("process", _always("waits for a debugger")),
     "time.sleep": ("process", _describe_sleep),
     "ctypes.dlopen": ("process", _with_first_argument("loads the library")),
@@ -564,6 +575,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "safetensors": {"serialize_file": ("file", "writes a file")},
     "safetensors.torch": {"serialize_file": ("file", "writes a file")},
     "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
+    "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
     "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},
@@ -594,10 +606,11 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
 #: Functions that make descriptors, and functions that use one up or move its position; none has an audit event.
 _MAKE_DESCRIPTORS = ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd")
 _USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
-#: The descriptors that trials have made; using another one is an effect.
+#: The descriptors that the present trial has made; using another one is an effect.
 _made_descriptors: set[int] = set()
 
 
+_USES_SHELL = "uses the notebook's shell"
 #: Methods of IPython's shell that change the notebook's names or run code.
 _SHELL_METHODS = (
     "push",
@@ -609,7 +622,14 @@ _SHELL_METHODS = (
     "run_line_magic",
     "run_cell_magic",
     "system",
+    "set_next_input",
+    "set_custom_exc",
+    "register_magic_function",
 )
+
+
+#: The attributes of IPython's shell that contain the notebook's names.
+_SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
 
 
 #: Stands for the original of a method that a class inherits.
@@ -667,7 +687,7 @@ class _Replacements:
             return None
         with _installing:
             if self._known[0] != len(sys.modules):  # more functions may be there
-                made = self._replaced or [(o, name, getattr(o, name), new) for o, name, new in self._make()]
+                made = self._replaced or [(o, name, getattr(o, name, None), new) for o, name, new in self._make()]
                 self._known = len(sys.modules), {id(original): new for _, _, original, new in made}
         return self._known[1].get(id(function))
 
@@ -697,6 +717,9 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     bootstrap: Any = sys.modules["importlib._bootstrap"]
     # `importlib.import_module` calls it, without an audit event.
     yield bootstrap, "_gcd_import", _announcing_import(bootstrap._gcd_import)  # noqa: SLF001 - it has no other name
+    shell = _shell_class()
+    for name in _SHELL_NAMESPACES if shell is not None else ():
+        yield shell, name, _announcing_attribute(name, getattr(shell, name, None))
     for owner, name in registrations():
         yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
 
@@ -717,17 +740,54 @@ def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
                 yield holder, name, kind, what
 
 
+def _shell_class() -> Any:
+    """Return the class of IPython's shells, ``None`` if this process has none."""
+    return getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+
+
+@functools.cache
+def _announcing_attribute(name: str, original: property | None) -> Any:
+    """Return a property that announces each use of an attribute by user code.
+
+    Parameters
+    ----------
+    name : str
+        The name of the attribute.
+    original : property or None
+        Reads and writes the attribute; without it, instances contain it.
+    """
+
+    def read(instance: Any) -> Any:
+        frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
+        if _is_called_by_user(frame):
+            notice("state", _USES_SHELL, frame)
+        if original is not None:
+            return original.__get__(instance)
+        try:
+            return vars(instance)[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def write(instance: Any, value: Any) -> None:
+        if original is not None:
+            original.__set__(instance, value)
+        else:
+            vars(instance)[name] = value
+
+    return property(read, write)
+
+
 def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
     """Yield the functions with which code uses the notebook's shell, an event loop or a kernel's input."""
-    shell = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+    shell = _shell_class()
     for name in _SHELL_METHODS if shell is not None else ():
-        yield shell, name, "state", "uses the notebook's shell"
+        yield shell, name, "state", _USES_SHELL
     loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
     for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
         yield loop, name, "process", SCHEDULES
     builtins = sys.modules["builtins"]
     if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
-        yield builtins, "input", "process", "waits for input"
+        yield builtins, "input", "process", WAITS_FOR_INPUT
 
 
 #: Replacements that Dynamo does not trace, so that they do not affect a real run.
@@ -789,7 +849,7 @@ def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, what: st
 def _announcing_import(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(name: str, *args: Any, **kwargs: Any) -> Any:
-        if _is_in_trial():
+        if is_in_trial():
             _handle_import(name, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(name, *args, **kwargs)
 
@@ -816,7 +876,8 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        if is_listening():
+        is_other_name = original.__name__ == "dup" and args[:1] and args[0] not in _made_descriptors
+        if is_listening() and not is_other_name:
             _made_descriptors.update(result if isinstance(result, tuple) else (result,))
         return result
 

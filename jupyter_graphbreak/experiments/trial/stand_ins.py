@@ -30,10 +30,19 @@ import sys
 import tempfile
 import types
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak.experiments.trial.side_effects import SCHEDULES, SUBMITS, is_listening, notice
+from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak.experiments.trial.side_effects import (
+    SCHEDULES,
+    SUBMITS,
+    WAITS_FOR_INPUT,
+    is_in_trial,
+    is_listening,
+    notice,
+)
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
@@ -117,6 +126,11 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
         return reopened
     effect = _effect_of_use(value)
     return None if effect is None else _make(value, *effect)
+
+
+def stand_in_of_iterator(value: Any) -> Any:
+    """Return the stand-in for an iterator that cannot be copied, ``None`` for other objects."""
+    return _make(value, "state", "advances an iterator that cannot be copied") if isinstance(value, Iterator) else None
 
 
 def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
@@ -253,6 +267,32 @@ class StandardStream:
 
     def __deepcopy__(self, _: dict[Any, Any]) -> StandardStream:
         return self
+
+
+class _Input:
+    """Stops the trial that reads from the standard input; other threads read from it as usual."""
+
+    __module__ = "builtins"  # as above
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _INFORMATIVE_ATTRIBUTES and is_in_trial():
+            notice("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+        return getattr(self._stream, name)
+
+    def __iter__(self) -> Any:
+        if is_in_trial():
+            notice("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - as above
+        return iter(self._stream)
+
+
+@contextlib.contextmanager
+def refused_input() -> Iterator[None]:
+    """Stop trials on this thread before they read from the standard input while the context is open."""
+    with patched(sys, "stdin", _Input(sys.stdin)):
+        yield
 
 
 #: The streams that trials replace, by their names.

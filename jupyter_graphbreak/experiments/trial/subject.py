@@ -13,7 +13,6 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,6 @@ from jupyter_graphbreak.experiments.trial.copies import (
     is_bound_to_data,
     is_code,
     is_data,
-    is_shared,
     memory_key,
     to_slot,
 )
@@ -52,7 +50,7 @@ from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.copies import Blocks
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -144,8 +142,6 @@ class Subject:
     shared : list of str
         Objects that could not be copied, with name, type and reason. Runs use the originals, which are restored after
         each run.
-    consumable : list of str
-        The same for objects that a run would consume, such as a generator.
     assigned : list of LibraryPart
         The parts of packages that the code may change, by the names in it.
     """
@@ -159,7 +155,6 @@ class Subject:
         self._blocks = self.memory if blocks is None else blocks
         self._separate: set[Any] = set()
         self._uncopied: list[Any] = []
-        self.consumable: list[str] = []
         self.assigned: list[LibraryPart] = []
         self._globals: dict[int, dict[str, Any]] = {}
         self._functions: list[types.FunctionType] = []
@@ -277,11 +272,11 @@ class Subject:
         return result
 
     def assign(self, values: Mapping[str, Any]) -> None:
-        """Set variables by their places; :meth:`restore` undoes it."""
+        """Set variables by their places to copies of values; :meth:`restore` undoes it."""
         variables = self.variables() if values else {}
         for place, value in values.items():
             if place in variables:
-                variables[place][1](value)
+                variables[place][1](clone(value))
 
     def state_memo(self) -> dict[Any, Any]:
         """Return a memo with which ``copies.clone`` keeps every object of the state."""
@@ -347,8 +342,7 @@ class Subject:
         for item, reason in failed:
             self._uncopied.append(item)
             own = "" if item is value else f"{_name(type(item))} in "
-            sentence = f"`{name}` ({own}{type(value).__name__}) cannot be copied: {reason}"
-            (self.consumable if _is_consumable(item) else self.shared).append(sentence)
+            self.shared.append(f"`{name}` ({own}{type(value).__name__}) cannot be copied: {reason}")
         return result
 
     def _copy_cache(self, cached: Any, name: str) -> Any:
@@ -660,11 +654,6 @@ def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
             if isinstance(content, weakref.ref) or (is_data(content) and not isinstance(content, tuple)):
                 return True
     return False
-
-
-def _is_consumable(value: Any) -> bool:
-    """Return whether a run would consume an object: what a generator has yielded cannot be put back."""
-    return isinstance(value, Iterator) and not is_shared(value)
 
 
 def _identity(value: Any) -> Any:

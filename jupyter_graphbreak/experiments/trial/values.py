@@ -99,8 +99,7 @@ class _Comparison:
 
     def find(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
         """Return the place and the description of the first difference."""
-        if isinstance(expected, types.MethodType) and isinstance(actual, types.MethodType):
-            expected, actual = expected.__func__, actual.__func__  # each is bound to its own copy
+        expected, actual = _parts_of_methods(expected, actual)
         pair = (id(expected), id(actual))
         if expected is actual or pair in self._seen or depth > _MAX_DEPTH:
             return None
@@ -245,6 +244,18 @@ def _summary(message: str) -> str:
     parts = [f"{wrong[1]} of {wrong[2]} elements differ"] if wrong else ["different values"]
     parts += [f"by up to {float(greatest[1]):.3g}"] if greatest else []
     return " ".join(parts)
+
+
+def _parts_of_methods(expected: Any, actual: Any) -> tuple[Any, Any]:
+    """Return what to compare of two methods, each of which is bound to its own copy: the functions, or the owners.
+
+    Methods written in C, such as those of its lock that a queue keeps, have no function.
+    """
+    if isinstance(expected, types.MethodType) and isinstance(actual, types.MethodType):
+        return expected.__func__, actual.__func__
+    if isinstance(expected, types.BuiltinMethodType) and isinstance(actual, types.BuiltinMethodType):
+        return (expected.__self__, actual.__self__) if expected.__name__ == actual.__name__ else (expected, actual)
+    return expected, actual
 
 
 def _same_kind(expected: Any, actual: Any) -> bool:

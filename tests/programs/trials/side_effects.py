@@ -14,6 +14,7 @@ import dbm
 import decimal
 import enum
 import gc
+import getpass
 import http.client
 import json
 import locale
@@ -24,6 +25,7 @@ import multiprocessing.shared_memory
 import os
 import pathlib
 import pickle
+import queue
 import random
 import shelve
 import shutil
@@ -47,6 +49,7 @@ import typing
 
 import torch
 import torch.distributed
+import torch.utils.serialization
 
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE", default=0)
 CLOSED_PORT = 1
@@ -72,6 +75,8 @@ CURSOR: typing.Any = None
 EXECUTOR: typing.Any = None
 GENERATOR: typing.Any = None
 READ_FILE: typing.Any = None
+ROWS: typing.Any = None
+NUMBERED: typing.Any = None
 QUEUE: typing.Any = None
 SHARED_VALUE: typing.Any = None
 SHARED_MEMORY: typing.Any = None
@@ -80,16 +85,18 @@ STORE: typing.Any = None
 LOOP = asyncio.new_event_loop()
 DRAWS = torch.Generator()
 EVENT = threading.Event()
+WAITING: queue.Queue[int] = queue.Queue()
 MOCK = unittest.mock.MagicMock()
 LOCAL = threading.local()
 VIEW = memoryview(bytearray(4))
 LIBRARY: typing.Any = None
 HANDLE: typing.Any = None
+DESCRIPTOR: typing.Any = None
 
 
 def open_all() -> None:
     global OPEN_FILE, OPEN_BINARY, OPEN_WRITER, SOCKET, OTHER_END, CONNECTION, CURSOR, EXECUTOR, GENERATOR, READ_FILE
-    global QUEUE, LIBRARY, HANDLE, SHARED_VALUE, SHARED_MEMORY, SHARED_LOCK, STORE
+    global ROWS, NUMBERED, QUEUE, LIBRARY, HANDLE, DESCRIPTOR, SHARED_VALUE, SHARED_MEMORY, SHARED_LOCK, STORE
     SHARED_VALUE, SHARED_LOCK = multiprocessing.Value("i", 0), multiprocessing.Lock()
     SHARED_MEMORY = multiprocessing.shared_memory.SharedMemory(create=True, size=8)
     STORE = torch.distributed.HashStore()
@@ -108,8 +115,10 @@ def open_all() -> None:
     EXECUTOR = concurrent.futures.ThreadPoolExecutor(1)
     GENERATOR = (n for n in range(100))
     READ_FILE = open("input.txt")
+    ROWS, NUMBERED = csv.reader(open("input.txt")), enumerate(open("input.txt"))
     QUEUE = multiprocessing.SimpleQueue()
     LIBRARY = ctypes.CDLL(None)
+    DESCRIPTOR = os.open("input.txt", os.O_RDONLY)
     HANDLE = os.open("descriptor.txt", os.O_WRONLY | os.O_CREAT)
 
 
@@ -121,6 +130,7 @@ def close_all() -> None:
     SHARED_MEMORY.unlink()
     torch.nn.modules.module._global_forward_hooks.clear()
     os.close(HANDLE)
+    os.close(DESCRIPTOR)
 
 
 def finish(y: torch.Tensor) -> torch.Tensor:
@@ -180,6 +190,23 @@ def writes_open_csv(x):
 
 def writes_descriptor(x):
     os.write(HANDLE, b"row")  # file
+    return finish(x)
+
+
+def reads_duplicate(x):
+    duplicate = os.dup(DESCRIPTOR)
+    x = x * len(os.read(duplicate, 3))  # file
+    os.close(duplicate)
+    return finish(x)
+
+
+def writes_console(x):
+    sys.__stdout__.write("step")
+    return finish(x)
+
+
+def puts_in_own_queue(x):
+    WAITING.put(1)
     return finish(x)
 
 
@@ -595,6 +622,49 @@ def hooks_all_modules(x):
 
 def advances_generator(x):
     next(GENERATOR)  # state
+    return finish(x)
+
+
+def reads_next_row(x):
+    return finish(x * len(next(ROWS)))  # state
+
+
+def reads_next_number(x):
+    return finish(x + next(NUMBERED)[0])  # state
+
+
+def reads_standard_input(x):
+    return finish(x * len(sys.stdin.readline()))  # process
+
+
+def reads_input_by_descriptor(x):
+    with open(DESCRIPTOR, closefd=False) as text:  # file
+        return finish(x * len(text.readline()))
+
+
+def asks_for_password(x):
+    with contextlib.suppress(OSError, EOFError):
+        getpass.getpass(stream=sys.stderr)  # process
+    return finish(x)
+
+
+def sets_threads_of_backward(x):
+    torch.autograd.set_multithreading_enabled(False)  # state
+    return finish(x)
+
+
+def sets_conversion_of_parameters(x):
+    torch.__future__.set_overwrite_module_params_on_conversion(True)  # state
+    return finish(x)
+
+
+def sets_serialization(x):
+    torch.utils.serialization.config.save.storage_alignment = 128  # state
+    return finish(x)
+
+
+def sets_numpy_errors(x):
+    np.seterrcall(print)  # state
     return finish(x)
 
 

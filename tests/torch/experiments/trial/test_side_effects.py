@@ -26,8 +26,10 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import torch.utils.serialization
 from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 from tqdm.std import TqdmDefaultWriteLock
@@ -41,14 +43,15 @@ from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError
 programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
 KINDS = ("file", "network", "process", "database", "state")
-#: The first two end the process or the test; Dynamo fails to compile a call in the last.
-NEVER_REAL = {"exits", "ends_process", "dumps_array"}
+#: The first two end the process or the test; Dynamo fails to compile a call in the third; the last asks a person.
+NEVER_REAL = {"exits", "ends_process", "dumps_array", "asks_for_password"}
 PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
     programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,
     programs.marks_enumeration, programs.counts_in_thread_local, programs.writes_to_view,
     programs.marks_logger, programs.counts_in_logger, programs.counts_in_named_logger, programs.counts_in_handler,
     programs.counts_in_thread, programs.sets_event, programs.calls_mock,
+    programs.writes_console, programs.puts_in_own_queue,
 ]  # fmt: skip
 SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
@@ -136,6 +139,7 @@ def seen() -> dict[str, Any]:
         "rows": programs.CONNECTION.execute("select count(*) from rows").fetchall(),
         "queued": programs.QUEUE.empty(),
         "position": programs.READ_FILE.tell(),
+        "positions": (programs.ROWS.line_num, os.lseek(programs.DESCRIPTOR, 0, os.SEEK_CUR)),
         "left": programs.GENERATOR.gi_frame.f_lasti if programs.GENERATOR.gi_frame else None,
         "signalled": len(SIGNALLED),
         "input": sys.stdin.tell(),
@@ -164,6 +168,7 @@ def seen() -> dict[str, Any]:
         "counts": [
             repr(vars(marked)["counts"]) for marked in (threading.current_thread(), programs.LOGGER, programs.HANDLER)
         ],
+        "waiting": programs.WAITING.qsize(),
         "event": (programs.EVENT.is_set(), programs.MOCK.call_count),
         "table": len(copyreg.dispatch_table),
         "frozen": gc.get_freeze_count() > FROZEN,
@@ -177,12 +182,14 @@ def read_settings() -> tuple[Any, ...]:
         torch.get_default_dtype(), default_device_name(), torch.are_deterministic_algorithms_enabled(),
         torch.get_autocast_dtype("cpu"), [f for f in warnings.filters if f[2] is SyntaxWarning],
         list(programs.LOGGER.filters), getattr(new, "propagate", True), programs.HANDLER.name, programs.HANDLER.stream,
-        logging.getLoggerClass(),
+        logging.getLoggerClass(), np.geterrcall(), torch._C._is_multithreading_enabled(),
+        torch.__future__.get_overwrite_module_params_on_conversion(),
+        torch.utils.serialization.config.save.storage_alignment,
     )  # fmt: skip
 
 
 def restore_settings(settings: tuple[Any, ...]) -> None:
-    dtype, _, deterministic, autocast, _, filters, _, name, stream, kind = settings
+    dtype, _, deterministic, autocast, _, filters, _, name, stream, kind, *others = settings
     torch.set_default_dtype(dtype)
     torch.set_default_device(None)
     torch.use_deterministic_algorithms(deterministic)
@@ -191,6 +198,10 @@ def restore_settings(settings: tuple[Any, ...]) -> None:
     logging.Logger.manager.loggerDict.pop("side_effect_programs.new", None)
     programs.HANDLER.name, programs.HANDLER.stream = name, stream
     logging.setLoggerClass(kind)
+    np.seterrcall(others[0])
+    torch.autograd.set_multithreading_enabled(others[1])
+    torch.__future__.set_overwrite_module_params_on_conversion(others[2])
+    torch.utils.serialization.config.save.storage_alignment = others[3]
 
 
 FOLDER: list[Path] = []

@@ -7,11 +7,12 @@ import itertools
 import os
 import threading
 from collections import deque
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 import torch
 
+from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -356,3 +357,58 @@ def test_copies_of_a_graph_module_have_its_class_and_their_own_parameters() -> N
     assert not torch.equal(
         results[0].state["self"].traced.get_buffer("1.running_mean"), before["traced.1.running_mean"]
     )
+
+
+TOTAL = torch.zeros(2)
+
+
+def adds_to_total(x: torch.Tensor) -> torch.Tensor:
+    return TOTAL.add_(x)
+
+
+def test_runs_do_not_change_an_assigned_tensor() -> None:
+    subject, other = Subject(adds_to_total, Arguments(torch.ones(2))), torch.zeros(2)
+    subject.assign({"TOTAL": other})
+    with subject.activated():
+        assert torch.equal(subject.call(torch.ones(2)), torch.ones(2))
+    assert torch.equal(other, torch.zeros(2))
+
+
+class Runner:
+    """Like Accelerator of accelerate: copies of it are itself, and its state is that of all instances."""
+
+    shared: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self) -> None:
+        self.state, self.other, self.steps = SharedState(), SharedState(), 0
+
+    def __deepcopy__(self, _: Any) -> Runner:
+        return self
+
+
+class SharedState:
+    synced: int
+
+    def __init__(self) -> None:
+        self.__dict__ = Runner.shared
+
+
+NOTHING = Runner()
+
+
+def test_object_that_its_class_copies_as_itself_is_copied_by_attributes() -> None:
+    runner = Runner()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        runner.steps += 1
+        runner.state.synced = runner.steps
+        assert runner.other.synced == runner.steps
+        return x * runner.steps
+
+    subject = Subject(step)
+    with subject.activated():
+        assert subject.call(torch.ones(())) == 1
+        assert subject.call(torch.ones(())) == 2
+    assert runner.steps == 0
+    assert Runner.shared == {}
+    assert clone(NOTHING) is NOTHING

@@ -156,7 +156,12 @@ _OTHERS: dict[str, dict[Content, str]] = {
     },
     "OpCost": {"id": "graph", "op": "op", "parts": "location eager compiled"},
     "GuardCost": {"id": "frame", "timed guard": "guard", "parts": "location time", "kept": "count"},
-    "MemoryCost": {"parts": "lines"},
+    "MemoryCost": {"parts": "lines growth"},
+    "MemoryGrowth": {
+        "kept": "calls compiled_bytes eager_bytes without_backward_bytes",
+        "removed": "holder",
+        "parts": "location",
+    },
     "MemoryLine": {"parts": "location", "kept": "eager_bytes compiled_bytes"},
     "RemediedCost": {"id": "remedies", "parts": "time device_work"},
     "CostPart": {"kept": "kind", "parts": "time", "id": "graph break_ frame"},

@@ -98,6 +98,32 @@ class MemoryLine(msgspec.Struct, frozen=True):
     compiled_bytes: int | None = None
 
 
+class MemoryGrowth(msgspec.Struct, frozen=True):
+    """The memory that each of several calls in a row keeps: a leak if the calls go on.
+
+    Parameters
+    ----------
+    calls : int
+        The number of calls.
+    compiled_bytes, eager_bytes : int
+        The bytes that each call keeps after its backward pass, if it has one; ``eager_bytes`` is ``None`` if they were
+        not measured.
+    without_backward_bytes : int or None
+        The bytes that each compiled call keeps if no backward pass follows, if these are more.
+    holder : str or None
+        What refers to the tensors that stay, such as ``self.history``, if it was found.
+    location : Location or None
+        The line that allocates most of it in eager calls.
+    """
+
+    calls: int
+    compiled_bytes: int
+    eager_bytes: int | None = None
+    without_backward_bytes: int | None = None
+    holder: str | None = None
+    location: Location | None = None
+
+
 class MemoryCost(msgspec.Struct, frozen=True):
     """The memory that one call with its backward pass allocates, if it has one.
 
@@ -109,6 +135,8 @@ class MemoryCost(msgspec.Struct, frozen=True):
         The most bytes that are kept for the backward pass at a time, without parameters and inputs.
     lines : list of MemoryLine
         The source lines that keep them, the most bytes first.
+    growth : MemoryGrowth or None
+        The memory that each call keeps for good, if it keeps any.
     """
 
     eager_peak_bytes: int
@@ -116,6 +144,7 @@ class MemoryCost(msgspec.Struct, frozen=True):
     eager_saved_bytes: int
     compiled_saved_bytes: int
     lines: list[MemoryLine] = []
+    growth: MemoryGrowth | None = None
 
 
 class GuardCost(msgspec.Struct, frozen=True):

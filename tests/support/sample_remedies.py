@@ -16,6 +16,7 @@ from jupyter_graphbreak.report.cost import (
     GraphStartup,
     GuardCost,
     MemoryCost,
+    MemoryGrowth,
     MemoryLine,
     OpCost,
     RemediedCost,
@@ -143,6 +144,7 @@ def with_cost(report: Report) -> Report:
                     memory=MemoryCost(
                         48 << 20, 96 << 20, 20 << 20, 40 << 20,
                         [MemoryLine(Location("s1", 11, 11, function="step"), 16 << 20)],
+                        MemoryGrowth(6, 1 << 20, 1 << 20, None, "history", Location("s1", 11, 11, function="step")),
                     ),
                 )
             ],

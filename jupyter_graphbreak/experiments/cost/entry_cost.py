@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count, compiled_callable, compiled_with
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
@@ -20,6 +21,7 @@ from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.growth import memory_growth
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.memory import measure_memory
 from jupyter_graphbreak.experiments.cost.operations import slow_operations
@@ -214,6 +216,10 @@ def measure_entry(
                     )
                 memory = _unless_it_fails(lambda: measure_memory(eager, compiled, locate))
                 ops = _unless_it_fails(lambda: slow_operations(compiled, graph_us, correspondence))
+                if memory is not None:
+                    most = memory.compiled_peak_bytes
+                    growth = _unless_it_fails(lambda: memory_growth(eager, compiled, most, locate))
+                    memory = replace(memory, growth=growth)
     eager_time = spread_of(calls[0])
     share = time_share(parts)
     cost = EntryCost(

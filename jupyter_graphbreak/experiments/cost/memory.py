@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import itertools
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.profile_ranges import device_activities
+from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.trial.places import memory_address
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
@@ -19,9 +21,10 @@ from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import FrameType
 
+    from jupyter_graphbreak._torch_compat.profile_ranges import Activity
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.location import Location
 
@@ -53,7 +56,7 @@ def measure_memory(
         variant.with_backward(saved.observe)
         kept.append(saved)
         try:
-            peaks.append(variant.with_backward(_peak_on(variant)))
+            peaks.append(peak_bytes(variant.with_backward(functools.partial(memory_activities, variant=variant))))
         except RuntimeError:
             return None
     lines: Counter[Location] = Counter()
@@ -69,16 +72,22 @@ def measure_memory(
     )
 
 
-def _peak_on(variant: Variant) -> Callable[[Callable[[], Any]], int]:
-    """Return a function that makes a call and returns the peak of the memory that it allocated on the call's device."""
+def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
+    """Make a call of a variant under the profiler, and return what it recorded about no device or the call's device.
+
+    Raises
+    ------
+    RuntimeError
+        If the user's profiler is active.
+    """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
+    activities = device_activities(call, device)
+    return [seen for seen in activities if not seen.memory or (seen.memory == "cpu") == (device is None)]
 
-    def peak(call: Callable[[], Any]) -> int:
-        activities = device_activities(call, device)
-        sizes = (seen.nbytes for seen in activities if seen.memory and (seen.memory == "cpu") == (device is None))
-        return max(itertools.accumulate(sizes, initial=0))
 
-    return peak
+def peak_bytes(activities: Iterable[Activity]) -> int:
+    """Return the most memory that is allocated at a time, without what was allocated before."""
+    return max(itertools.accumulate((activity.nbytes for activity in activities), initial=0))
 
 
 class SavedBytes:
@@ -118,7 +127,7 @@ class SavedBytes:
             return _Kept(tensor)
         if not self._counts[address]:
             nbytes = tensor.untyped_storage().nbytes()
-            self._kept[address] = _stack(inspect.currentframe()), nbytes
+            self._kept[address] = stack_in_call(inspect.currentframe()), nbytes
             self._now += nbytes
         self._counts[address] += 1
         return _Kept(tensor, lambda: self._release(address))
@@ -138,9 +147,10 @@ class SavedBytes:
             self.by_stack = dict(by_stack)
 
 
-def _stack(frame: FrameType | None) -> Stack:
+def stack_in_call(frame: FrameType | None) -> Stack:
+    """Return the stack of a frame in a variant's call, outermost entry first, without our own frames."""
     entries: list[StackEntry] = []
-    while frame is not None and len(entries) < _DEEPEST:
+    while frame is not None and len(entries) < _DEEPEST and frame.f_code.co_filename != variants.__file__:
         code = frame.f_code
         if not code.co_filename.startswith(OWN_FOLDER):
             entries.append(StackEntry(code.co_filename, frame.f_lineno, code.co_name))

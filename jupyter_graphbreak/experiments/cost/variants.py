@@ -129,6 +129,7 @@ class Variant:
     ) -> None:
         self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
+        self.is_compiled = compiled
         self._marked = marked
         self._applied = applied
         self._code = PrivateCode(self.subject.call, self.subject.functions())
@@ -233,16 +234,14 @@ class Variant:
         leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
         def with_backward(call: Callable[[], Any]) -> None:
-            results = {id(result): result for _, result in named_tensors(call(), "")}
-            roots = [result for result in results.values() if result.grad_fn is not None]
+            roots = _differentiable(call())
             if not roots:
                 return
             known = itertools.chain(self._reached_tensors(), self.tensors())
-            leaves.update({id(leaf): (leaf, leaf.grad) for leaf in known if leaf.is_leaf and leaf.requires_grad})
+            leaves.update({id(leaf): (leaf, leaf.grad) for leaf in known if _collects_gradients(leaf)})
             for leaf, _ in leaves.values():
                 leaf.grad = None
-            with torch.enable_grad():
-                torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+            _differentiate(roots)
 
         try:
             with guarded(self.subject.call, assigned=self.subject.assigned):
@@ -251,15 +250,52 @@ class Variant:
             for leaf, grad in leaves.values():
                 leaf.grad = grad
 
+    def repeatedly(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
+        """Observe calls in a row, whose changes are undone only after the last, as those of the program are not.
+
+        Each call has its own copies of the arguments, except tensors that collect gradients, such as parameters.
+
+        Parameters
+        ----------
+        observe : callable
+            Takes a function that makes a call.
+        backward : bool
+            Whether a backward pass from its results follows each call, if these require gradients.
+        """
+        given, used = ((arguments.args, arguments.kwargs) for arguments in (self._given, self._arguments))
+        pairs = zip(named_tensors(given, ""), named_tensors(used, ""), strict=True)
+        same = {id(original): copy for (_, original), (_, copy) in pairs if _collects_gradients(copy)}
+        leaves = [*filter(_collects_gradients, self._reached_tensors()), *same.values()]
+        grads = [leaf.grad for leaf in leaves]
+
+        def call() -> None:
+            own = self._given.copy(self.subject.state_memo() | same)
+            roots = _differentiable(self._program(*own.args, **own.kwargs))
+            if backward and roots:
+                for leaf in leaves:
+                    leaf.grad = None
+                _differentiate(roots)
+
+        try:
+            with guarded(self.subject.call, assigned=self.subject.assigned):
+                return self._observed(0, lambda _: observe(call))
+        finally:
+            for leaf, grad in zip(leaves, grads, strict=True):
+                leaf.grad = grad
+
     def held_memory(self) -> set[int]:
         """Return the addresses of the memory of its arguments and of its state, parameters included."""
         tensors = itertools.chain(self._reached_tensors(), self.tensors())
         return {address for tensor in tensors if (address := memory_address(tensor)) is not None}
 
-    def _reached_tensors(self) -> Iterator[torch.Tensor]:
+    def named_state(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the tensors of its state by place, such as ``self.history[2]``."""
         seen: set[int] = set()
         for name, root in self.subject.roots():
-            yield from (tensor for _, tensor in named_tensors(root, name, seen))
+            yield from named_tensors(root, name or "self", seen)
+
+    def _reached_tensors(self) -> Iterator[torch.Tensor]:
+        return (tensor for _, tensor in self.named_state())
 
     def _observed(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         seed_all(seed)
@@ -311,6 +347,21 @@ def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
                 pending += value.values()
             case list() | tuple() | set():
                 pending += value
+
+
+def _collects_gradients(tensor: torch.Tensor) -> bool:
+    return tensor.is_leaf and tensor.requires_grad
+
+
+def _differentiable(results: Any) -> list[torch.Tensor]:
+    """Return the tensors in a result from which a backward pass can start."""
+    tensors = {id(tensor): tensor for _, tensor in named_tensors(results, "")}
+    return [tensor for tensor in tensors.values() if tensor.grad_fn is not None]
+
+
+def _differentiate(roots: list[torch.Tensor]) -> None:
+    with torch.enable_grad():
+        torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
 
 
 def _differ(before: Any, after: Any) -> bool:

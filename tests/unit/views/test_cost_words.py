@@ -17,6 +17,7 @@ from jupyter_graphbreak.report.cost import (
     GraphStartup,
     GuardCost,
     MemoryCost,
+    MemoryGrowth,
     MemoryLine,
     OpCost,
     Spread,
@@ -291,6 +292,21 @@ def test_memory_is_compared_if_it_is_notable() -> None:
         "a call needs as much memory as eager (102.0 MiB)"
     ]
     assert findings(0, 0, 0, 0) == cost_findings(with_entry(cost(), memory=None, guards=None, ops=None)) == []
+
+
+def test_memory_that_stays_after_each_call_comes_first() -> None:
+    def sentence(growth: MemoryGrowth) -> str:
+        memory = MemoryCost(4 << 20, 6 << 20, 0, 0, growth=growth)
+        return cost_findings(with_entry(cost(), memory=memory, guards=None, ops=None))[0].sentence
+
+    line = Location("s1", 12, 12, function="step")
+    assert sentence(MemoryGrowth(6, 1 << 20, 1 << 20, 4 << 20, "self.history", line)) == (
+        "each of 6 calls keeps 1.0 MiB in `self.history`, as eager calls do (allocated at line 12); 4.0 MiB if no "
+        "backward pass follows"
+    )
+    assert sentence(MemoryGrowth(6, 4096)) == "each of 6 calls keeps 4.0 KiB"
+    assert sentence(MemoryGrowth(6, 4096, 0)) == "each of 6 calls keeps 4.0 KiB, and an eager call keeps nothing"
+    assert sentence(MemoryGrowth(6, 1000)).startswith("a call needs")  # too little
 
 
 def test_objects_with_expensive_guards_are_named() -> None:

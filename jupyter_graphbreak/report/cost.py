@@ -90,7 +90,8 @@ class Coverage(msgspec.Struct, frozen=True):
 class MemoryLine(msgspec.Struct, frozen=True):
     """The bytes that the operations of one source line keep for the backward pass.
 
-    ``compiled_bytes`` is ``None`` if it is not known which line of the source a compiled graph keeps memory for.
+    A line keeps memory if its operations are the first that need it there. ``compiled_bytes`` is ``None`` if it is not
+    known for which lines compiled graphs keep theirs.
     """
 
     location: Location

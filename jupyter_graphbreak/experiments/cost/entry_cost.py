@@ -35,6 +35,7 @@ from jupyter_graphbreak.experiments.cost.parts import (
     time_share,
     with_new_ids,
 )
+from jupyter_graphbreak.experiments.cost.saved_lines import with_compiled_lines
 from jupyter_graphbreak.experiments.cost.startup import second_start
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
@@ -112,8 +113,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Range
+    from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.records.source_texts import FindCell
-    from jupyter_graphbreak.report.cost import CostPart, Startup
+    from jupyter_graphbreak.report.cost import CostPart, MemoryCost, Startup
+    from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
     #: Applies remedies while its context is open, and yields the entry with them.
@@ -217,9 +220,7 @@ def measure_entry(
                 memory = _unless_it_fails(lambda: measure_memory(eager, compiled, locate))
                 ops = _unless_it_fails(lambda: slow_operations(compiled, graph_us, correspondence))
                 if memory is not None:
-                    most = memory.compiled_peak_bytes
-                    growth = _unless_it_fails(lambda: memory_growth(eager, compiled, most, locate))
-                    memory = replace(memory, growth=growth)
+                    memory = _explained(memory, eager, compiled, locate)
     eager_time = spread_of(calls[0])
     share = time_share(parts)
     cost = EntryCost(
@@ -303,6 +304,15 @@ def _unless_it_fails(measure: Callable[[], _T]) -> _T | None:
         return measure()
     except (Exception, TimeUpError):  # noqa: BLE001 - a backward pass from all results may fail, for example
         return None
+
+
+def _explained(
+    memory: MemoryCost, eager: Variant, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
+) -> MemoryCost:
+    """Return measured memory with what grows from call to call, and what each line keeps in compiled code."""
+    growth = _unless_it_fails(lambda: memory_growth(eager, compiled, memory.compiled_peak_bytes, locate))
+    detailed = _unless_it_fails(lambda: with_compiled_lines(memory, compiled, locate))
+    return replace(detailed or memory, growth=growth)
 
 
 _break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)

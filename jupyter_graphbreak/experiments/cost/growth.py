@@ -6,6 +6,7 @@ import contextlib
 import gc
 import inspect
 import re
+import weakref
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,12 +18,13 @@ from jupyter_graphbreak._torch_compat.operations import Allocations
 from jupyter_graphbreak._torch_compat.profile_ranges import marked
 from jupyter_graphbreak.experiments.cost.memory import memory_activities, stack_in_call
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
-from jupyter_graphbreak.experiments.trial.places import memory_address
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.report.cost import MemoryGrowth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import torch
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity
     from jupyter_graphbreak.experiments.cost.memory import Stack
@@ -53,13 +55,15 @@ def memory_growth(
     """
     if _CALLS * most_bytes > memory_limit():
         return None
-    gc.collect()  # garbage of earlier measurements
     backward = True
     try:
         kept = _observed_calls(compiled, backward=True)
     except RuntimeError:  # the calls share an autograd graph, of which the first backward pass frees a part
         backward = False
         kept = _observed_calls(compiled, backward=False)
+    if kept.nbytes:
+        gc.collect()  # garbage of earlier measurements
+        kept = _observed_calls(compiled, backward=backward, thoroughly=True)
     if not kept.nbytes:
         return None
     growth = MemoryGrowth(_CALLS, kept.nbytes, holder=kept.holder)
@@ -92,7 +96,18 @@ class _Kept:
     stacks: list[Stack]
 
 
-def _observed_calls(variant: Variant, *, backward: bool) -> _Kept:
+def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = False) -> _Kept:
+    """Make calls in a row.
+
+    Parameters
+    ----------
+    variant : Variant
+        The variant to call.
+    backward : bool
+        Whether a backward pass follows each call.
+    thoroughly : bool
+        Whether to collect old garbage as well at the end, which takes longer than many a call.
+    """
     number = 0
     seen = Allocations(lambda: (number, stack_in_call(inspect.currentframe())))
     holder: str | None = None
@@ -101,18 +116,18 @@ def _observed_calls(variant: Variant, *, backward: bool) -> _Kept:
     def observe(call: Callable[[], None]) -> list[Activity]:
         def calls() -> None:
             nonlocal number, holder
-            known: set[int | None] = set()
+            known: dict[int, weakref.ref[torch.Tensor]] = {}
             for number in range(_CALLS):
                 require_time()
                 with marked(_CALL), contextlib.nullcontext() if variant.is_compiled else seen:
                     call()
                     gc.collect(1)  # what only a cycle of references holds is no leak
                 if not number:
-                    known |= {memory_address(tensor) for _, tensor in variant.named_state()}
+                    known |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
             with marked(_END):
-                gc.collect()
-            state = variant.named_state()
-            holder = common_holder(place for place, tensor in state if memory_address(tensor) not in known)
+                gc.collect(2 if thoroughly else 1)
+            state = [(place, tensor, known.get(id(tensor))) for place, tensor in variant.named_state()]
+            holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
             for (when, stack), nbytes in seen.living():
                 if when < number:  # the last call may keep what the next one would free
                     by_stack[stack] += nbytes

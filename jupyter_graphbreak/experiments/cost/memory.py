@@ -7,7 +7,7 @@ import functools
 import inspect
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     #: The entries of a stack, outermost first.
     Stack = tuple[StackEntry, ...]
 
+_Key = TypeVar("_Key")
 #: The maximum number of lines to list, and of entries of a stack to search for a line.
-_MOST_LINES = 20
+MOST_LINES = 20
 _DEEPEST = 50
 
 
@@ -52,7 +53,7 @@ def measure_memory(
     for variant in (eager, compiled):
         require_time()
         variant.with_backward(lambda call: call())  # compiles the backward pass
-        saved = SavedBytes(variant.held_memory())
+        saved = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
         variant.with_backward(saved.observe)
         kept.append(saved)
         try:
@@ -60,7 +61,7 @@ def measure_memory(
         except RuntimeError:
             return None
     lines: Counter[Location] = Counter()
-    for stack, nbytes in kept[0].by_stack.items():
+    for stack, nbytes in kept[0].by_key.items():
         if (location := locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
@@ -68,7 +69,7 @@ def measure_memory(
         compiled_peak_bytes=peaks[1],
         eager_saved_bytes=kept[0].most,
         compiled_saved_bytes=kept[1].most,
-        lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(_MOST_LINES)],
+        lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(MOST_LINES)],
     )
 
 
@@ -90,7 +91,7 @@ def peak_bytes(activities: Iterable[Activity]) -> int:
     return max(itertools.accumulate((activity.nbytes for activity in activities), initial=0))
 
 
-class SavedBytes:
+class SavedBytes(Generic[_Key]):
     """Counts the bytes of tensors that autograd keeps for backward passes.
 
     Memory that several tensors share counts once.
@@ -99,21 +100,24 @@ class SavedBytes:
     ----------
     held : collection of int
         The addresses of memory that does not count, since it is kept anyway.
+    describe : callable
+        Returns a key for a tensor when an operation keeps it.
 
     Attributes
     ----------
     most : int
         The most bytes that were kept at a time.
-    by_stack : dict
-        These bytes by the stack of the operation that kept them first, outermost entry first.
+    by_key : dict
+        These bytes by the key of the operation that kept them first.
     """
 
-    def __init__(self, held: Collection[int]) -> None:
+    def __init__(self, held: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
         self._held = held
+        self._describe = describe
         self._counts: Counter[int] = Counter()
-        self._kept: dict[int, tuple[Stack, int]] = {}
+        self._kept: dict[int, tuple[_Key, int]] = {}
         self._now = self.most = 0
-        self.by_stack: dict[Stack, int] = {}
+        self.by_key: dict[_Key, int] = {}
 
     def observe(self, call: Callable[[], Any]) -> None:
         """Make a call and count what it keeps."""
@@ -122,12 +126,12 @@ class SavedBytes:
         self._note_most()
 
     def _keep(self, tensor: torch.Tensor) -> _Kept:
-        address = memory_address(tensor)
+        address, key = memory_address(tensor), self._describe(tensor)
         if address is None or address in self._held:
             return _Kept(tensor)
         if not self._counts[address]:
             nbytes = tensor.untyped_storage().nbytes()
-            self._kept[address] = stack_in_call(inspect.currentframe()), nbytes
+            self._kept[address] = key, nbytes
             self._now += nbytes
         self._counts[address] += 1
         return _Kept(tensor, lambda: self._release(address))
@@ -141,10 +145,10 @@ class SavedBytes:
     def _note_most(self) -> None:
         if self._now > self.most:
             self.most = self._now
-            by_stack: Counter[Stack] = Counter()
-            for stack, nbytes in self._kept.values():
-                by_stack[stack] += nbytes
-            self.by_stack = dict(by_stack)
+            by_key: Counter[_Key] = Counter()
+            for key, nbytes in self._kept.values():
+                by_key[key] += nbytes
+            self.by_key = dict(by_key)
 
 
 def stack_in_call(frame: FrameType | None) -> Stack:

@@ -12,7 +12,7 @@ from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from jupyter_graphbreak.report.cost import EntryCost, MemoryCost, MemoryGrowth, OpCost
     from jupyter_graphbreak.report.location import Location
@@ -150,8 +150,8 @@ def _readable(guard: str) -> str:
 def _memory(report: Report, memory: MemoryCost) -> Iterator[Finding]:
     """Compare the peaks, and say how much of them is kept for the backward pass.
 
-    "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward pass
-    (eager 20.0 MiB, most at line 12: 16.0 MiB)".
+    "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward pass,
+    most at line 12: 24.0 MiB (eager 20.0 MiB, most at line 12: 16.0 MiB)".
     """
     compiled, eager = memory.compiled_peak_bytes, memory.eager_peak_bytes
     if max(compiled, eager) < _NOTABLE_BYTES:
@@ -164,16 +164,25 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[Finding]:
         word = "more" if more > 0 else "less"
         both = f"({memory_text(compiled)} against {memory_text(eager)})"
         sentence = f"a call needs {memory_text(abs(more))} {word} memory than eager {both}"
-    line = next(iter(memory.lines), None)
-    location = line.location if line is not None else None
+    by_line = {line.location: line.compiled_bytes or 0 for line in memory.lines}
+    eager_by_line = {line.location: line.eager_bytes for line in memory.lines}
     if memory.compiled_saved_bytes or memory.eager_saved_bytes:
-        kept = memory_text(memory.compiled_saved_bytes) if memory.compiled_saved_bytes else "none"
-        most = memory_text(memory.eager_saved_bytes) if memory.eager_saved_bytes else "none"
-        if line is not None:
-            most += f", most at {place(report, without_function(location))}: {memory_text(line.eager_bytes)}"
-        verb = "is" if kept == "none" else "are"
-        sentence += f"; {kept} {verb} kept for the backward pass (eager {most})"
-    yield Finding(sentence, share, location)
+        kept, kept_eagerly = memory.compiled_saved_bytes, memory.eager_saved_bytes
+        sentence += f"; {memory_text(kept)} are kept" if kept else "; none is kept"
+        sentence += f" for the backward pass{_most(report, by_line)}"
+        sentence += f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_most(report, eager_by_line)})"
+    yield Finding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
+
+
+def _most(report: Report, by_line: Mapping[Location, int]) -> str:
+    """Name the line that keeps most: ", most at line 7: 12.0 MiB"; empty if none does."""
+    line = _line_with_most(by_line)
+    return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
+
+
+def _line_with_most(by_line: Mapping[Location, int]) -> Location | None:
+    line = max(by_line, key=by_line.__getitem__, default=None)
+    return line if line is not None and by_line[line] else None
 
 
 def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[Finding]:

@@ -284,6 +284,10 @@ def test_memory_is_compared_if_it_is_notable() -> None:
         "pass (eager 20.0 MiB, most at line 12: 16.0 MiB)"
     )
     assert (more.share, more.location) == (1.0, line.location)
+    (known,) = findings(
+        48, 96, 20, 40, lines=[line, replace(line, location=Location("s1", 14, 14), compiled_bytes=mib)]
+    )
+    assert "40.0 MiB are kept for the backward pass, most at line 14: 1.0 MiB (eager 20.0 MiB, " in known.sentence
     assert [finding.sentence for finding in findings(48, 24, 20, 0)] == [
         "a call needs 24.0 MiB less memory than eager (24.0 MiB against 48.0 MiB); none is kept for the backward pass "
         "(eager 20.0 MiB)"

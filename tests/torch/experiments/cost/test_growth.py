@@ -83,7 +83,7 @@ def test_cycles_of_references_and_gradients_are_no_leak() -> None:
     layer = torch.nn.Linear(256, 256)
 
     def f(x: torch.Tensor) -> torch.Tensor:
-        y = layer(x)
+        y: torch.Tensor = layer(x)
         cycle: list[Any] = [y]
         cycle.append(cycle)
         torch._dynamo.graph_break()

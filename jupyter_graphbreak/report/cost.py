@@ -125,6 +125,28 @@ class MemoryGrowth(msgspec.Struct, frozen=True):
     location: Location | None = None
 
 
+class MemoryChange(msgspec.Struct, frozen=True):
+    """A change of a setting or of the program that was tried because it may save memory.
+
+    Parameters
+    ----------
+    change : str
+        The code of the change.
+    peak_bytes, saved_bytes : int
+        The peak of a compiled call with its backward pass, and what it keeps for it, as in :class:`MemoryCost`.
+    equal : bool
+        Whether results and gradients agree with those of the compiled call without the change.
+    time_ratio : float or None
+        The time of a call and its backward pass with the change, divided by the time without it.
+    """
+
+    change: str
+    peak_bytes: int
+    saved_bytes: int
+    equal: bool
+    time_ratio: float | None = None
+
+
 class MemoryCost(msgspec.Struct, frozen=True):
     """The memory that one call with its backward pass allocates, if it has one.
 
@@ -138,6 +160,8 @@ class MemoryCost(msgspec.Struct, frozen=True):
         The source lines that keep them, the most bytes first.
     growth : MemoryGrowth or None
         The memory that each call keeps for good, if it keeps any.
+    changes : list of MemoryChange
+        The changes that were tried, one at a time, because much is kept for the backward pass.
     """
 
     eager_peak_bytes: int
@@ -146,6 +170,7 @@ class MemoryCost(msgspec.Struct, frozen=True):
     compiled_saved_bytes: int
     lines: list[MemoryLine] = []
     growth: MemoryGrowth | None = None
+    changes: list[MemoryChange] = []
 
 
 class GuardCost(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import re
@@ -24,6 +25,7 @@ from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.growth import memory_growth
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.memory import measure_memory
+from jupyter_graphbreak.experiments.cost.memory_changes import tried_changes
 from jupyter_graphbreak.experiments.cost.operations import slow_operations
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
@@ -221,6 +223,13 @@ def measure_entry(
                 ops = _unless_it_fails(lambda: slow_operations(compiled, graph_us, correspondence))
                 if memory is not None:
                     memory = _explained(memory, eager, compiled, locate)
+            if memory is not None:
+                now = time.monotonic()
+                with limit_time(min(end, now + now - started)):  # as long as all other measurements
+                    changes = _unless_it_fails(
+                        functools.partial(tried_changes, entry, compiled, memory, correspondence.compile_seconds())
+                    )
+                memory = replace(memory, changes=changes or [])
     eager_time = spread_of(calls[0])
     share = time_share(parts)
     cost = EntryCost(
@@ -351,8 +360,7 @@ def _with_run_ids(parts: list[CostPart], correspondence: Correspondence) -> list
 
 def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
     """Return the number of calls after which the time saved exceeds the compile time."""
-    frames = correspondence.frames()
-    spent = sum(frame.compile_s or 0.0 for frame in correspondence.run.frames if frame.id in frames)
+    spent = correspondence.compile_seconds()
     return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
 
 

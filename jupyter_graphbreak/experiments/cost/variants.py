@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import random
 import sys
@@ -11,6 +12,7 @@ import types
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+import torch.utils.checkpoint
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.profile_ranges import device_activities, profiled
@@ -18,7 +20,7 @@ from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
+from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
 from jupyter_graphbreak.experiments.trial.places import memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
@@ -229,12 +231,29 @@ class Variant:
         with self._ready():
             return observe()
 
-    def with_backward(self, observe: Callable[[Callable[[], Any]], _T]) -> _T:
-        """Observe a call followed by a backward pass from its results, if these require gradients."""
+    def results_and_gradients(self) -> list[torch.Tensor]:
+        """Return copies of the tensors in the result of a call, and of the gradients after its backward pass."""
+        seen: list[torch.Tensor] = []
+        self.with_backward(lambda call: call(), seen.append)
+        return seen
+
+    def with_backward(
+        self, observe: Callable[[Callable[[], Any]], _T], take: Callable[[torch.Tensor], None] | None = None
+    ) -> _T:
+        """Observe a call followed by a backward pass from its results, if these require gradients.
+
+        Parameters
+        ----------
+        observe : callable
+            Takes a function that makes the call.
+        take : callable
+            Receives copies of the tensors in the result and of the gradients.
+        """
         leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
         def with_backward(call: Callable[[], Any]) -> None:
-            roots = _differentiable(call())
+            results = call()
+            roots = _differentiable(results)
             if not roots:
                 return
             known = itertools.chain(self._reached_tensors(), self.tensors())
@@ -242,6 +261,10 @@ class Variant:
             for leaf, _ in leaves.values():
                 leaf.grad = None
             _differentiate(roots)
+            if take is not None:
+                grads = [leaf.grad for leaf, _ in leaves.values() if leaf.grad is not None]
+                for tensor in (*(tensor for _, tensor in named_tensors(results, "")), *grads):
+                    take(tensor.detach().clone())
 
         try:
             with guarded(self.subject.call, assigned=self.subject.assigned):
@@ -249,6 +272,23 @@ class Variant:
         finally:
             for leaf, grad in leaves.values():
                 leaf.grad = grad
+
+    @contextlib.contextmanager
+    def checkpointed(self) -> Iterator[None]:
+        """Keep nothing for the backward pass of a call, which calls it again, while the context is open."""
+        program = self._program
+        self._program = functools.partial(torch.utils.checkpoint.checkpoint, program, use_reentrant=False)
+        try:
+            yield
+        finally:
+            self._program = program
+
+    def modules(self) -> list[tuple[str, torch.nn.Module]]:
+        """Return the modules that the call uses, each with its first place, such as ``self.layers``."""
+        return [
+            (f"self.{place}" if self.subject.owner is not None else place, module)
+            for place, module in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)
+        ]
 
     def repeatedly(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
         """Observe calls in a row, whose changes are undone only after the last, as those of the program are not.

@@ -14,7 +14,7 @@ from jupyter_graphbreak.views.words.where import place, without_function
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from jupyter_graphbreak.report.cost import EntryCost, MemoryCost, MemoryGrowth, OpCost
+    from jupyter_graphbreak.report.cost import EntryCost, MemoryChange, MemoryCost, MemoryGrowth, OpCost
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
@@ -23,8 +23,12 @@ _MOST_ENTRIES = 50
 #: Calls that take less memory are not described, nor are differences below this share.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
+#: Changes that save less memory, or a smaller share of it, are not named, nor are more of them.
+_WORTH_BYTES, _WORTH_SHARE, _MOST_CHANGES = 1 << 20, 0.1, 3
 #: Calls that keep less memory are not described.
 _NOTABLE_GROWTH = 1 << 10
+#: Smaller ratios of times are not given.
+_LONGER = 1.1
 #: Compiling that takes less time is not described.
 _NOTABLE_S = 1.0
 #: How many graphs that no cache can keep are named.
@@ -104,6 +108,7 @@ def _of_entry(report: Report, entry: EntryCost) -> Iterator[Finding]:
     if entry.memory is not None:
         yield from _memory(report, entry.memory)
         yield from _growth(report, entry.memory.growth)
+        yield from _memory_changes(entry.memory)
     yield from _guards(report, entry)
     yield from map(functools.partial(_slow_operation, report, entry), (entry.ops or [])[:_MOST_OPS])
 
@@ -204,3 +209,37 @@ def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[Finding]:
     if growth.without_backward_bytes is not None:
         sentence += f"; {memory_text(growth.without_backward_bytes)} if no backward pass follows"
     yield Finding(sentence, 1.0, growth.location)  # it ends a long run, so it comes before what only slows it down
+
+
+def _memory_changes(memory: MemoryCost) -> Iterator[Finding]:
+    """Name the changes that save memory, those with the lowest peak first.
+
+    "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.1 MiB instead of 5.2 MiB; a call with its backward
+    pass takes 1.2 times as long".
+    """
+    sentences = []
+    for change in sorted(memory.changes, key=lambda change: (change.peak_bytes, change.saved_bytes)):
+        if not change.equal:
+            continue
+        if _saves(memory.compiled_peak_bytes, change.peak_bytes):
+            saved = f"peak {memory_text(change.peak_bytes)} instead of {memory_text(memory.compiled_peak_bytes)}"
+        elif _saves(memory.compiled_saved_bytes, change.saved_bytes):
+            kept = memory_text(change.saved_bytes) if change.saved_bytes else "nothing"
+            saved = f"keeps {kept} for the backward pass instead of {memory_text(memory.compiled_saved_bytes)}"
+            saved += f", with the peak at {memory_text(change.peak_bytes)}"
+        else:
+            continue
+        sentences.append(f"`{one_line(change.change)}`: {saved}{_duration(change)}")
+    return map(Finding, sentences[:_MOST_CHANGES])
+
+
+def _saves(before: int, after: int) -> bool:
+    return before - after >= max(_WORTH_BYTES, _WORTH_SHARE * before)
+
+
+def _duration(change: MemoryChange) -> str:
+    """Return how much longer a call takes; empty if that was not measured."""
+    if change.time_ratio is None:
+        return ""
+    how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _LONGER else "no longer"
+    return f"; a call with its backward pass takes {how_long}"

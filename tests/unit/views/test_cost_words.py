@@ -16,6 +16,7 @@ from jupyter_graphbreak.report.cost import (
     EntryCost,
     GraphStartup,
     GuardCost,
+    MemoryChange,
     MemoryCost,
     MemoryGrowth,
     MemoryLine,
@@ -311,6 +312,28 @@ def test_memory_that_stays_after_each_call_comes_first() -> None:
     assert sentence(MemoryGrowth(6, 4096)) == "each of 6 calls keeps 4.0 KiB"
     assert sentence(MemoryGrowth(6, 4096, 0)) == "each of 6 calls keeps 4.0 KiB, and an eager call keeps nothing"
     assert sentence(MemoryGrowth(6, 1000)).startswith("a call needs")  # too little
+
+
+def test_changes_that_save_memory_are_named() -> None:
+    mib = 1 << 20
+    changes = [
+        MemoryChange(
+            "torch._functorch.config.activation_memory_budget = 0.5", 3 * mib, 2 * mib, equal=True, time_ratio=1.23
+        ),
+        MemoryChange("checkpoint(f)", 5 * mib, 0, equal=True, time_ratio=1.04),
+        MemoryChange("wrong", mib, 0, equal=False, time_ratio=1.0),
+        MemoryChange("useless", 5 * mib, 4 * mib, equal=True),
+        MemoryChange("untimed", 4 * mib, 0, equal=True),
+    ]
+    memory = MemoryCost(5 * mib, 5 * mib, 4 * mib, 4 * mib, changes=changes)
+    _, *named = cost_findings(with_entry(cost(), memory=memory, guards=None, ops=None))
+    assert [finding.sentence for finding in named] == [
+        "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.0 MiB instead of 5.0 MiB; a call with its "
+        "backward pass takes 1.2 times as long",
+        "`untimed`: peak 4.0 MiB instead of 5.0 MiB",
+        "`checkpoint(f)`: keeps nothing for the backward pass instead of 4.0 MiB, with the peak at 5.0 MiB; a call "
+        "with its backward pass takes no longer",
+    ]
 
 
 def test_objects_with_expensive_guards_are_named() -> None:

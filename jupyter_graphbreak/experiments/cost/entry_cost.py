@@ -227,7 +227,9 @@ def measure_entry(
                 now = time.monotonic()
                 with limit_time(min(end, now + now - started)):  # as long as all other measurements
                     changes = _unless_it_fails(
-                        functools.partial(tried_changes, entry, compiled, memory, correspondence.compile_seconds())
+                        functools.partial(
+                            tried_changes, entry, eager, compiled, memory, correspondence.compile_seconds()
+                        )
                     )
                 memory = replace(memory, changes=changes or [])
     eager_time = spread_of(calls[0])

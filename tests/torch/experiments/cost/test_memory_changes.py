@@ -44,11 +44,12 @@ class Model(torch.nn.Module):
 def changes_of(call: torch.nn.Module, backend: str, seconds: float = 60.0) -> dict[str, MemoryChange]:
     entry = Entry("Model", None, call, Arguments(torch.rand(256, 256)), backend)
     with entry.set_up(), sandboxed():
-        compiled = Variant(entry, compiled=True)
+        eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
         with recompiling(compiled.subject.call):
+            assert eager.warm_up()
             assert compiled.warm_up()
             with limit_time(time.monotonic() + seconds):
-                changes = tried_changes(entry, compiled, MemoryCost(0, 14 * SIZE, 0, 12 * SIZE), 1.0)
+                changes = tried_changes(entry, eager, compiled, MemoryCost(0, 14 * SIZE, 0, 12 * SIZE), 1.0)
     return {change.change: change for change in changes}
 
 
@@ -94,5 +95,9 @@ def test_results_agree_except_for_rounding() -> None:
     assert agree([one, torch.tensor(3)], [one + 1e-5, torch.tensor(3)])
     assert not agree([one], [one + 1e-2])
     assert not agree([one], [])
+    noise = torch.tensor([1e-6, -2e-6])
+    assert not agree([noise], [-noise])
+    assert agree([noise], [-noise], [noise * 2])  # eager code has other noise
+    assert not agree([noise], [noise + 1], [noise * 2])
     assert not agree([torch.tensor(3)], [torch.tensor(4)])
     assert not agree([one], [one.double()])

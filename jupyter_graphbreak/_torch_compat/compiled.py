@@ -9,7 +9,7 @@ import inspect
 import sys
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jupyter_graphbreak._torch_compat.patching import patched, patched_here, replaced_result
 
@@ -49,6 +49,19 @@ def running_eagerly() -> contextlib.AbstractContextManager[None]:
 
 def _no_callback(_: Any) -> None:
     return None
+
+
+def without_recompiling() -> contextlib.AbstractContextManager[None]:
+    """Run calls that no compiled code fits eagerly on this thread, instead of compiling, while the context is open.
+
+    The stance ``eager_on_recompile`` does the same, but for all threads.
+    """
+    eval_frame = importlib.import_module("torch._dynamo.eval_frame")
+    return patched_here(eval_frame, "_callback_from_stance", _only_cached_code)
+
+
+def _only_cached_code(_: Any) -> Literal[False]:
+    return False
 
 
 def undo_compile_in_place(copy: Any) -> None:

@@ -24,7 +24,7 @@ _CUDA_SETTINGS = (
 
 
 @dataclass(frozen=True)
-class NumericsChange:
+class SettingChange:
     """A change of PyTorch's settings.
 
     Parameters
@@ -39,7 +39,7 @@ class NumericsChange:
     applied: Callable[[], AbstractContextManager[Any]]
 
 
-def inductor_changes(operation: str | None, *, uses_cuda: bool) -> list[NumericsChange]:
+def inductor_changes(operation: str | None, *, uses_cuda: bool) -> list[SettingChange]:
     """Return changes of inductor that the process has not made.
 
     Parameters
@@ -52,17 +52,17 @@ def inductor_changes(operation: str | None, *, uses_cuda: bool) -> list[Numerics
     config: Any = importlib.import_module("torch._inductor.config")
     current = config.get_config_copy()
     changes = [
-        NumericsChange(f"torch._inductor.config.{name} = True", functools.partial(config.patch, {name: True}))
+        SettingChange(f"torch._inductor.config.{name} = True", functools.partial(config.patch, {name: True}))
         for name in (*_SETTINGS, *(_CUDA_SETTINGS if uses_cuda else ()))
         if current.get(name) is False
     ]
     if uses_cuda and torch.get_float32_matmul_precision() != "highest":
-        changes.append(NumericsChange('torch.set_float32_matmul_precision("highest")', _with_highest_precision))
+        changes.append(SettingChange('torch.set_float32_matmul_precision("highest")', _with_highest_precision))
     overloads = _decomposed(operation)
     if overloads:
         table = "torch._inductor.decomposition.decompositions"
         code = "; ".join(f"{table}.pop(torch.ops.{overload})" for overload in overloads)
-        changes.append(NumericsChange(code, functools.partial(_without_decompositions, overloads)))
+        changes.append(SettingChange(code, functools.partial(_without_decompositions, overloads)))
     return changes
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+_T = TypeVar("_T")
 
 #: The code through which modules are called.
 MODULE_CALLS = frozenset(getattr(torch.nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
@@ -47,3 +51,38 @@ class OperationCounter(TorchDispatchMode):
         if self._task() == -1:
             self._count()
         return func(*args, **(kwargs or {}))
+
+
+class Allocations(TorchDispatchMode, Generic[_T]):
+    """Notes the memory that operations allocate for their results, until it is freed.
+
+    Parameters
+    ----------
+    describe : callable
+        Returns what to note about an operation while it runs.
+    """
+
+    def __init__(self, describe: Callable[[], _T]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._describe = describe
+        self._noted: dict[int, tuple[StorageWeakRef, _T, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = {reference.cdata for reference, _ in _storages((args, kwargs))}
+        for reference, nbytes in _storages(result):
+            known = self._noted.get(reference.cdata)
+            if reference.cdata not in given and (known is None or known[0].expired()):
+                self._noted[reference.cdata] = reference, self._describe(), nbytes
+        return result
+
+    def living(self) -> list[tuple[_T, int]]:
+        """Return what was noted about memory that is not freed, with its bytes."""
+        return [(noted, nbytes) for reference, noted, nbytes in self._noted.values() if not reference.expired()]
+
+
+def _storages(values: Any) -> Iterator[tuple[StorageWeakRef, int]]:
+    for value in tree_leaves(values):
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            storage = value.untyped_storage()
+            yield StorageWeakRef(storage), storage.nbytes()

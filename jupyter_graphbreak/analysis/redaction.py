@@ -34,8 +34,8 @@ Content = Literal[
     "kept", "parts", "removed", "id", "function", "source name", "source path", "place path", "place cell", "op",
     "op name", "answer", "input name", "device", "dtype", "shape", "version", "schema version", "cause", "gb id", "url",
     "registry text", "registry texts", "step", "guard", "guards", "timed guard", "backend", "config", "settings",
-    "exception", "family", "title", "numerics change", "reason of kind", "effect of kind", "aspects", "note",
-    "held source",
+    "exception", "family", "title", "numerics change", "memory change", "reason of kind", "effect of kind", "aspects",
+    "note", "held source",
 ]  # fmt: skip
 
 _FIGURES: dict[str, str] = {
@@ -159,7 +159,13 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Alternative": {"kept": "kind", "op": "change", "parts": "location time before"},
     "OpCost": {"id": "graph", "op": "op", "parts": "location eager compiled"},
     "GuardCost": {"id": "frame", "timed guard": "guard", "parts": "location time", "kept": "count"},
-    "MemoryCost": {"parts": "lines"},
+    "MemoryCost": {"parts": "lines growth changes"},
+    "MemoryChange": {"memory change": "change", "kept": "peak_bytes saved_bytes equal time_ratio"},
+    "MemoryGrowth": {
+        "kept": "calls compiled_bytes eager_bytes without_backward_bytes",
+        "removed": "holder",
+        "parts": "location",
+    },
     "MemoryLine": {"parts": "location", "kept": "eager_bytes compiled_bytes"},
     "RemediedCost": {"id": "remedies", "parts": "time device_work"},
     "CostPart": {"kept": "kind", "parts": "time", "id": "graph break_ frame"},
@@ -541,7 +547,11 @@ _NUMERICS_CHANGE = re.compile(
 )
 
 
+_MEMORY_CHANGE = re.compile(r"torch\._functorch\.config\.[a-z_]+ = (True|0\.\d+)")
+
+
 _REDACTORS: dict[str, Callable[[Any], Any]] = {
+    "memory change": _allow_matching(_MEMORY_CHANGE, "torch.utils.checkpoint.checkpoint"),
     "numerics change": lambda text: text if all(map(_NUMERICS_CHANGE.fullmatch, text.split("; "))) else "a change",
     "answer": lambda text: text if text in {"True", "False", "None"} else "an answer",
     "op": lambda name: name if is_operation(name) else "operation",

@@ -95,12 +95,61 @@ class Coverage(msgspec.Struct, frozen=True):
 class MemoryLine(msgspec.Struct, frozen=True):
     """The bytes that the operations of one source line keep for the backward pass.
 
-    ``compiled_bytes`` is ``None`` if it is not known which line of the source a compiled graph keeps memory for.
+    A line keeps memory if its operations are the first that need it there. ``compiled_bytes`` is ``None`` if it is not
+    known for which lines compiled graphs keep theirs.
     """
 
     location: Location
     eager_bytes: int
     compiled_bytes: int | None = None
+
+
+class MemoryGrowth(msgspec.Struct, frozen=True):
+    """The memory that each of several calls in a row keeps: a leak if the calls go on.
+
+    Parameters
+    ----------
+    calls : int
+        The number of calls.
+    compiled_bytes, eager_bytes : int
+        The bytes that each call keeps after its backward pass, if it has one; ``eager_bytes`` is ``None`` if they were
+        not measured.
+    without_backward_bytes : int or None
+        The bytes that each compiled call keeps if no backward pass follows, if these are more.
+    holder : str or None
+        What refers to the tensors that stay, such as ``self.history``, if it was found.
+    location : Location or None
+        The line that allocates most of it in eager calls.
+    """
+
+    calls: int
+    compiled_bytes: int
+    eager_bytes: int | None = None
+    without_backward_bytes: int | None = None
+    holder: str | None = None
+    location: Location | None = None
+
+
+class MemoryChange(msgspec.Struct, frozen=True):
+    """A change of a setting or of the program that was tried because it may save memory.
+
+    Parameters
+    ----------
+    change : str
+        The code of the change.
+    peak_bytes, saved_bytes : int
+        The peak of a compiled call with its backward pass, and what it keeps for it, as in :class:`MemoryCost`.
+    equal : bool
+        Whether results and gradients agree with those of the compiled call without the change.
+    time_ratio : float or None
+        The time of a call and its backward pass with the change, divided by the time without it.
+    """
+
+    change: str
+    peak_bytes: int
+    saved_bytes: int
+    equal: bool
+    time_ratio: float | None = None
 
 
 class MemoryCost(msgspec.Struct, frozen=True):
@@ -114,6 +163,10 @@ class MemoryCost(msgspec.Struct, frozen=True):
         The most bytes that are kept for the backward pass at a time, without parameters and inputs.
     lines : list of MemoryLine
         The source lines that keep them, the most bytes first.
+    growth : MemoryGrowth or None
+        The memory that each call keeps for good, if it keeps any.
+    changes : list of MemoryChange
+        The changes that were tried, one at a time, because much is kept for the backward pass.
     """
 
     eager_peak_bytes: int
@@ -121,6 +174,8 @@ class MemoryCost(msgspec.Struct, frozen=True):
     eager_saved_bytes: int
     compiled_saved_bytes: int
     lines: list[MemoryLine] = []
+    growth: MemoryGrowth | None = None
+    changes: list[MemoryChange] = []
 
 
 class GuardCost(msgspec.Struct, frozen=True):

@@ -15,7 +15,9 @@ from jupyter_graphbreak.report.cost import (
     EntryCost,
     GraphStartup,
     GuardCost,
+    MemoryChange,
     MemoryCost,
+    MemoryGrowth,
     MemoryLine,
     OpCost,
     RemediedCost,
@@ -143,6 +145,12 @@ def with_cost(report: Report) -> Report:
                     memory=MemoryCost(
                         48 << 20, 96 << 20, 20 << 20, 40 << 20,
                         [MemoryLine(Location("s1", 11, 11, function="step"), 16 << 20)],
+                        MemoryGrowth(6, 1 << 20, 1 << 20, None, "history", Location("s1", 11, 11, function="step")),
+                        [
+                            MemoryChange(
+                                "torch._functorch.config.activation_memory_budget = 0.5", 64 << 20, 8 << 20, True, 1.2
+                            )
+                        ],
                     ),
                 )
             ],

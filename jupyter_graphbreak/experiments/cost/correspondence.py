@@ -85,6 +85,11 @@ class Correspondence:
         """Return the ids of the original run's frames that have a match."""
         return set(self._frames.values())
 
+    def compile_seconds(self) -> float:
+        """Return how long compiling them took."""
+        frames = self.frames()
+        return sum(frame.compile_s or 0.0 for frame in self.run.frames if frame.id in frames)
+
 
 def _pairs(own: Iterable[tuple[str, Hashable]], run: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
     """Pair the ids with equal keys, in order."""

@@ -28,8 +28,10 @@ from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.growth import memory_growth
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.memory import measure_memory
+from jupyter_graphbreak.experiments.cost.memory_changes import tried_changes
 from jupyter_graphbreak.experiments.cost.operations import slow_operations
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
@@ -41,6 +43,7 @@ from jupyter_graphbreak.experiments.cost.parts import (
     time_share,
     with_new_ids,
 )
+from jupyter_graphbreak.experiments.cost.saved_lines import with_compiled_lines
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
@@ -118,8 +121,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Range
+    from jupyter_graphbreak.records.records import Record, StackEntry
     from jupyter_graphbreak.records.source_texts import FindCell
-    from jupyter_graphbreak.report.cost import CostPart, Startup
+    from jupyter_graphbreak.report.cost import CostPart, MemoryCost, Startup
+    from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
     #: Applies remedies while its context is open, and yields the entry with them.
@@ -227,6 +232,13 @@ def measure_entry(
                 alternatives = _unless_it_fails(
                     lambda: measure_alternatives(entry, correspondence, locate, whole, guard_costs or [])
                 )
+                if memory is not None:
+                    memory = _explained(memory, eager, compiled, locate)
+            if memory is not None:
+                now = time.monotonic()
+                with limit_time(min(end, now + now - started)):  # as long as all other measurements
+                    compile_s = correspondence.compile_seconds()
+                    memory = _with_changes(memory, entry, eager, compiled, compile_s)
         eager_time = spread_of(calls[0])
         share = time_share(parts)
         cost = EntryCost(
@@ -249,11 +261,7 @@ def measure_entry(
             ops=ops,
             alternatives=alternatives or [],
         )
-        startup = second_start(recording.records, correspondence) if run is not None else None
-        if settled and startup is not None and any(graph.cache == "bypass" for graph in startup.graphs):
-            with limit_time(min(end, time.monotonic() + max(startup.first_s, _LEAST_S))):
-                changes = _unless_it_fails(functools.partial(cache_changes, entry, startup, recording.records))
-            startup = replace(startup, changes=changes or [])
+        startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
     return Measurement(cost, own, startup)
 
 
@@ -318,6 +326,33 @@ def _unless_it_fails(measure: Callable[[], _T]) -> _T | None:
         return None
 
 
+def _explained(
+    memory: MemoryCost, eager: Variant, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
+) -> MemoryCost:
+    """Return measured memory with what grows from call to call, and what each line keeps in compiled code."""
+    growth = _unless_it_fails(lambda: memory_growth(eager, compiled, memory.compiled_peak_bytes, locate))
+    detailed = _unless_it_fails(lambda: with_compiled_lines(memory, compiled, locate))
+    return replace(detailed or memory, growth=growth)
+
+
+def _with_changes(memory: MemoryCost, entry: Entry, eager: Variant, compiled: Variant, compile_s: float) -> MemoryCost:
+    """Return measured memory with the changes that were tried."""
+    changes = _unless_it_fails(lambda: tried_changes(entry, eager, compiled, memory, compile_s))
+    return replace(memory, changes=changes or [])
+
+
+def _second_start(
+    entry: Entry, records: Sequence[Record], correspondence: Correspondence, end: float
+) -> Startup | None:
+    """Return the times of a second start, with the settings that were tried if it bypasses a cache."""
+    startup = second_start(records, correspondence)
+    if startup is None or all(graph.cache != "bypass" for graph in startup.graphs):
+        return startup
+    with limit_time(min(end, time.monotonic() + max(startup.first_s, _LEAST_S))):
+        changes = _unless_it_fails(lambda: cache_changes(entry, startup, records))
+    return replace(startup, changes=changes or [])
+
+
 _break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)
 
 
@@ -354,8 +389,7 @@ def _with_run_ids(parts: list[CostPart], correspondence: Correspondence) -> list
 
 def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
     """Return the number of calls after which the time saved exceeds the compile time."""
-    frames = correspondence.frames()
-    spent = sum(frame.compile_s or 0.0 for frame in correspondence.run.frames if frame.id in frames)
+    spent = correspondence.compile_seconds()
     return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
 
 

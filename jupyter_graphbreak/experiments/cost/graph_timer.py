@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,6 +44,8 @@ class GraphTimer:
         The id of the compiled frame of each graph, in order.
     modules : list of GraphModule
         The graphs as Dynamo captured them.
+    running : tuple or None
+        The number of the graph that runs, and a number for this run of it, except in timed calls.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
@@ -53,6 +56,8 @@ class GraphTimer:
         self._inputs: dict[int, list[Any]] | None = None
         self.compile_ids: list[str] = []
         self.modules: list[torch.fx.GraphModule] = []
+        self.running: tuple[int, int] | None = None
+        self._runs = itertools.count()
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute that Dynamo reads, such as the backend's settings, from the wrapped backend."""
@@ -79,10 +84,14 @@ class GraphTimer:
                 return result
             if self._inputs is not None:
                 self._inputs.setdefault(number, list(args))
-            if self._is_profiled:
-                with marked_graph(number):
-                    return compiled(*args)
-            return compiled(*args)
+            self.running = number, next(self._runs)
+            try:
+                if self._is_profiled:
+                    with marked_graph(number):
+                        return compiled(*args)
+                return compiled(*args)
+            finally:
+                self.running = None
 
         return run
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
 from jupyter_graphbreak._torch_compat.profile_ranges import device_activities
+from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.trial.places import memory_address
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
@@ -19,17 +21,19 @@ from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import FrameType
 
+    from jupyter_graphbreak._torch_compat.profile_ranges import Activity
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.location import Location
 
     #: The entries of a stack, outermost first.
     Stack = tuple[StackEntry, ...]
 
+_Key = TypeVar("_Key")
 #: The maximum number of lines to list, and of entries of a stack to search for a line.
-_MOST_LINES = 20
+MOST_LINES = 20
 _DEEPEST = 50
 
 
@@ -49,15 +53,15 @@ def measure_memory(
     for variant in (eager, compiled):
         require_time()
         variant.with_backward(lambda call: call())  # compiles the backward pass
-        saved = SavedBytes(variant.held_memory())
+        saved = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
         variant.with_backward(saved.observe)
         kept.append(saved)
         try:
-            peaks.append(variant.with_backward(_peak_on(variant)))
+            peaks.append(peak_bytes(variant.with_backward(functools.partial(memory_activities, variant=variant))))
         except RuntimeError:
             return None
     lines: Counter[Location] = Counter()
-    for stack, nbytes in kept[0].by_stack.items():
+    for stack, nbytes in kept[0].by_key.items():
         if (location := locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
@@ -65,23 +69,29 @@ def measure_memory(
         compiled_peak_bytes=peaks[1],
         eager_saved_bytes=kept[0].most,
         compiled_saved_bytes=kept[1].most,
-        lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(_MOST_LINES)],
+        lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(MOST_LINES)],
     )
 
 
-def _peak_on(variant: Variant) -> Callable[[Callable[[], Any]], int]:
-    """Return a function that makes a call and returns the peak of the memory that it allocated on the call's device."""
+def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
+    """Make a call of a variant under the profiler, and return what it recorded about no device or the call's device.
+
+    Raises
+    ------
+    RuntimeError
+        If the user's profiler is active.
+    """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
-
-    def peak(call: Callable[[], Any]) -> int:
-        activities = device_activities(call, device)
-        sizes = (seen.nbytes for seen in activities if seen.memory and (seen.memory == "cpu") == (device is None))
-        return max(itertools.accumulate(sizes, initial=0))
-
-    return peak
+    activities = device_activities(call, device)
+    return [seen for seen in activities if not seen.memory or (seen.memory == "cpu") == (device is None)]
 
 
-class SavedBytes:
+def peak_bytes(activities: Iterable[Activity]) -> int:
+    """Return the most memory that is allocated at a time, without what was allocated before."""
+    return max(itertools.accumulate((activity.nbytes for activity in activities), initial=0))
+
+
+class SavedBytes(Generic[_Key]):
     """Counts the bytes of tensors that autograd keeps for backward passes.
 
     Memory that several tensors share counts once.
@@ -90,21 +100,24 @@ class SavedBytes:
     ----------
     held : collection of int
         The addresses of memory that does not count, since it is kept anyway.
+    describe : callable
+        Returns a key for a tensor when an operation keeps it.
 
     Attributes
     ----------
     most : int
         The most bytes that were kept at a time.
-    by_stack : dict
-        These bytes by the stack of the operation that kept them first, outermost entry first.
+    by_key : dict
+        These bytes by the key of the operation that kept them first.
     """
 
-    def __init__(self, held: Collection[int]) -> None:
+    def __init__(self, held: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
         self._held = held
+        self._describe = describe
         self._counts: Counter[int] = Counter()
-        self._kept: dict[int, tuple[Stack, int]] = {}
+        self._kept: dict[int, tuple[_Key, int]] = {}
         self._now = self.most = 0
-        self.by_stack: dict[Stack, int] = {}
+        self.by_key: dict[_Key, int] = {}
 
     def observe(self, call: Callable[[], Any]) -> None:
         """Make a call and count what it keeps."""
@@ -113,12 +126,12 @@ class SavedBytes:
         self._note_most()
 
     def _keep(self, tensor: torch.Tensor) -> _Kept:
-        address = memory_address(tensor)
+        address, key = memory_address(tensor), self._describe(tensor)
         if address is None or address in self._held:
             return _Kept(tensor)
         if not self._counts[address]:
             nbytes = tensor.untyped_storage().nbytes()
-            self._kept[address] = _stack(inspect.currentframe()), nbytes
+            self._kept[address] = key, nbytes
             self._now += nbytes
         self._counts[address] += 1
         return _Kept(tensor, lambda: self._release(address))
@@ -132,15 +145,16 @@ class SavedBytes:
     def _note_most(self) -> None:
         if self._now > self.most:
             self.most = self._now
-            by_stack: Counter[Stack] = Counter()
-            for stack, nbytes in self._kept.values():
-                by_stack[stack] += nbytes
-            self.by_stack = dict(by_stack)
+            by_key: Counter[_Key] = Counter()
+            for key, nbytes in self._kept.values():
+                by_key[key] += nbytes
+            self.by_key = dict(by_key)
 
 
-def _stack(frame: FrameType | None) -> Stack:
+def stack_in_call(frame: FrameType | None) -> Stack:
+    """Return the stack of a frame in a variant's call, outermost entry first, without our own frames."""
     entries: list[StackEntry] = []
-    while frame is not None and len(entries) < _DEEPEST:
+    while frame is not None and len(entries) < _DEEPEST and frame.f_code.co_filename != variants.__file__:
         code = frame.f_code
         if not code.co_filename.startswith(OWN_FOLDER):
             entries.append(StackEntry(code.co_filename, frame.f_lineno, code.co_name))

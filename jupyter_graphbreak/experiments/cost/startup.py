@@ -66,9 +66,8 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         starts.append(
             GraphStartup(ident, round(max(0.0, spent - in_backend), 4), round(in_backend, 4), cache, reason, location)
         )
-    first = correspondence.frames()
     return Startup(
-        first_s=round(sum(frame.compile_s or 0.0 for frame in run.frames if frame.id in first), 4),
+        first_s=round(correspondence.compile_seconds(), 4),
         second_s=round(sum(compile_s.values()), 4),
         graphs=starts,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import random
 import sys
@@ -11,6 +12,7 @@ import types
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+import torch.utils.checkpoint
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.profile_ranges import device_activities, profiled
@@ -18,7 +20,7 @@ from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
+from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
 from jupyter_graphbreak.experiments.trial.places import memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
@@ -130,6 +132,7 @@ class Variant:
         self.entry = entry
         self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
+        self.is_compiled = compiled
         self._marked = marked
         self._applied = applied
         self._code = PrivateCode(self.subject.call, self.subject.functions())
@@ -229,21 +232,40 @@ class Variant:
         is_repeatable = not (self._changes_arguments or self._changes_state)
         return self._observed(0, lambda call: observe(call if is_repeatable else None))
 
-    def with_backward(self, observe: Callable[[Callable[[], Any]], _T]) -> _T:
-        """Observe a call followed by a backward pass from its results, if these require gradients."""
+    def results_and_gradients(self) -> list[torch.Tensor]:
+        """Return copies of the tensors in the result of a call, and of the gradients after its backward pass."""
+        seen: list[torch.Tensor] = []
+        self.with_backward(lambda call: call(), seen.append)
+        return seen
+
+    def with_backward(
+        self, observe: Callable[[Callable[[], Any]], _T], take: Callable[[torch.Tensor], None] | None = None
+    ) -> _T:
+        """Observe a call followed by a backward pass from its results, if these require gradients.
+
+        Parameters
+        ----------
+        observe : callable
+            Takes a function that makes the call.
+        take : callable
+            Receives copies of the tensors in the result and of the gradients.
+        """
         leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
         def with_backward(call: Callable[[], Any]) -> None:
-            results = {id(result): result for _, result in named_tensors(call(), "")}
-            roots = [result for result in results.values() if result.grad_fn is not None]
+            results = call()
+            roots = _differentiable(results)
             if not roots:
                 return
             known = itertools.chain(self._reached_tensors(), self.tensors())
-            leaves.update({id(leaf): (leaf, leaf.grad) for leaf in known if leaf.is_leaf and leaf.requires_grad})
+            leaves.update({id(leaf): (leaf, leaf.grad) for leaf in known if _collects_gradients(leaf)})
             for leaf, _ in leaves.values():
                 leaf.grad = None
-            with torch.enable_grad():
-                torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+            _differentiate(roots)
+            if take is not None:
+                grads = [leaf.grad for leaf, _ in leaves.values() if leaf.grad is not None]
+                for tensor in (*(tensor for _, tensor in named_tensors(results, "")), *grads):
+                    take(tensor.detach().clone())
 
         try:
             with guarded(self.subject.call, assigned=self.subject.assigned):
@@ -252,15 +274,69 @@ class Variant:
             for leaf, grad in leaves.values():
                 leaf.grad = grad
 
+    @contextlib.contextmanager
+    def checkpointed(self) -> Iterator[None]:
+        """Keep nothing for the backward pass of a call, which calls it again, while the context is open."""
+        program = self._program
+        self._program = functools.partial(torch.utils.checkpoint.checkpoint, program, use_reentrant=False)
+        try:
+            yield
+        finally:
+            self._program = program
+
+    def modules(self) -> list[tuple[str, torch.nn.Module]]:
+        """Return the modules that the call uses, each with its first place, such as ``self.layers``."""
+        return [
+            (f"self.{place}" if self.subject.owner is not None else place, module)
+            for place, module in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)
+        ]
+
+    def repeatedly(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
+        """Observe calls in a row, whose changes are undone only after the last, as those of the program are not.
+
+        Each call has its own copies of the arguments, except tensors that collect gradients, such as parameters.
+
+        Parameters
+        ----------
+        observe : callable
+            Takes a function that makes a call.
+        backward : bool
+            Whether a backward pass from its results follows each call, if these require gradients.
+        """
+        given, used = ((arguments.args, arguments.kwargs) for arguments in (self._given, self._arguments))
+        pairs = zip(named_tensors(given, ""), named_tensors(used, ""), strict=True)
+        same = {id(original): copy for (_, original), (_, copy) in pairs if _collects_gradients(copy)}
+        leaves = [*filter(_collects_gradients, self._reached_tensors()), *same.values()]
+        grads = [leaf.grad for leaf in leaves]
+
+        def call() -> None:
+            own = self._given.copy(self.subject.state_memo() | same)
+            roots = _differentiable(self._program(*own.args, **own.kwargs))
+            if backward and roots:
+                for leaf in leaves:
+                    leaf.grad = None
+                _differentiate(roots)
+
+        try:
+            with guarded(self.subject.call, assigned=self.subject.assigned):
+                return self._observed(0, lambda _: observe(call))
+        finally:
+            for leaf, grad in zip(leaves, grads, strict=True):
+                leaf.grad = grad
+
     def held_memory(self) -> set[int]:
         """Return the addresses of the memory of its arguments and of its state, parameters included."""
         tensors = itertools.chain(self._reached_tensors(), self.tensors())
         return {address for tensor in tensors if (address := memory_address(tensor)) is not None}
 
-    def _reached_tensors(self) -> Iterator[torch.Tensor]:
+    def named_state(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the tensors of its state by place, such as ``self.history[2]``."""
         seen: set[int] = set()
         for name, root in self.subject.roots():
-            yield from (tensor for _, tensor in named_tensors(root, name, seen))
+            yield from named_tensors(root, name or "self", seen)
+
+    def _reached_tensors(self) -> Iterator[torch.Tensor]:
+        return (tensor for _, tensor in self.named_state())
 
     def _observed(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         seed_all(seed)
@@ -312,6 +388,21 @@ def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
                 pending += value.values()
             case list() | tuple() | set():
                 pending += value
+
+
+def _collects_gradients(tensor: torch.Tensor) -> bool:
+    return tensor.is_leaf and tensor.requires_grad
+
+
+def _differentiable(results: Any) -> list[torch.Tensor]:
+    """Return the tensors in a result from which a backward pass can start."""
+    tensors = {id(tensor): tensor for _, tensor in named_tensors(results, "")}
+    return [tensor for tensor in tensors.values() if tensor.grad_fn is not None]
+
+
+def _differentiate(roots: list[torch.Tensor]) -> None:
+    with torch.enable_grad():
+        torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
 
 
 def _differ(before: Any, after: Any) -> bool:

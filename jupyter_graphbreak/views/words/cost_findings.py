@@ -13,9 +13,16 @@ from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from jupyter_graphbreak.report.cost import Alternative, EntryCost, MemoryCost, OpCost
+    from jupyter_graphbreak.report.cost import (
+        Alternative,
+        EntryCost,
+        MemoryChange,
+        MemoryCost,
+        MemoryGrowth,
+        OpCost,
+    )
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
@@ -24,6 +31,12 @@ _MOST_ENTRIES = 50
 #: Calls that take less memory are not described, nor are differences below this share.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
+#: Changes that save less memory, or a smaller share of it, are not named, nor are more of them.
+_WORTH_BYTES, _WORTH_SHARE, _MOST_CHANGES = 1 << 20, 0.1, 3
+#: Calls that keep less memory are not described.
+_NOTABLE_GROWTH = 1 << 10
+#: Smaller ratios of times are not given.
+_LONGER = 1.1
 #: Compiling that takes less time is not described.
 _NOTABLE_S = 1.0
 #: How many graphs that no cache can keep are named.
@@ -115,6 +128,8 @@ def startup_findings(report: Report) -> list[Finding]:
 def _of_entry(report: Report, entry: EntryCost) -> Iterator[Finding]:
     if entry.memory is not None:
         yield from _memory(report, entry.memory)
+        yield from _growth(report, entry.memory.growth)
+        yield from _memory_changes(entry.memory)
     yield from _guards(report, entry)
     yield from map(functools.partial(_slow_operation, report, entry), (entry.ops or [])[:_MOST_OPS])
     yield from map(functools.partial(_alternative, report, entry), entry.alternatives[:_MOST_ALTERNATIVES])
@@ -187,8 +202,8 @@ def _readable(guard: str) -> str:
 def _memory(report: Report, memory: MemoryCost) -> Iterator[Finding]:
     """Compare the peaks, and say how much of them is kept for the backward pass.
 
-    "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward pass
-    (eager 20.0 MiB, most at line 12: 16.0 MiB)".
+    "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward pass,
+    most at line 12: 24.0 MiB (eager 20.0 MiB, most at line 12: 16.0 MiB)".
     """
     compiled, eager = memory.compiled_peak_bytes, memory.eager_peak_bytes
     if max(compiled, eager) < _NOTABLE_BYTES:
@@ -201,13 +216,77 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[Finding]:
         word = "more" if more > 0 else "less"
         both = f"({memory_text(compiled)} against {memory_text(eager)})"
         sentence = f"a call needs {memory_text(abs(more))} {word} memory than eager {both}"
-    line = next(iter(memory.lines), None)
-    location = line.location if line is not None else None
+    by_line = {line.location: line.compiled_bytes or 0 for line in memory.lines}
+    eager_by_line = {line.location: line.eager_bytes for line in memory.lines}
     if memory.compiled_saved_bytes or memory.eager_saved_bytes:
-        kept = memory_text(memory.compiled_saved_bytes) if memory.compiled_saved_bytes else "none"
-        most = memory_text(memory.eager_saved_bytes) if memory.eager_saved_bytes else "none"
-        if line is not None:
-            most += f", most at {place(report, without_function(location))}: {memory_text(line.eager_bytes)}"
-        verb = "is" if kept == "none" else "are"
-        sentence += f"; {kept} {verb} kept for the backward pass (eager {most})"
-    yield Finding(sentence, share, location)
+        kept, kept_eagerly = memory.compiled_saved_bytes, memory.eager_saved_bytes
+        sentence += f"; {memory_text(kept)} are kept" if kept else "; none is kept"
+        sentence += f" for the backward pass{_most(report, by_line)}"
+        sentence += f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_most(report, eager_by_line)})"
+    yield Finding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
+
+
+def _most(report: Report, by_line: Mapping[Location, int]) -> str:
+    """Name the line that keeps most: ", most at line 7: 12.0 MiB"; empty if none does."""
+    line = _line_with_most(by_line)
+    return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
+
+
+def _line_with_most(by_line: Mapping[Location, int]) -> Location | None:
+    line = max(by_line, key=by_line.__getitem__, default=None)
+    return line if line is not None and by_line[line] else None
+
+
+def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[Finding]:
+    """Name the memory that stays after every call.
+
+    "each of 6 calls keeps 1.0 MiB in `self.history`, as eager calls do (allocated at line 12); 4.0 MiB if no backward
+    pass follows".
+    """
+    if growth is None or growth.compiled_bytes < _NOTABLE_GROWTH:
+        return
+    sentence = f"each of {growth.calls} calls keeps {memory_text(growth.compiled_bytes)}"
+    sentence += f" in `{one_line(growth.holder)}`" if growth.holder is not None else ""
+    if growth.eager_bytes is not None:
+        is_equal = abs(growth.compiled_bytes - growth.eager_bytes) <= _NOTABLE_SHARE * growth.compiled_bytes
+        eager = memory_text(growth.eager_bytes) if growth.eager_bytes else "nothing"
+        sentence += ", as eager calls do" if is_equal else f", and an eager call keeps {eager}"
+    if growth.location is not None:
+        sentence += f" (allocated at {place(report, without_function(growth.location))})"
+    if growth.without_backward_bytes is not None:
+        sentence += f"; {memory_text(growth.without_backward_bytes)} if no backward pass follows"
+    yield Finding(sentence, 1.0, growth.location)  # it ends a long run, so it comes before what only slows it down
+
+
+def _memory_changes(memory: MemoryCost) -> Iterator[Finding]:
+    """Name the changes that save memory, those with the lowest peak first.
+
+    "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.1 MiB instead of 5.2 MiB; a call with its backward
+    pass takes 1.2 times as long".
+    """
+    sentences = []
+    for change in sorted(memory.changes, key=lambda change: (change.peak_bytes, change.saved_bytes)):
+        if not change.equal:
+            continue
+        if _saves(memory.compiled_peak_bytes, change.peak_bytes):
+            saved = f"peak {memory_text(change.peak_bytes)} instead of {memory_text(memory.compiled_peak_bytes)}"
+        elif _saves(memory.compiled_saved_bytes, change.saved_bytes):
+            kept = memory_text(change.saved_bytes) if change.saved_bytes else "nothing"
+            saved = f"keeps {kept} for the backward pass instead of {memory_text(memory.compiled_saved_bytes)}"
+            saved += f", with the peak at {memory_text(change.peak_bytes)}"
+        else:
+            continue
+        sentences.append(f"`{one_line(change.change)}`: {saved}{_duration(change)}")
+    return map(Finding, sentences[:_MOST_CHANGES])
+
+
+def _saves(before: int, after: int) -> bool:
+    return before - after >= max(_WORTH_BYTES, _WORTH_SHARE * before)
+
+
+def _duration(change: MemoryChange) -> str:
+    """Return how much longer a call takes; empty if that was not measured."""
+    if change.time_ratio is None:
+        return ""
+    how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _LONGER else "no longer"
+    return f"; a call with its backward pass takes {how_long}"

@@ -19,7 +19,9 @@ from jupyter_graphbreak.report.cost import (
     EntryCost,
     GraphStartup,
     GuardCost,
+    MemoryChange,
     MemoryCost,
+    MemoryGrowth,
     MemoryLine,
     OpCost,
     Spread,
@@ -286,6 +288,10 @@ def test_memory_is_compared_if_it_is_notable() -> None:
         "pass (eager 20.0 MiB, most at line 12: 16.0 MiB)"
     )
     assert (more.share, more.location) == (1.0, line.location)
+    (known,) = findings(
+        48, 96, 20, 40, lines=[line, replace(line, location=Location("s1", 14, 14), compiled_bytes=mib)]
+    )
+    assert "40.0 MiB are kept for the backward pass, most at line 14: 1.0 MiB (eager 20.0 MiB, " in known.sentence
     assert [finding.sentence for finding in findings(48, 24, 20, 0)] == [
         "a call needs 24.0 MiB less memory than eager (24.0 MiB against 48.0 MiB); none is kept for the backward pass "
         "(eager 20.0 MiB)"
@@ -294,6 +300,43 @@ def test_memory_is_compared_if_it_is_notable() -> None:
         "a call needs as much memory as eager (102.0 MiB)"
     ]
     assert findings(0, 0, 0, 0) == cost_findings(with_entry(cost(), memory=None, guards=None, ops=None)) == []
+
+
+def test_memory_that_stays_after_each_call_comes_first() -> None:
+    def sentence(growth: MemoryGrowth) -> str:
+        memory = MemoryCost(4 << 20, 6 << 20, 0, 0, growth=growth)
+        return cost_findings(with_entry(cost(), memory=memory, guards=None, ops=None))[0].sentence
+
+    line = Location("s1", 12, 12, function="step")
+    assert sentence(MemoryGrowth(6, 1 << 20, 1 << 20, 4 << 20, "self.history", line)) == (
+        "each of 6 calls keeps 1.0 MiB in `self.history`, as eager calls do (allocated at line 12); 4.0 MiB if no "
+        "backward pass follows"
+    )
+    assert sentence(MemoryGrowth(6, 4096)) == "each of 6 calls keeps 4.0 KiB"
+    assert sentence(MemoryGrowth(6, 4096, 0)) == "each of 6 calls keeps 4.0 KiB, and an eager call keeps nothing"
+    assert sentence(MemoryGrowth(6, 1000)).startswith("a call needs")  # too little
+
+
+def test_changes_that_save_memory_are_named() -> None:
+    mib = 1 << 20
+    changes = [
+        MemoryChange(
+            "torch._functorch.config.activation_memory_budget = 0.5", 3 * mib, 2 * mib, equal=True, time_ratio=1.23
+        ),
+        MemoryChange("checkpoint(f)", 5 * mib, 0, equal=True, time_ratio=1.04),
+        MemoryChange("wrong", mib, 0, equal=False, time_ratio=1.0),
+        MemoryChange("useless", 5 * mib, 4 * mib, equal=True),
+        MemoryChange("untimed", 4 * mib, 0, equal=True),
+    ]
+    memory = MemoryCost(5 * mib, 5 * mib, 4 * mib, 4 * mib, changes=changes)
+    _, *named = cost_findings(with_entry(cost(), memory=memory, guards=None, ops=None))
+    assert [finding.sentence for finding in named] == [
+        "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.0 MiB instead of 5.0 MiB; a call with its "
+        "backward pass takes 1.2 times as long",
+        "`untimed`: peak 4.0 MiB instead of 5.0 MiB",
+        "`checkpoint(f)`: keeps nothing for the backward pass instead of 4.0 MiB, with the peak at 5.0 MiB; a call "
+        "with its backward pass takes no longer",
+    ]
 
 
 def test_objects_with_expensive_guards_are_named() -> None:

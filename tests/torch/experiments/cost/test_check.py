@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.numerics import NumericsChange
+from jupyter_graphbreak._torch_compat.numerics import SettingChange
 from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.check.checking import check_entry
 from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -365,7 +365,7 @@ def test_a_change_with_which_pytorch_fails_costs_only_itself(monkeypatch: pytest
     def refuse() -> Any:
         raise RuntimeError("not here")
 
-    failing = NumericsChange("torch._inductor.config.emulate_precision_casts = True", refuse)
+    failing = SettingChange("torch._inductor.config.emulate_precision_casts = True", refuse)
     monkeypatch.setattr(checking, "inductor_changes", lambda *_, **__: [failing])
     assert changes_of(rounds, torch.linspace(1, 2, 64).bfloat16()) == {
         failing.code: (False, False),

@@ -1,0 +1,164 @@
+"""Compare the memory that ``--cost`` measures with an independent measurement, and show what lowers it.
+
+Three models of torch's own layers are measured twice: by :func:`jupyter_graphbreak.measure`, and in plain PyTorch, in
+which the peak is that of the profiler's totals, and hooks on saved tensors count what is kept for the backward pass.
+
+    python benchmarks/call_memory.py             # all models, on the CPU
+    python benchmarks/call_memory.py --changes   # also what lowers the peak, without a limit of time
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+import jupyter_graphbreak
+from jupyter_graphbreak.experiments.cost import entry_cost
+from jupyter_graphbreak.views.words.cost import memory_text
+from jupyter_graphbreak.views.words.cost_findings import cost_findings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Encoder(nn.Module):
+    """Three transformer layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, dropout=0.0)
+        self.encoder = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a loss."""
+        loss: torch.Tensor = self.head(self.encoder(x)).sum()
+        return loss
+
+
+class Convolutions(nn.Module):
+    """Convolutions with batch normalization and pooling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.GELU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 32, 3), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10),
+        )  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a loss."""
+        loss: torch.Tensor = self.body(x).sum()
+        return loss
+
+
+class Recurrent(nn.Module):
+    """A GRU cell in a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(64, 128)
+        self.out = nn.Linear(128, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a loss."""
+        h = x.new_zeros(x.shape[0], 128)
+        outputs = []
+        for step in range(x.shape[1]):
+            h = self.cell(x[:, step], h)
+            outputs.append(self.out(h))
+        return torch.stack(outputs).sum()
+
+
+MODELS: list[tuple[type[nn.Module], tuple[int, ...]]] = [
+    (Encoder, (8, 64, 128)),
+    (Convolutions, (8, 3, 32, 32)),
+    (Recurrent, (64, 12, 64)),
+]
+
+
+def peak(call: Callable[[], object]) -> int:
+    """Return the peak of the profiler's totals, without what was allocated before."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(trace))
+        events = [event for event in json.loads(trace.read_text())["traceEvents"] if event.get("name") == "[memory]"]
+    totals: list[dict[str, int]] = [event["args"] for event in sorted(events, key=lambda event: float(event["ts"]))]
+    return max(each["Total Allocated"] for each in totals) - (totals[0]["Total Allocated"] - totals[0]["Bytes"])
+
+
+def saved(call: Callable[[], object], known: set[int]) -> int:
+    """Return the bytes of all memory that a forward pass saves, except known memory."""
+    sizes: dict[int, int] = {}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        kept = call()
+    del kept
+    return sum(sizes.values())
+
+
+def independent(model: nn.Module, x: torch.Tensor) -> list[int]:
+    """Return the peak of the eager and of the compiled call, and what they save."""
+    known = {tensor.untyped_storage().data_ptr() for tensor in (x, *model.parameters(), *model.buffers())}
+    peaks, kept = [], []
+    for call in (model, torch.compile(model)):
+
+        def step(call: Callable[..., Any] = call) -> None:
+            model.zero_grad(set_to_none=True)
+            call(x).backward()
+
+        step()
+        step()
+        model.zero_grad(set_to_none=True)
+        peaks.append(peak(step))
+        kept.append(saved(functools.partial(call, x), known))
+    return [*peaks, *kept]
+
+
+def main() -> None:
+    """Print both measurements of each model."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--changes", action="store_true", help="also show what lowers the peak")
+    given = parser.parse_args()
+    names = ("eager peak", "compiled peak", "eager saved", "compiled saved")
+    patience = mock.patch.object(entry_cost, "limit_time", return_value=contextlib.nullcontext())
+    for kind, shape in MODELS:
+        torch.manual_seed(0)
+        model, x = kind(), torch.randn(shape)
+        expected = independent(model, x)
+        with patience:
+            report = jupyter_graphbreak.measure(torch.compile(model), x)
+        memory = report.cost.entries[0].memory if report.cost is not None else None
+        if memory is None:
+            print(f"{kind.__name__}: not measured")
+            continue
+        actual = [getattr(memory, f"{name.replace(' ', '_')}_bytes") for name in names]
+        for name, ours, other in zip(names, actual, expected, strict=True):
+            print(f"{kind.__name__:14} {name:14} {memory_text(ours):>10} {memory_text(other):>10} {ours / other:6.3f}")
+        for finding in cost_findings(report) if given.changes else []:
+            print(f"    {finding.sentence}")
+        for change in memory.changes if given.changes else []:
+            print(f"    {change.change}: peak {memory_text(change.peak_bytes)}, equal: {change.equal}")
+
+
+if __name__ == "__main__":
+    main()

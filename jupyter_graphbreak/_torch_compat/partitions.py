@@ -1,0 +1,110 @@
+"""The tensors that the compiled forward pass of a graph keeps for its backward pass, and the lines that need them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak.records.records import read_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jupyter_graphbreak.records.records import StackEntry
+
+_PARTITION = "min_cut_rematerialization_partition"
+#: The modules in which backends look up the function that divides a graph into forward and backward pass.
+_USERS = ("torch._inductor.compile_fx", "torch._dynamo.backends.debugging")
+#: The backends that do.
+_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    """A tensor that is kept for a backward pass.
+
+    Parameters
+    ----------
+    stack : tuple of StackEntry
+        The stack of the first operation of the program that needs it there, outermost entry first; empty if unknown.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    stack: tuple[StackEntry, ...]
+
+
+class _PartitionedError(Exception):
+    """Ends a compilation when the graph has been divided."""
+
+
+def saved_tensors(
+    name: str, backend: Callable[..., Any], module: torch.fx.GraphModule, inputs: Sequence[Any]
+) -> list[SavedTensor] | None:
+    """Return what a backend's code for a graph keeps, in the order in which autograd saves it.
+
+    The graph is traced and divided as the backend does it, without generating code.
+
+    Parameters
+    ----------
+    name : str
+        The name of the backend.
+    backend : callable
+        The backend.
+    module : GraphModule
+        The graph as Dynamo captured it.
+    inputs : sequence
+        The inputs of a call; they do not change.
+
+    Returns
+    -------
+    list or None
+        ``None`` if the backend divides graphs in its own way, or if there is no backward pass.
+    """
+    if name not in _BACKENDS:
+        return None
+    found: list[SavedTensor] = []
+
+    def partition(*args: Any, **kwargs: Any) -> Any:
+        forward, backward = original(*args, **kwargs)
+        found.extend(_saved(forward, backward, kwargs["num_fwd_outputs"]))
+        raise _PartitionedError
+
+    original = getattr(importlib.import_module("functorch.compile"), _PARTITION)
+    with contextlib.ExitStack() as opened:
+        for user in _USERS:
+            opened.enter_context(patched_here(importlib.import_module(user), _PARTITION, partition))
+        config: Any = importlib.import_module("torch._functorch.config")
+        opened.enter_context(config.patch(enable_autograd_cache=False))
+        try:
+            backend(module, list(inputs))
+        except _PartitionedError:
+            return found
+    return None
+
+
+def _saved(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, results: int) -> list[SavedTensor]:
+    """Return the tensors among the outputs of a forward graph that are there only for the backward graph."""
+    (output,) = (node for node in forward.graph.nodes if node.op == "output")
+    needed = {node.name: node for node in backward.graph.nodes if node.op == "placeholder"}
+    order = {node: number for number, node in enumerate(backward.graph.nodes)}
+    saved = []
+    for node in output.args[0][results:]:
+        value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+        if isinstance(value, torch.Tensor):
+            users = sorted(getattr(needed.get(node.name), "users", ()), key=lambda user: -order[user])
+            stacks = (stack_of(user) for user in (*users, node))  # the backward pass begins with the last operation
+            saved.append(
+                SavedTensor(tuple(map(int, value.shape)), value.dtype, next((stack for stack in stacks if stack), ()))
+            )
+    return saved
+
+
+def stack_of(node: torch.fx.Node) -> tuple[StackEntry, ...]:
+    """Return the stack of the operation of the program that a node stems from, outermost entry first."""
+    return tuple(read_stack(node.meta.get("stack_trace") or ""))

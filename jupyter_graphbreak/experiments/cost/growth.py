@@ -1,0 +1,171 @@
+"""Measure the memory that each of several calls keeps, and find the line that allocates it and what holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import re
+import weakref
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak._torch_compat.compiled import without_recompiling
+from jupyter_graphbreak._torch_compat.operations import Allocations
+from jupyter_graphbreak._torch_compat.profile_ranges import marked
+from jupyter_graphbreak.experiments.cost.memory import memory_activities, stack_in_call
+from jupyter_graphbreak.experiments.trial.memory import memory_limit
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
+from jupyter_graphbreak.report.cost import MemoryGrowth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import torch
+
+    from jupyter_graphbreak._torch_compat.profile_ranges import Activity
+    from jupyter_graphbreak.experiments.cost.memory import Stack
+    from jupyter_graphbreak.experiments.cost.variants import Variant
+    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.report.location import Location
+
+#: How many calls are made in a row. What the first one keeps does not count: it may fill a cache.
+_CALLS = 6
+#: The ranges of the profile in which a call runs, and in which all garbage is collected at the end.
+_CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
+_INDEX = re.compile(r"\[\d+\]")
+
+
+def memory_growth(
+    eager: Variant, compiled: Variant, most_bytes: int, locate: Callable[[Sequence[StackEntry]], Location | None]
+) -> MemoryGrowth | None:
+    """Return how much memory each call keeps; ``None`` if calls keep none, or if that would take too much memory.
+
+    Parameters
+    ----------
+    eager, compiled : Variant
+        The calls, in their steady state.
+    most_bytes : int
+        The most memory that a call needs.
+    locate : callable
+        Returns the location in the report of a stack.
+    """
+    if _CALLS * most_bytes > memory_limit():
+        return None
+    backward = True
+    try:
+        kept = _observed_calls(compiled, backward=True)
+    except RuntimeError:  # the calls share an autograd graph, of which the first backward pass frees a part
+        backward = False
+        kept = _observed_calls(compiled, backward=False)
+    if kept.nbytes:
+        gc.collect()  # garbage of earlier measurements
+        kept = _observed_calls(compiled, backward=backward, thoroughly=True)
+    if not kept.nbytes:
+        return None
+    growth = MemoryGrowth(_CALLS, kept.nbytes, holder=kept.holder)
+    with contextlib.suppress(TimeUpError):  # what is known so far counts
+        eagerly = _observed_calls(eager, backward=backward)
+        line = next((line for stack in eagerly.stacks if (line := locate(stack)) is not None), None)
+        growth = replace(growth, eager_bytes=eagerly.nbytes, location=line)
+        alone = _observed_calls(compiled, backward=False) if backward else kept
+        if alone.nbytes > kept.nbytes:
+            growth = replace(growth, without_backward_bytes=alone.nbytes)
+    return growth
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What calls in a row keep.
+
+    Parameters
+    ----------
+    nbytes : int
+        The bytes of each call.
+    holder : str or None
+        What refers to most of the tensors that stay.
+    stacks : list of Stack
+        The stacks of the eager operations that have allocated them, the most bytes first.
+    """
+
+    nbytes: int
+    holder: str | None
+    stacks: list[Stack]
+
+
+def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = False) -> _Kept:
+    """Make calls in a row.
+
+    Parameters
+    ----------
+    variant : Variant
+        The variant to call.
+    backward : bool
+        Whether a backward pass follows each call.
+    thoroughly : bool
+        Whether to collect old garbage as well at the end, which takes longer than many a call.
+    """
+    number = 0
+    seen = Allocations(lambda: (number, stack_in_call(inspect.currentframe())))
+    holder: str | None = None
+    by_stack: Counter[Stack] = Counter()
+
+    def observe(call: Callable[[], None]) -> list[Activity]:
+        def calls() -> None:
+            nonlocal number, holder
+            known: dict[int, weakref.ref[torch.Tensor]] = {}
+            for number in range(_CALLS):
+                require_time()
+                with marked(_CALL), contextlib.nullcontext() if variant.is_compiled else seen:
+                    call()
+                    gc.collect(1)  # what only a cycle of references holds is no leak
+                if not number:
+                    known |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
+            with marked(_END):
+                gc.collect(2 if thoroughly else 1)
+            state = [(place, tensor, known.get(id(tensor))) for place, tensor in variant.named_state()]
+            holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
+            for (when, stack), nbytes in seen.living():
+                if when < number:  # the last call may keep what the next one would free
+                    by_stack[stack] += nbytes
+
+        with _manual_collection(), without_recompiling():
+            return memory_activities(calls, variant)
+
+    nbytes = bytes_per_call(variant.repeatedly(observe, backward=backward))
+    return _Kept(nbytes, holder, [stack for stack, _ in by_stack.most_common()])
+
+
+@contextlib.contextmanager
+def _manual_collection() -> Iterator[None]:
+    """Prevent Python from collecting garbage by itself while the context is open."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def bytes_per_call(activities: Iterable[Activity]) -> int:
+    """Return the bytes that each call but the first has allocated and not freed; 0 if only some calls have."""
+    kept: list[int] = []
+    for activity in activities:
+        if activity.name in {_CALL, _END}:
+            kept.append(0)
+        elif kept:
+            kept[-1] += activity.nbytes
+    _, *calls, end = kept
+    return max(0, sum(calls) + end) // len(calls) if min(calls) > 0 else 0
+
+
+def common_holder(places: Iterable[str]) -> str | None:
+    """Return the innermost container of most places: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
+    holders: Counter[str] = Counter()
+    for place in places:
+        holders.update({place[: index.start()] for index in _INDEX.finditer(place)} or {place})
+    return max(holders, key=lambda holder: (holders[holder], len(holder)), default=None)

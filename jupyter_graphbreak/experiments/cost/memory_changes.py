@@ -1,0 +1,206 @@
+"""Try changes that may save memory, one at a time, if a call keeps much for its backward pass."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import torch.utils.checkpoint
+
+from jupyter_graphbreak._torch_compat.memory_settings import memory_changes
+from jupyter_graphbreak.experiments.cost.memory import SavedBytes, memory_activities, peak_bytes
+from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.memory import memory_limit
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, seconds_left
+from jupyter_graphbreak.report.cost import MemoryChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from jupyter_graphbreak.experiments.cost.timing import CallTime
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.report.cost import MemoryCost
+
+#: Nothing is tried if less is kept for the backward pass, or if that is a smaller share of the peak.
+_WORTH_BYTES, _WORTH_SHARE = 1 << 20, 0.1
+#: How long, and how often, a call is timed with a change and without it.
+_TIMING_S = 0.5
+_FEWEST_CALLS, _MOST_CALLS = 5, 30
+#: A change is tried if there is so many times the time left that compiling took: the backward pass is compiled as well.
+_COMPILE_TIMES = 2.0
+_T = TypeVar("_T")
+#: Blocks are checkpointed one by one if there are so many in a container.
+_FEWEST_BLOCKS = 2
+#: How many times the difference to eager a difference by rounding may be.
+_TIMES_ROUNDING = 10.0
+_CHECKPOINT = "torch.utils.checkpoint.checkpoint"
+
+
+def tried_changes(
+    entry: Entry, eager: Variant, compiled: Variant, memory: MemoryCost, compile_s: float
+) -> list[MemoryChange]:
+    """Return the changes that were tried, as many as time allows.
+
+    Parameters
+    ----------
+    entry : Entry
+        The entry.
+    eager, compiled : Variant
+        Its calls, in their steady state.
+    memory : MemoryCost
+        The memory of the call.
+    compile_s : float
+        The seconds that it took to compile it.
+    """
+    if memory.compiled_saved_bytes < max(_WORTH_BYTES, _WORTH_SHARE * memory.compiled_peak_bytes):
+        return []
+    size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
+    if size + memory.compiled_peak_bytes > memory_limit():
+        return []
+    changes: list[MemoryChange] = []
+    expected, eagerly = compiled.results_and_gradients(), eager.results_and_gradients()
+
+    def is_right(actual: Sequence[torch.Tensor]) -> bool:
+        return agree(expected, actual, eagerly)
+
+    for code, make in _candidates(entry, compiled):
+        if make is not None and seconds_left() < _COMPILE_TIMES * compile_s:
+            continue
+        try:
+            if make is None:
+                changes.append(_measured(code, compiled, compiled, compiled.checkpointed, is_right))
+                continue
+            changed = make()
+            with recompiling(changed.subject.call):
+                if changed.warm_up():
+                    changes.append(_measured(code, changed, compiled, contextlib.nullcontext, is_right))
+        except TimeUpError:
+            break
+        except Exception:  # noqa: BLE001, S112 - PyTorch may fail with a change
+            continue
+    return changes
+
+
+def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable[[], Variant] | None]]:
+    """Yield the code of each change and what makes the variant with it; ``None``: the compiled call, checkpointed."""
+    blocks = repeated_blocks(compiled.modules())
+    if blocks is None:
+        yield f"{_CHECKPOINT}({entry.function}, ..., use_reentrant=False)", None
+    else:
+        yield (
+            f"{_CHECKPOINT}(block, ..., use_reentrant=False) for each block of {blocks}",
+            lambda: _with_checkpointed_blocks(entry, blocks),
+        )
+    for setting in memory_changes():
+        yield setting.code, functools.partial(Variant, entry, compiled=True, applied=setting.applied)
+
+
+def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]]) -> str | None:
+    """Return the place of the container with most parameters in modules of one class, ``None`` if there is none."""
+    sizes = {
+        place: sum(parameter.numel() for parameter in module.parameters())
+        for place, module in modules
+        if isinstance(module, torch.nn.ModuleList | torch.nn.Sequential)
+        and len(module) >= _FEWEST_BLOCKS
+        and len({type(block) for block in module}) == 1
+    }
+    return max(sizes, key=lambda place: sizes[place], default=None)
+
+
+def _with_checkpointed_blocks(entry: Entry, blocks: str) -> Variant:
+    """Return a compiled variant in which the backward pass calls each block of a container again."""
+
+    @contextlib.contextmanager
+    def applied() -> Iterator[None]:
+        forwards = {id(block): vars(block).get("forward") for block in known}
+        for block in known:
+            block.forward = replaced[id(block)]
+        try:
+            yield
+        finally:
+            for block in known:
+                if forwards[id(block)] is None:
+                    del block.forward
+                else:
+                    block.forward = forwards[id(block)]
+
+    known: list[Any] = []
+    variant = Variant(entry, compiled=True, applied=applied)
+    container = dict(variant.modules())[blocks]
+    known += {id(block): block for block in container.children()}.values()
+    replaced = {id(block): _checkpointing(block.forward) for block in known}
+    return variant
+
+
+def _checkpointing(forward: Callable[..., Any]) -> Callable[..., Any]:
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        return torch.utils.checkpoint.checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+    return checkpointed
+
+
+def _measured(
+    code: str,
+    changed: Variant,
+    compiled: Variant,
+    around: Callable[[], AbstractContextManager[None]],
+    is_right: Callable[[Sequence[torch.Tensor]], bool],
+) -> MemoryChange:
+    def with_backward(observe: Callable[[Callable[[], Any]], _T]) -> _T:
+        require_time()
+        with around():
+            return changed.with_backward(observe)
+
+    with around():
+        results = changed.results_and_gradients()
+    saved = SavedBytes(changed.held_memory(), lambda _: None)
+    with_backward(saved.observe)
+    peak = peak_bytes(with_backward(functools.partial(memory_activities, variant=changed)))
+    ratio = None
+    with contextlib.suppress(TimeUpError):  # the memory is known
+        ratio = round(_time_ratio(lambda: with_backward(changed.timer.time), compiled), 2)
+    return MemoryChange(code, peak, saved.most, is_right(results), ratio)
+
+
+def _time_ratio(time_changed: Callable[[], CallTime], compiled: Variant) -> float:
+    """Return the time of the fastest changed call, divided by that of the fastest call without the change."""
+    own: list[float] = []
+    changed: list[float] = []
+    end = time.monotonic() + _TIMING_S
+    while len(own) < _FEWEST_CALLS or (time.monotonic() < end and len(own) < _MOST_CALLS):
+        own.append(compiled.with_backward(compiled.timer.time).total_us)
+        changed.append(time_changed().total_us)
+    return min(changed) / min(own)
+
+
+def agree(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor], eager: Sequence[torch.Tensor] = ()) -> bool:
+    """Return whether tensors are equal, except for rounding.
+
+    Differences in the last half of the digits do not count, nor those that are not much larger than the difference to
+    the eager tensors: a gradient whose parts cancel is nothing but rounding.
+    """
+    if len(eager) != len(expected):
+        eager = expected
+    return len(expected) == len(actual) and all(map(_is_close, expected, actual, eager))
+
+
+def _is_close(expected: torch.Tensor, actual: torch.Tensor, eager: torch.Tensor) -> bool:
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return False
+    if not expected.dtype.is_floating_point:
+        return torch.equal(expected, actual)
+    digits = torch.finfo(expected.dtype).eps ** 0.5
+    rounding = digits * _largest(expected)
+    if eager.shape == expected.shape:
+        rounding += _TIMES_ROUNDING * _largest(expected - eager)
+    return torch.allclose(expected, actual, rtol=digits, atol=rounding, equal_nan=True)
+
+
+def _largest(tensor: torch.Tensor) -> float:
+    finite = tensor[tensor.isfinite()]
+    return float(finite.abs().max()) if finite.numel() else 0.0

@@ -1,0 +1,158 @@
+"""Find the source lines for which compiled graphs keep memory."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from msgspec.structs import replace
+
+from jupyter_graphbreak._torch_compat.partitions import SavedTensor, saved_tensors, stack_of
+from jupyter_graphbreak.experiments.cost.memory import MOST_LINES, SavedBytes, stack_in_call
+from jupyter_graphbreak.experiments.trial.copies import clone
+from jupyter_graphbreak.experiments.trial.time_limit import require_time
+from jupyter_graphbreak.report.cost import MemoryCost, MemoryLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
+    from jupyter_graphbreak.experiments.cost.memory import Stack
+    from jupyter_graphbreak.experiments.cost.variants import Variant
+    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.report.location import Location
+
+    #: The number of a graph, and of a run of it.
+    _Run = tuple[int, int]
+    #: The shape and type of a tensor.
+    _Kind = tuple[tuple[int, ...], torch.dtype]
+
+
+class _Place(NamedTuple):
+    """A run of a graph, and the number of a tensor that it saves."""
+
+    run: _Run
+    number: int
+
+
+def with_compiled_lines(
+    memory: MemoryCost, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
+) -> MemoryCost:
+    """Return measured memory with the bytes that each line keeps in the compiled call.
+
+    Parameters
+    ----------
+    memory : MemoryCost
+        The memory, with the lines of the eager call.
+    compiled : Variant
+        The compiled call, in its steady state.
+    locate : callable
+        Returns the location in the report of a stack.
+    """
+    saved = _SavedByRun(compiled.timer)
+    kept = SavedBytes(compiled.held_memory(), saved.key)
+    compiled.with_backward(kept.observe)
+    stacks = _stacks(compiled, saved) if saved.tensors else {}
+    lines: Counter[Location | None] = Counter()
+    for key, nbytes in kept.by_key.items():
+        stack = stacks.get(key, ()) if isinstance(key, _Place) else key
+        lines[locate(stack)] += nbytes
+    unknown = lines.pop(None, 0)
+    eager = {line.location: line.eager_bytes for line in memory.lines}
+    both = [
+        MemoryLine(place, eager.get(place, 0), lines.get(place, None if unknown else 0))
+        for place in dict.fromkeys([*eager, *lines])
+        if place is not None
+    ]
+    both.sort(key=lambda line: -max(line.eager_bytes, line.compiled_bytes or 0))
+    return replace(memory, lines=both[:MOST_LINES])
+
+
+class _SavedByRun:
+    """The tensors that autograd saves in each run of a graph, in order.
+
+    Parameters
+    ----------
+    timer : GraphTimer
+        Knows which graph runs.
+    """
+
+    def __init__(self, timer: GraphTimer) -> None:
+        self._timer = timer
+        self.tensors: defaultdict[_Run, list[_Kind]] = defaultdict(list)
+
+    def key(self, tensor: torch.Tensor) -> _Place | Stack:
+        """Return the run of a graph and the number of the tensor in it; outside of graphs, the stack."""
+        run = self._timer.running
+        if run is None:
+            return stack_in_call(inspect.currentframe())
+        self.tensors[run].append((tuple(tensor.shape), tensor.dtype))
+        return _Place(run, len(self.tensors[run]) - 1)
+
+
+def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_Place | Stack, Stack]:
+    """Return the stack of the operation for which each tensor is kept, by its place, as far as that is known."""
+    timer, inputs = compiled.timer, compiled.graph_inputs()
+    expected: dict[int, list[SavedTensor] | None] = {}
+    for number in dict.fromkeys(number for number, _ in saved.tensors):
+        require_time()
+        module, given = timer.modules[number], inputs[number]
+        expected[number] = compiled.as_called(lambda: _expected(timer, module, given))  # noqa: B023 - called here
+    return {
+        _Place(run, number): tensor.stack
+        for run, seen in saved.tensors.items()
+        for number, tensor in _paired(seen, expected[run[0]] or []).items()
+    }
+
+
+def _paired(seen: list[_Kind], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
+    """Pair tensors that were saved with what was expected, by shape and type, in order.
+
+    If there are not as many of a shape and type as expected, they are left out. The order of all may differ a little:
+    PyTorch prefers parameters, and knows them only when it compiles a call.
+    """
+    places, waiting = defaultdict(list), defaultdict(list)
+    for place, kind in enumerate(seen):
+        places[kind].append(place)
+    for saved in expected:
+        waiting[saved.shape, saved.dtype].append(saved)
+    pairs = (zip(same, waiting[kind], strict=True) for kind, same in places.items() if len(same) == len(waiting[kind]))
+    return dict(itertools.chain.from_iterable(pairs))
+
+
+def _expected(timer: GraphTimer, module: torch.fx.GraphModule, inputs: list[Any]) -> list[SavedTensor] | None:
+    name = str(getattr(timer.backend, "compiler_name", None) or getattr(timer.backend, "__name__", ""))
+    given = [_leaf(value) if isinstance(value, torch.Tensor) else value for value in inputs]
+    if name != "eager":
+        return saved_tensors(name, timer.backend, module, given)
+    run = _Saving(module)
+    with torch.autograd.graph.saved_tensors_hooks(run.note, lambda tensor: tensor):
+        run.run(*clone(given))
+    return run.saved
+
+
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().requires_grad_(tensor.requires_grad)
+
+
+class _Saving(torch.fx.Interpreter):
+    """Runs a graph operation by operation, and records what autograd saves for each."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.saved: list[SavedTensor] = []
+        self._node: torch.fx.Node | None = None
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Run an operation."""
+        self._node = n
+        return super().run_node(n)
+
+    def note(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Record that the running operation saves a tensor."""
+        stack = stack_of(self._node) if self._node is not None else ()
+        self.saved.append(SavedTensor(tuple(tensor.shape), tensor.dtype, stack))
+        return tensor

@@ -1,0 +1,128 @@
+"""Memory that stays after each call, in programs that keep a known amount."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.profile_ranges import Activity
+from jupyter_graphbreak.experiments.cost.growth import bytes_per_call, common_holder, memory_growth
+from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.report.cost import MemoryGrowth
+from jupyter_graphbreak.report.location import Location
+
+#: The shape of a tensor of float32, and its bytes.
+ROWS, SIZE = (64, 256), 1 << 16
+
+outputs: list[torch.Tensor] = []
+
+
+def locate(stack: Sequence[StackEntry]) -> Location | None:
+    here = [entry.line for entry in stack if entry.filename == __file__ and entry.line is not None]
+    return Location("s1", here[-1], here[-1]) if here else None
+
+
+def growth_of(fn: Callable[..., Any], *args: Any) -> MemoryGrowth | None:
+    entry = Entry("fn", None, fn, Arguments(*args), "eager")
+    with entry.set_up(), sandboxed():
+        eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
+        for variant in (eager, compiled):
+            assert variant.warm_up()
+        return memory_growth(eager, compiled, SIZE, locate)
+
+
+def test_outputs_in_a_list_are_found_with_the_line_and_the_list() -> None:
+    weight = torch.rand(256, 256, requires_grad=True)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = (x @ weight).relu()
+        outputs.append(y)
+        return y.sum()
+
+    growth = growth_of(f, torch.rand(ROWS))
+    assert growth is not None
+    assert (growth.compiled_bytes, growth.eager_bytes, growth.holder) == (SIZE, SIZE, "outputs")
+    assert growth.location is not None
+    assert growth.location.line - f.__code__.co_firstlineno == 1
+    # The autograd graph keeps the input of each call, which is a new one each time. A parameter is the same.
+    assert growth.without_backward_bytes == 2 * SIZE
+    assert outputs == []
+    assert weight.grad is None
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, kept: Any) -> None:
+        super().__init__()
+        self.kept = kept
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.exp()
+        if isinstance(self.kept, dict):
+            self.kept[x] = y
+        else:
+            self.kept.append(y.detach())
+        return y * 2
+
+
+def test_a_cache_by_inputs_grows_and_a_bounded_one_does_not() -> None:
+    growth = growth_of(Layer({}), torch.rand(ROWS))
+    assert growth is not None
+    # Its keys stay as well. A program that uses the same tensor again has only one.
+    assert (growth.compiled_bytes, growth.holder) == (2 * SIZE, "self.kept")
+    assert growth_of(Layer(deque(maxlen=3)), torch.rand(ROWS)) is None
+
+
+def test_cycles_of_references_and_gradients_are_no_leak() -> None:
+    layer = torch.nn.Linear(256, 256)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = layer(x)
+        cycle: list[Any] = [y]
+        cycle.append(cycle)
+        torch._dynamo.graph_break()
+        return y.sum()
+
+    assert growth_of(f, torch.rand(ROWS)) is None
+
+
+def test_calls_with_one_autograd_graph() -> None:
+    class Total(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.total = torch.zeros(())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.total = self.total + x.exp().sum()
+            return self.total
+
+    growth = growth_of(Total(), torch.rand(ROWS, requires_grad=True))
+    assert growth is not None
+    assert growth.holder == "self.total"
+    assert SIZE <= growth.compiled_bytes <= SIZE + 64  # the result of exp, and a number
+
+
+def test_bytes_per_call_of_simulated_activities() -> None:
+    def in_rounds(*sizes: tuple[int, ...], end: int = 0) -> int:
+        activities = [Activity("before", "cpu", 1000)]
+        for round_sizes in sizes:
+            activities.append(Activity("graphbreak call in a row"))
+            activities += [Activity("", "cuda", size) for size in round_sizes]
+        return bytes_per_call([*activities, Activity("graphbreak end of calls"), Activity("", "cuda", end)])
+
+    assert in_rounds((100, 900), (100,), (100, 50, -50), (100,)) == 100
+    assert in_rounds((100,), (100,), (100, -100), (100,)) == 0
+    assert in_rounds((100,), (100,), (100,), end=-300) == 0
+
+
+def test_what_holds_most_tensors() -> None:
+    assert common_holder([]) is None
+    assert common_holder(["total"]) == "total"
+    assert common_holder(["cache[3][0]", "cache[3][1]", "cache[4][0]"]) == "cache"
+    assert common_holder(["layers[2].kept[5]", "layers[2].kept[6]", "last"]) == "layers[2].kept"

@@ -1,0 +1,103 @@
+"""Changes that save memory in programs that keep a known amount for the backward pass."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from jupyter_graphbreak.experiments.cost import memory_changes
+from jupyter_graphbreak.experiments.cost.memory_changes import agree, repeated_blocks, tried_changes
+from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.time_limit import limit_time
+from jupyter_graphbreak.report.cost import MemoryChange, MemoryCost
+
+#: The bytes of an input of shape (256, 256), which are one for measurements.
+SIZE = 1 << 18
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(256, 256) / 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = (x @ self.weight).tanh()
+        return x
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = torch.nn.Sequential(Block(), Block(), Block())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.blocks(x)
+        return y.sum()
+
+
+def changes_of(call: torch.nn.Module, backend: str, seconds: float = 60.0) -> dict[str, MemoryChange]:
+    entry = Entry("Model", None, call, Arguments(torch.rand(256, 256)), backend)
+    with entry.set_up(), sandboxed():
+        eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
+        with recompiling(compiled.subject.call):
+            assert eager.warm_up()
+            assert compiled.warm_up()
+            with limit_time(time.monotonic() + seconds):
+                changes = tried_changes(entry, eager, compiled, MemoryCost(0, 14 * SIZE, 0, 12 * SIZE), 1.0)
+    return {change.change: change for change in changes}
+
+
+def test_settings_and_checkpointed_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_changes, "_TIMING_S", 0.0)
+    model = Model()
+    changes = changes_of(model, "aot_eager")
+    blocks, half, fifth = changes.values()
+    assert blocks.change == (
+        "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False) for each block of self.blocks"
+    )
+    # The inputs of the second and third block; the last block computes its four results again.
+    assert blocks.saved_bytes == 2 * SIZE
+    assert half.change == "torch._functorch.config.activation_memory_budget = 0.5"
+    assert fifth.saved_bytes < half.saved_bytes < 12 * SIZE
+    assert blocks.peak_bytes < 12 * SIZE
+    assert all(change.equal for change in changes.values())
+    assert all(change.time_ratio is not None and change.time_ratio > 0 for change in changes.values())
+    assert torch._functorch.config.activation_memory_budget == 1.0
+    assert all("forward" not in vars(block) for block in model.blocks)
+
+
+def test_a_call_without_blocks_is_checkpointed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_changes, "_TIMING_S", 0.0)
+    monkeypatch.setattr(memory_changes, "memory_changes", list)
+    (change,) = changes_of(Block(), "eager").values()
+    assert change.change == "torch.utils.checkpoint.checkpoint(Model, ..., use_reentrant=False)"
+    assert (change.saved_bytes, change.equal) == (0, True)
+    assert changes_of(Block(), "eager", seconds=0.0) == {}
+
+
+def test_blocks_of_one_class_that_hold_most_parameters() -> None:
+    model = torch.nn.Module()
+    model.small = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(9))
+    model.large = torch.nn.ModuleList(torch.nn.Linear(9, 9) for _ in range(2))
+    model.mixed = torch.nn.Sequential(torch.nn.Linear(99, 99), torch.nn.ReLU())
+    assert repeated_blocks(model.named_modules()) == "large"
+    assert repeated_blocks(model.mixed.named_modules()) is None
+
+
+def test_results_agree_except_for_rounding() -> None:
+    one = torch.tensor([1.0, float("nan"), 0.0])
+    assert agree([one, torch.tensor(3)], [one + 1e-5, torch.tensor(3)])
+    assert not agree([one], [one + 1e-2])
+    assert not agree([one], [])
+    noise = torch.tensor([1e-6, -2e-6])
+    assert not agree([noise], [-noise])
+    assert agree([noise], [-noise], [noise * 2])  # eager code has other noise
+    assert not agree([noise], [noise + 1], [noise * 2])
+    assert not agree([torch.tensor(3)], [torch.tensor(4)])
+    assert not agree([one], [one.double()])

@@ -210,7 +210,14 @@ def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
             written: Any = list(ast.walk(changed))[number]
             del written.keys[index], written.values[index]
             yield changed
-        if not isinstance(node, ast.Call) or ast.unparse(node.func).startswith("torch.compile"):
+        if not isinstance(node, ast.Call):
+            continue
+        if ast.unparse(node.func).startswith("torch.compile"):  # its backend and scope are part of what is shown
+            if any(word.arg == "options" for word in node.keywords):
+                changed = copy.deepcopy(tree)
+                compiling: Any = list(ast.walk(changed))[number]
+                compiling.keywords = [word for word in compiling.keywords if word.arg != "options"]
+                yield changed
             continue
         length = len(node.keywords)
         while length >= 1:

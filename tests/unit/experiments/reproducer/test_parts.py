@@ -196,3 +196,9 @@ def test_closures_of_one_function_stay_apart() -> None:
     assert len(names) == 2
     assert "number = 1" in text
     assert "number_2 = 2" in text
+
+
+def test_options_of_torch_compile_are_left_out_and_its_backend_is_kept() -> None:
+    script = "compiled = torch.compile(f, backend='eager', options={'a': 1})"
+    found, _ = reduced(ast.parse(script), lambda text: "torch.compile(f" in text and "backend=" in text, lambda: False)
+    assert ast.unparse(found) == "compiled = torch.compile(f, backend='eager')"

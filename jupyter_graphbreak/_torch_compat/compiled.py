@@ -235,10 +235,14 @@ def is_known_code(code: CodeType) -> bool:
     return code in importlib.import_module("torch._dynamo.convert_frame").input_codes
 
 
-def entry_of_known_code(code: CodeType) -> ref[CodeType] | None:
-    """Return Dynamo's entry for a code object that it has begun; it gets a new one after a reset of Dynamo."""
+def mark_of_known_code(code: CodeType) -> ref[Any] | None:
+    """Return a reference to what Dynamo keeps for a code object that it has begun; it dies when Dynamo is reset.
+
+    It refers to the callback of Dynamo's own reference. That reference must not live on: its callback would fail.
+    """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
-    return next((seen for seen in reversed(tracker.seen) if seen() is code), None)
+    callback = next((seen.__callback__ for seen in reversed(tracker.seen) if seen() is code), None)
+    return weakref.ref(callback) if callback is not None else None
 
 
 def compilation_count() -> int | None:

@@ -79,7 +79,8 @@ def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observe
         renamed_compile()
     assert [started.name for started in emitted if isinstance(started, FrameStarted)] == ["renamed_compile"] * 2
     assert notes(emitted) == [
-        "This PyTorch has no variable `one_graph` in `renamed_compile`; the report lacks that detail."
+        f"This PyTorch has no variable `{name}` in `renamed_compile`; the report lacks that detail."
+        for name in ("one_graph", "locals")
     ]
 
 

@@ -27,6 +27,7 @@ HOOKED = [
     ("torch._dynamo.convert_frame", "CatchErrorsWrapper._handle_skip"),
     ("torch._dynamo.resume_execution", "ContinueExecutionCache.lookup"),
     ("torch._dynamo.output_graph", "OutputGraph.call_user_compiler"),
+    ("torch._dynamo.output_graph", "OutputGraph.create_node"),
     ("torch._dynamo.symbolic_convert", "InstructionTranslatorBase.log_graph_break"),
     ("torch._dynamo.symbolic_convert", "log_graph_break"),
     ("torch._dynamo.decorators", "ErrorOnGraphBreakDecoratorContextManager.__init__"),

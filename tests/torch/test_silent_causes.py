@@ -9,6 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.compiled import mark_of_known_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -220,3 +221,15 @@ def test_compiling_once_has_no_note() -> None:
         == []
     )
     assert notes(lambda: torch.compile(disabled, backend="eager")(ONES)) == []
+
+
+def test_nothing_of_dynamo_outlives_its_reset() -> None:
+    """The callback of Dynamo's reference to a code object fails after a reset, which Python would print."""
+    code = compile("1", "here", "eval")
+    torch._dynamo.convert_frame.input_codes.add(code)
+    mark = mark_of_known_code(code)
+    assert mark is not None
+    assert mark() is not None
+    torch._dynamo.reset()
+    assert mark() is None
+    assert mark_of_known_code(code) is None

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import entry_of_known_code, has_cached_code
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code, mark_of_known_code
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
@@ -32,8 +32,8 @@ REMEMBERED = "remembered"
 _WRAPPER = "compile_wrapper"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
-#: The reasons why Dynamo skips code objects in this process, by their numbers, with Dynamo's entries of them.
-_REASONS: dict[int, tuple[ref[CodeType], str]] = {}
+#: The reasons why Dynamo skips code objects in this process, by their numbers, with Dynamo's marks of them.
+_REASONS: dict[int, tuple[ref[Any], str]] = {}
 
 
 @contextlib.contextmanager
@@ -226,15 +226,17 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
 
 def _keep_reason(code: CodeType, reason: str) -> None:
     """Keep the reason why Dynamo skips a code object from now on, for later watches."""
-    entry = entry_of_known_code(code)
-    if entry is not None:
-        _REASONS[code_number(code)] = entry, reason
+    mark = mark_of_known_code(code)
+    if mark is not None:
+        _REASONS[code_number(code)] = mark, reason
 
 
 def _kept_reason(code: CodeType) -> str | None:
     """Return the reason why Dynamo skips a code object; ``None`` if nobody watched, or Dynamo was reset since then."""
-    entry, reason = _REASONS.get(code_number(code), (None, None))
-    return reason if entry is not None and entry is entry_of_known_code(code) else None
+    mark, reason = _REASONS.get(code_number(code), (None, None))
+    now = mark_of_known_code(code)
+    is_same = mark is not None and now is not None and mark() is not None and mark() is now()
+    return reason if is_same else None
 
 
 def _entry_code(fn: Any) -> CodeType | None:

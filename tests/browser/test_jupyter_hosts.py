@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
 
 
+@pytest.mark.exhaustive
 def test_reports_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     pytest.importorskip("notebook")
     show = "%load_ext jupyter_graphbreak\nfrom jupyter_graphbreak import Report\nfrom pathlib import Path"
@@ -49,6 +50,7 @@ def test_reports_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     opened.shoot("notebook7")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_documentation_page_opens_as_a_notebook_in_jupyterlab(open_page: Open, lab: Lab) -> None:
     shutil.copy(PAGE, lab.folder)

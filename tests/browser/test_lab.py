@@ -145,6 +145,7 @@ def test_a_run_shows_its_progress(open_page: Open, lab: Lab) -> None:
     expect(line).to_have_count(0)
 
 
+@pytest.mark.exhaustive
 def test_a_report_shown_in_a_later_cell_is_live_and_complete(open_page: Open, lab: Lab) -> None:
     """The widget loads the rest of its markup from the kernel."""
     (lab.folder / "big.json").write_bytes(big(breaks=60, ops=120).to_json())
@@ -181,6 +182,7 @@ loss.backward()
 loss.item()"""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 def test_two_breaks_of_a_real_model_are_visible_without_scrolling(open_page: Open, lab: Lab) -> None:

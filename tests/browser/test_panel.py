@@ -100,6 +100,7 @@ def edit(page: Page, script: str) -> None:
     page.evaluate(f"() => {{ const notebook = jupyterapp.shell.currentWidget.model.sharedModel; {script} }}")
 
 
+@pytest.mark.exhaustive
 def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -> None:
     lab.save("first", "%load_ext jupyter_graphbreak", two_breaks(), failed(), "x = 1")
     lab.save("second", no_breaks())
@@ -155,6 +156,7 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     assert {*opened.errors, *opened.complaints} <= LABS_OWN
 
 
+@pytest.mark.exhaustive
 def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(open_page: Open, lab: Lab) -> None:
     lab.save("reload", two_breaks(), failed())
     opened = opened_in_lab(open_page, lab, "reload")
@@ -233,6 +235,7 @@ def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
     assert opened.errors == []
 
 
+@pytest.mark.exhaustive
 def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
     lab.save("kinds", two_breaks())
     opened = opened_in_lab(open_page, lab, "kinds")
@@ -270,6 +273,7 @@ def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
     assert [*opened.errors, *opened.complaints] == []
 
 
+@pytest.mark.exhaustive
 def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, lab: Lab) -> None:
     lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed())
     setting = lab.api(f"lab/api/settings/{NOTEBOOKS}")["schema"]["properties"]["windowingMode"]
@@ -332,6 +336,7 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
     assert [*opened.errors, *opened.complaints] == []
 
 
+@pytest.mark.exhaustive
 def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     after = two_breaks()
     slower = msgspec.structs.replace(after.timing, compile_s=1.58)
@@ -360,29 +365,28 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     assert opened.errors == []
 
 
-def test_the_panel_opens_at_the_first_break_of_a_session(open_page: Open, lab: Lab) -> None:
+@pytest.mark.parametrize("is_on", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+def test_the_panel_opens_at_the_first_break_of_a_session(open_page: Open, lab: Lab, is_on: bool) -> None:
     """It opens once, without taking the focus, unless a setting forbids it."""
     lab.save("opens", "%load_ext jupyter_graphbreak", "%%compile_explain\nimport torch\ntorch.ones(2) + 1", CELL)
-    for is_on in (True, False):
-        page = opened_in_lab(open_page, lab, "opens").page
-        if not is_on:
-            lab.set("jupyter-graphbreak:plugin", {"open": False})
-            page.reload()
-            wait_for_notebook(page)
+    page = opened_in_lab(open_page, lab, "opens").page
+    if not is_on:
+        lab.set("jupyter-graphbreak:plugin", {"open": False})
+        page.reload()
+        wait_for_notebook(page)
+    run_all(page)
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(2, timeout=60_000)
+    if is_on:
+        expect(panel(page)).to_be_visible()
+        expect(rows(page, 1).last).to_contain_text("step")
+        expect(rows(page, 1).last).to_contain_text("1 break")
+        assert page.evaluate("!document.activeElement.closest('.jp-GraphBreakPanel')")
+        page.evaluate("jupyterapp.shell.collapseRight()")
         run_all(page)
-        expect(page.locator(".graphbreak.gb-live")).to_have_count(2, timeout=60_000)
-        if is_on:
-            expect(panel(page)).to_be_visible()
-            expect(rows(page, 1).last).to_contain_text("step")
-            expect(rows(page, 1).last).to_contain_text("1 break")
-            assert page.evaluate("!document.activeElement.closest('.jp-GraphBreakPanel')")
-            page.evaluate("jupyterapp.shell.collapseRight()")
-            run_all(page)
-            expect(page.locator(".jp-InputPrompt", has_text="[6]")).to_have_count(1, timeout=60_000)
-        page.wait_for_timeout(1500)
-        expect(panel(page)).to_be_hidden()
-        page.close()
-        lab.stop_kernels()
+        expect(page.locator(".jp-InputPrompt", has_text="[6]")).to_have_count(1, timeout=60_000)
+    page.wait_for_timeout(1500)
+    expect(panel(page)).to_be_hidden()
+    lab.stop_kernels()
 
 
 def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:

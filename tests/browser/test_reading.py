@@ -202,6 +202,7 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
     expect(page.locator(".jp-ModalCommandPalette")).to_be_visible()
 
 
+@pytest.mark.exhaustive
 def test_no_key_pressed_in_an_untrusted_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
     lab.save("plain", "x = 1", two_breaks(), "y = 2")
     page = opened_in_lab(open_page, lab, "plain").page
@@ -284,6 +285,7 @@ def in_view(page: Page, name: str) -> bool:
     return seen
 
 
+@pytest.mark.exhaustive
 def test_the_breaks_of_a_run_are_scrolled_into_view(open_page: Open, lab: Lab) -> None:
     """Scroll only if the end of the cell is in view, and keep the top of the report in view."""
     program = (
@@ -304,6 +306,7 @@ def test_the_breaks_of_a_run_are_scrolled_into_view(open_page: Open, lab: Lab) -
     assert page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop") == 0
 
 
+@pytest.mark.exhaustive
 def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
     """In a cell longer than the window, cards quote lines whose editor is out of sight."""
     lab.save("eleven", big(breaks=11, ops=22))
@@ -324,6 +327,7 @@ def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
     expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
 
 
+@pytest.mark.exhaustive
 def test_enter_before_the_first_word_moves_the_mark(open_page: Open, lab: Lab) -> None:
     lab.save("enter", two_breaks())
     page = opened_in_lab(open_page, lab, "enter").page

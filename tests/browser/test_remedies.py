@@ -153,6 +153,7 @@ def test_a_mark_is_applied_before_the_call_in_its_loop_and_ends_the_recompiles(o
     expect(verdict).not_to_contain_text("compiled 2 times")
 
 
+@pytest.mark.exhaustive
 def test_the_statement_that_compiles_is_inserted_and_undone(open_page: Open, lab: Lab) -> None:
     statement = "step = torch.compile(step)"
     line = f"{statement}  # delete this line to run it eagerly"

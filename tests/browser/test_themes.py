@@ -39,6 +39,7 @@ def unfold(within: Locator) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_no_serious_violation_in_any_theme_of_jupyterlab(open_page: Open, lab: Lab) -> None:
     lab.save("themes", everything(), failed(), job_cell(job(), 3))

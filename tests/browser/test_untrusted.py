@@ -138,6 +138,7 @@ def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, tr
     assert opened.errors == []
 
 
+@pytest.mark.exhaustive
 def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> None:
     def corrupted(number: Any, reference: str) -> dict[str, Any]:
         def corrupt(value: Any, name: str = "") -> Any:

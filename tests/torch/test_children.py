@@ -70,11 +70,12 @@ def test_a_process_of_multiprocessing(method: str) -> None:
     "wrap",
     [
         pytest.param("", id="plain"),
-        pytest.param("net = torch.nn.parallel.DistributedDataParallel(net)", id="DDP"),
+        pytest.param("net = torch.nn.parallel.DistributedDataParallel(net)", id="DDP", marks=pytest.mark.exhaustive),
         pytest.param(
             "from torch.distributed.fsdp import fully_shard\n"
             "fully_shard(net, mesh=dist.init_device_mesh('cpu', (dist.get_world_size(),)))",
             id="FSDP2",
+            marks=pytest.mark.exhaustive,
         ),
     ],
 )

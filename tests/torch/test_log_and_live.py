@@ -16,6 +16,7 @@ from jupyter_graphbreak import read_trace
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
+from tests.support.sampling import sampled
 
 HERE = Path(__file__).parent
 LIVE = """
@@ -79,7 +80,9 @@ needs_skips = pytest.mark.skipif(
 
 
 @needs_skips
-@pytest.mark.parametrize("name", ["branch", "nested_resumes", "with_and_try", "fullgraph", "logged/one_line"])
+@pytest.mark.parametrize(
+    "name", sampled(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 2)
+)
 def test_a_program_live_and_through_its_log(tmp_path: Path, name: str) -> None:
     live, logged = live_and_logged(tmp_path, name)
     has_lines = torch.__version__ >= "2.13"

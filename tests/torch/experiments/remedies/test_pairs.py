@@ -14,7 +14,7 @@ from tests.torch.experiments.remedies.oracle import false_claims, set_up
 
 #: `make test` runs one pair in thirty-two.
 CASES = [
-    pytest.param(program, id=program.name, marks=[pytest.mark.exhaustive] if number // 2 % 32 else [])
+    pytest.param(program, id=program.name, marks=[pytest.mark.exhaustive] if number // 2 % 64 else [])
     for number, program in enumerate(programs("pairs"))
 ]
 #: Programs with the word "right" for which no change is known that works: a person decides.

@@ -74,7 +74,7 @@ def exhaustive(*values: object) -> ParameterSet:
     ("case", "ident", "functions", "has"),
     [
         exhaustive("helper_in_another_file", "b1", ["step", "norm", "report_shape"], "print('normalized'"),
-        ("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
+        exhaustive("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
         exhaustive("recompile_by_attribute", "r1", ["Scaled"], "scaled.scale = 2"),
         ("error_of_a_backend", ERROR, ["total", "failing_backend"], "if 'cumsum' in "),
         ("fullgraph", ERROR, ["clipped"], "fullgraph=True"),
@@ -118,6 +118,7 @@ def test_script_has_the_optimizer_with_its_groups() -> None:
         exec(compile(text, "<script>", "exec"), {})  # noqa: S102 - the script that is tested
 
 
+@pytest.mark.exhaustive
 def test_script_of_a_wrong_result_fails_by_itself() -> None:
     run = watched("wrong_result")
     run.check()

@@ -15,6 +15,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.assigned_attributes import assigned_attributes
+from tests.support.sampling import sampled
 
 ONES = torch.ones(3)
 MODULE = """
@@ -103,7 +104,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("case", OF_USER)
+@pytest.mark.parametrize("case", sampled(OF_USER, 4))
 def test_user_module_is_restored(program: Callable[[str, str], Any], case: str) -> None:
     made = program(*OF_USER[case])
     before = made.changed()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.cost import are_apart
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import memory_text, time_text
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.where import place, without_function
@@ -132,13 +133,15 @@ def _of_entry(report: Report, entry: EntryCost) -> Iterator[Finding]:
         yield from _memory_changes(entry.memory)
     yield from _guards(report, entry)
     yield from map(functools.partial(_slow_operation, report, entry), (entry.ops or [])[:_MOST_OPS])
-    yield from map(functools.partial(_alternative, report, entry), entry.alternatives[:_MOST_ALTERNATIVES])
+    for alternative in entry.alternatives[:_MOST_ALTERNATIVES]:
+        yield from _alternative(report, entry, alternative)
 
 
-def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> Finding:
+def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> Iterator[Finding]:
     """Say what a branch that only compiled code takes costs, or what leaving out guards saves.
 
-    Both times of an alternative were measured later than those of the entry, so only their ratio is used.
+    Both times of an alternative were measured later than those of the entry, so only their ratio is used. A library's
+    branch that makes no difference is left out: a reader can do nothing with it.
 
     "the branch at line 7 that only compiled code takes costs 12 µs of the 52 µs of a call", "without guards on modules,
     a call takes 140 µs, not 183 µs: ...".
@@ -151,13 +154,17 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
         name = one_line(alternative.change)
         unnoticed = _UNNOTICED.get(name.rpartition(".")[2], "Dynamo then no longer notices all changes")
         option = f'`options={{"guard_filter_fn": {name}}}` in `torch.compile`'
-        return Finding(f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share)
+        yield Finding(f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share)
+        return
     at = f" at {place(report, without_function(alternative.location))}" if alternative.location is not None else ""
     branch = f"the branch{at} that only compiled code takes"
     if not are_apart(alternative.time, alternative.before):
-        return Finding(f"{branch} makes no measurable difference", 0.0, alternative.location)
+        source = lookup.sources(report).get(alternative.location.source) if alternative.location is not None else None
+        if source is None or source.kind != "library":
+            yield Finding(f"{branch} makes no measurable difference", 0.0, alternative.location)
+        return
     verb, of = ("costs", f" of the {time_text(before)} of a call") if lost > 0 else ("saves", " a call")
-    return Finding(f"{branch} {verb} {time_text(abs(lost))}{of}", share, alternative.location)
+    yield Finding(f"{branch} {verb} {time_text(abs(lost))}{of}", share, alternative.location)
 
 
 def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:

@@ -373,6 +373,9 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
     assert sentence("branch", question, half) == f"{branch} costs 50 µs of the 100 µs of a call"
     assert sentence("branch", question, whole, half) == f"{branch} saves 100 µs a call"
     assert sentence("branch", question, whole) == f"{branch} makes no measurable difference"
+    in_library = replace(cost(), sources=[replace(source, kind="library") for source in cost().sources])
+    same = Alternative("branch", question, line, whole, whole)
+    assert cost_findings(with_entry(in_library, memory=None, guards=None, ops=None, alternatives=[same])) == []
     assert sentence("guards", "torch.compiler.keep_tensor_guards_unsafe", half) == (
         'with `options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}` in `torch.compile`, '
         "a call takes 50 µs, not 100 µs; a later change of anything but the tensors that are passed then goes unnoticed"

@@ -143,7 +143,7 @@ class Examination:
         self._values = eager.repeatable
         self._subject = Subject(eager.fn)
         self._warned_in_runs: list[warnings.WarningMessage] = []
-        # The frame that strict export compiles is that of a module of ours.
+        # Strict export compiles a frame of this package.
         codes = [*own_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
         with separate_cache(codes), capture_effects() as capturing:
             try:

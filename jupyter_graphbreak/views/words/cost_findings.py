@@ -105,7 +105,8 @@ def startup_findings(report: Report) -> list[Finding]:
     findings = []
     if max(startup.first_s, startup.second_s) >= _NOTABLE_S:
         hits = sum(graph.cache == "hit" for graph in startup.graphs)
-        known = f"{hits} of {counted(len(startup.graphs), 'graph')} {'is' if hits == 1 else 'are'}"
+        count = len(startup.graphs)
+        known = f"{hits} of {counted(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
         both = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
         findings.append(Finding(f"compiling takes {both}: {known} in AOTAutograd's cache"))
     bypassed = [graph for graph in startup.graphs if graph.cache == "bypass"]

@@ -97,7 +97,7 @@ def peak(call: Callable[[], object]) -> int:
         profiler.export_chrome_trace(str(trace))
         events = [event for event in json.loads(trace.read_text())["traceEvents"] if event.get("name") == "[memory]"]
     totals: list[dict[str, int]] = [event["args"] for event in sorted(events, key=lambda event: float(event["ts"]))]
-    return max(each["Total Allocated"] for each in totals) - (totals[0]["Total Allocated"] - totals[0]["Bytes"])
+    return max(total["Total Allocated"] for total in totals) - (totals[0]["Total Allocated"] - totals[0]["Bytes"])
 
 
 def saved(call: Callable[[], object], known: set[int]) -> int:

@@ -13,7 +13,7 @@ from jupyter_graphbreak.results import Report
 from tests.browser.pages import command, opened_in_lab, run_all, theme, trust, wait_for_kernel
 from tests.browser.test_marks import broken, cell, line
 from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
-from tests.browser.test_reading import DANGEROUS, SELECTED, cells
+from tests.browser.test_reading import SELECTED, cells, press, some_keys
 from tests.support.lab_server import report_cell
 from tests.support.sample_reports import big, everything, hostile, remedies, two_breaks
 
@@ -51,10 +51,11 @@ def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(open_page: Open, 
     page = opened_in_lab(open_page, lab, "plain-areas").page
     report = live_report(page) if trusted else page.locator(".graphbreak")
     before = cells(page)
-    for part in (".gb-head", ".gb-foot", ".gb-strip", ".gb-panel" if trusted else ".gb-side", ".gb-brief"):
-        for key in DANGEROUS:
+    parts = (".gb-head", ".gb-foot", ".gb-strip", ".gb-panel" if trusted else ".gb-side", ".gb-brief")
+    for number, part in enumerate(parts):
+        for key in some_keys(number):
             click_corner(page, report.locator(part).filter(visible=True).first)
-            page.keyboard.press(key)
+            press(page, key)
             assert cells(page) == before, (part, key)
     # The cell of the report is the active one, and Escape leads to it.
     assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 1
@@ -71,19 +72,20 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
     page = opened.page
     report = live_report(page)
     followed = 0
-    seen: set[tuple[int, str]] = set()  # links of one tab to one line are alike
+    seen: set[tuple[int, str]] = set()  # links of one tab to one line, or to one kind of item, are alike
     for number, tab in enumerate(report.get_by_role("tab").all()):
         tab.click()
         report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
         for link in report.locator(".gb-panel a[href^='#'], .gb-strip a").all():
             href = link.get_attribute("href") or ""
-            if (number, href) in seen:
+            target = re.search(r"-l(\d+)-(\d+)$", href)
+            leads_to = href if target is not None else href.rstrip("0123456789")
+            if (number, leads_to) in seen:
                 continue
             tab.click()
-            target = re.search(r"-l(\d+)-(\d+)$", href)
             if not link.is_visible():
                 continue
-            seen.add((number, href))
+            seen.add((number, leads_to))
             page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 0")
             link.click()
             if target is None:

@@ -13,6 +13,7 @@ from tests.browser.pages import opened_in_lab, theme, trust
 from tests.browser.test_panel import show_panel
 from tests.support.lab_server import job_cell
 from tests.support.sample_reports import everything, failed, job
+from tests.support.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def test_no_serious_violation_in_any_theme_of_jupyterlab(open_page: Open, lab: L
     assert opened.errors == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark", "forced"])
+@pytest.mark.parametrize("scheme", sampled(["light", "dark", "forced"], 3))
 def test_no_serious_violation_on_a_saved_page(open_report: Open, scheme: str) -> None:
     opened = open_report(everything(), scheme="light" if scheme == "forced" else scheme)
     if scheme == "forced":
@@ -85,7 +86,7 @@ def test_no_serious_violation_on_a_saved_page(open_report: Open, scheme: str) ->
     assert opened.errors == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", sampled(["dark", "light"], 2))
 def test_all_reports_of_a_job_page_are_interactive(open_page: Open, tmp_path: Path, scheme: str) -> None:
     path = tmp_path / "job.html"
     path.write_text(render_job_page(job()), encoding="utf-8")

@@ -47,7 +47,8 @@ def many_sources(number: int = 20_000) -> dict[str, Any]:
 
 def many_breaks(number: int = 10_000) -> dict[str, Any]:
     made: dict[str, Any] = two_breaks().to_dict()
-    made["breaks"] = [made["breaks"][0] | {"id": f"b{index}"} for index in range(number)]
+    short = made["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
+    made["breaks"] = [short | {"id": f"b{index}"} for index in range(number)]
     made["order"] = []
     return made
 

@@ -293,7 +293,7 @@ LATER = """for size in range(3, 14):
         pytest.param(FUNCTION, LATER, id="function", marks=pytest.mark.exhaustive),
         pytest.param(MODULE, LATER, id="module", marks=pytest.mark.exhaustive),
         pytest.param(LIBRARY, LATER, id="library"),
-        pytest.param(SCOPED, LATER, id="scoped"),
+        pytest.param(SCOPED, LATER, id="scoped", marks=pytest.mark.exhaustive),
         pytest.param(HELPER, f"step = torch.compile(helper, backend='eager', dynamic=False)\n{LATER}", id="helper"),
     ],
 )

@@ -81,7 +81,7 @@ needs_skips = pytest.mark.skipif(
 
 @needs_skips
 @pytest.mark.parametrize(
-    "name", sampled(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 2)
+    "name", sampled(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 3)
 )
 def test_a_program_live_and_through_its_log(tmp_path: Path, name: str) -> None:
     live, logged = live_and_logged(tmp_path, name)

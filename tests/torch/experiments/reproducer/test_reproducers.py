@@ -77,7 +77,7 @@ def exhaustive(*values: object) -> ParameterSet:
         exhaustive("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
         exhaustive("recompile_by_attribute", "r1", ["Scaled"], "scaled.scale = 2"),
         ("error_of_a_backend", ERROR, ["total", "failing_backend"], "if 'cumsum' in "),
-        ("fullgraph", ERROR, ["clipped"], "fullgraph=True"),
+        exhaustive("fullgraph", ERROR, ["clipped"], "fullgraph=True"),
         ("generator", "b1", ["shifted"], "yield"),
         exhaustive("generator_of_a_helper", "b1", ["chunks"], "print(chunk.shape)"),
         exhaustive("modules_without_gradients", "b1", ["Net", "Block"], "torch._dynamo.graph_break()"),

@@ -173,7 +173,14 @@ const explain: JupyterFrontEndPlugin<void> = {
       trans,
       warn
     });
-    addExplainCommands(app.commands, notebooks, reports, explainer, trans);
+    addExplainCommands(
+      app.commands,
+      notebooks,
+      reports,
+      explainer,
+      warn,
+      trans
+    );
     const applier = new RemedyApplier({
       reports,
       trans,

@@ -448,6 +448,24 @@ def test_in_notebook_7(open_page: Open, lab: Lab) -> None:
     assert opened.complaints == []
 
 
+def test_the_installation_is_checked_on_request(open_page: Open, lab: Lab) -> None:
+    # A program that only prints its arguments stands in for Python, because compiling the probes takes seconds.
+    lab.save("no-compiler", "import sys\nsys.executable = '/bin/echo'", failed())
+    opened = opened_in_lab(open_page, lab, "no-compiler")
+    page = opened.page
+    show_panel(page)
+    wait_for_kernel(page)
+    page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 0")
+    command(page, "notebook:run-cell")
+    expect(page.locator(".jp-Cell .jp-InputPrompt").first).to_have_text("[1]:")
+    page.get_by_role("button", name="Can PyTorch compile here?").click()
+    dialog = page.get_by_role("dialog").filter(has_text="Can PyTorch compile here?")
+    expect(dialog.get_by_role("status")).to_have_text("-m jupyter_graphbreak doctor\n")
+    assert opened.serious(".jp-Dialog") == []
+    dialog.get_by_role("button", name="Close").click()
+    assert opened.errors == []
+
+
 def test_the_extension_is_enabled_and_compatible(lab: Lab) -> None:
     extensions = lab.api("lab/api/extensions")
     (extension,) = [extension for extension in extensions if extension["name"] == "jupyter-graphbreak"]

@@ -13,7 +13,6 @@ import pytest
 from tests.support import warm_processes
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
-MAIN = "from jupyter_graphbreak.cli import main; main()"
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def cli(kernels: Path, tmp_path: Path) -> Cli:
     """Run ``graphbreak`` in a folder of its own."""
 
     def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-        command = ["-c", MAIN, *map(str, arguments)]
+        command = ["-m", "jupyter_graphbreak", *map(str, arguments)]
         return warm_processes.run(kernels, command, cwd=tmp_path, env={**os.environ, **options})
 
     return run

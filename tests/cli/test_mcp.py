@@ -17,7 +17,6 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "tests" / "recordings" / "logs" / "2.13.0" / "branch.log"
-MAIN = "from jupyter_graphbreak.cli import main; main()"
 
 PROGRAM = """\
 import torch
@@ -66,7 +65,7 @@ def talk(folder: Path, questions: Callable[[ClientSession], Awaitable[None]], *o
     """Start the server for a folder, and ask it."""
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-c", MAIN, "mcp", "--folder", str(folder), *options],
+        args=["-m", "jupyter_graphbreak", "mcp", "--folder", str(folder), *options],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
 

@@ -7,6 +7,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import { reasonOf } from '../view/elements';
 import { type Explainer, TRY_REMEDIES } from './explainer';
 import { graphBreakIcon } from './icon';
+import { showInstallation } from './installation';
 import type { NotebookReports } from './notebookreports';
 import type { RemedyApplier } from './remedyapplier';
 import { editedRun, type IEditedRun } from './runs';
@@ -16,6 +17,7 @@ export namespace ExplainCommandIDs {
   export const explainAndTry = 'jupyter-graphbreak:explain-and-try';
   export const tryEdited = 'jupyter-graphbreak:try-edited';
   export const explainAll = 'jupyter-graphbreak:explain-all';
+  export const checkInstallation = 'jupyter-graphbreak:check-installation';
 }
 
 /** Has a shortcut in the cell that a remedy has inserted, so it is in no menu. */
@@ -29,6 +31,7 @@ export function addExplainCommands(
   notebooks: INotebookTracker,
   reports: NotebookReports,
   explainer: Explainer,
+  warn: (message: string) => void,
   trans: TranslationBundle
 ): void {
   const run = async (
@@ -101,6 +104,16 @@ export function addExplainCommands(
     describedBy: { args: NO_ARGS },
     isEnabled: () => notebooks.currentWidget !== null,
     execute: () => run(panel => explainer.explainAll(panel))
+  });
+
+  commands.addCommand(ExplainCommandIDs.checkInstallation, {
+    label: trans.__('Check Whether PyTorch Can Compile'),
+    caption: trans.__(
+      "Compile a small function with the notebook's Python, and say what is missing if that fails"
+    ),
+    describedBy: { args: NO_ARGS },
+    isEnabled: () => notebooks.currentWidget !== null,
+    execute: () => run(panel => showInstallation(panel, trans, warn))
   });
 }
 

@@ -145,6 +145,8 @@ export class GraphBreakPanel extends ReactWidget {
       onTry: () => void this._commands.execute(ExplainCommandIDs.explainAndTry),
       onTryEdited: () =>
         void this._commands.execute(ExplainCommandIDs.tryEdited),
+      onCheckInstallation: () =>
+        void this._commands.execute(ExplainCommandIDs.checkInstallation),
       onActive: row => model.setActive(row),
       onMove: row => {
         model.setActive(row);

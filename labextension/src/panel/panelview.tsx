@@ -25,6 +25,8 @@ export interface IPanelActions extends ITreeActions {
   onTry(): void;
   /** Try the edits since the run of the active cell. */
   onTryEdited(): void;
+  /** Find out whether PyTorch can compile in the notebook's kernel. */
+  onCheckInstallation(): void;
 }
 
 interface IPanelProps {
@@ -88,8 +90,26 @@ export function PanelView(props: IPanelProps): JSX.Element {
           {trans.__('Show more: %1 of %2', PAGE_SIZE, rows.length - limit)}
         </button>
       ) : null}
+      {state.runs.some(({ report }) => report?.status === 'error') ? (
+        <CheckInstallation {...props} />
+      ) : null}
     </>
   );
+}
+
+function CheckInstallation({
+  state,
+  actions,
+  trans
+}: IPanelProps): JSX.Element | null {
+  return state.canExplain ? (
+    <button
+      className="jp-GraphBreakPanel-more"
+      onClick={() => actions.onCheckInstallation()}
+    >
+      {trans.__('Can PyTorch compile here?')}
+    </button>
+  ) : null;
 }
 
 function NoNotebook({ trans }: IPanelProps): JSX.Element {
@@ -100,7 +120,8 @@ function NoNotebook({ trans }: IPanelProps): JSX.Element {
   );
 }
 
-function NoReports({ state, actions, trans }: IPanelProps): JSX.Element {
+function NoReports(props: IPanelProps): JSX.Element {
+  const { state, actions, trans } = props;
   return (
     <div className="jp-GraphBreakPanel-empty">
       <h2>{trans.__('No reports yet')}</h2>
@@ -126,6 +147,7 @@ function NoReports({ state, actions, trans }: IPanelProps): JSX.Element {
           </button>
         </>
       ) : null}
+      <CheckInstallation {...props} />
     </div>
   );
 }

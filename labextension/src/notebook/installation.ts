@@ -1,0 +1,66 @@
+/** Shows whether PyTorch can compile in a notebook's kernel, as `graphbreak doctor` finds out. */
+import { Dialog, showDialog } from '@jupyterlab/apputils';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { Kernel, KernelMessage } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Widget } from '@lumino/widgets';
+
+import { makeElement } from '../view/elements';
+
+/** Runs the command in a process of its own, so that the kernel stays as it is; defines no name. */
+const DOCTOR =
+  '(lambda done: print(done.stdout or done.stderr, end=""))(__import__("subprocess").run(' +
+  '[__import__("sys").executable, "-m", "jupyter_graphbreak", "doctor"], capture_output=True, text=True))';
+
+/** Ask the kernel of a notebook, and show the answer in a dialog. */
+export async function showInstallation(
+  panel: NotebookPanel,
+  trans: TranslationBundle,
+  warn: (message: string) => void
+): Promise<void> {
+  await panel.sessionContext.ready;
+  const kernel = panel.sessionContext.session?.kernel;
+  if (!kernel) {
+    warn(
+      trans.__('This notebook has no kernel, so there is nothing to check.')
+    );
+    return;
+  }
+  const text = makeElement('pre');
+  text.setAttribute('role', 'status');
+  text.tabIndex = 0;
+  text.textContent = trans.__(
+    'Compiling a small function on each device. The first time, this takes about ten seconds.'
+  );
+  const body = makeElement('div', 'jp-GraphBreakInstallation');
+  body.append(text);
+  void findings(kernel).then(printed => {
+    text.textContent =
+      printed || trans.__('The kernel "%1" gave no answer.', kernel.name);
+  });
+  await showDialog({
+    title: trans.__('Can PyTorch compile here?'),
+    body: new Widget({ node: body }),
+    buttons: [Dialog.okButton({ label: trans.__('Close') })]
+  });
+}
+
+/** What the kernel prints. */
+async function findings(kernel: Kernel.IKernelConnection): Promise<string> {
+  const future = kernel.requestExecute({
+    code: DOCTOR,
+    silent: true,
+    store_history: false,
+    stop_on_error: false
+  });
+  let printed = '';
+  future.onIOPub = message => {
+    if (message.header.msg_type === 'stream') {
+      printed += (message.content as KernelMessage.IStreamMsg['content']).text;
+    }
+  };
+  const { content } = await future.done;
+  return content.status === 'error'
+    ? `${content.ename}: ${content.evalue}`
+    : printed;
+}

@@ -255,7 +255,7 @@ def capture(
     ...     compiled_step(batch)
     >>> print(run.report.to_text())  # doctest: +SKIP
     """
-    from jupyter_graphbreak.recording.children import watched_children
+    from jupyter_graphbreak.recording.children import earlier_processes_noted, watched_children
 
     require_torch()
     run = Run()
@@ -284,10 +284,10 @@ def capture(
                 recording.describe_device(Device("auto", default_device_name()))
                 for sentence in early_notes:
                     recording.note("warning", sentence)
-                if compile:
-                    with _compiled_modules(recording):
-                        yield run
-                else:
+                with (
+                    _compiled_modules(recording) if compile else contextlib.nullcontext(),
+                    earlier_processes_noted(add_note) if processes else contextlib.nullcontext(),
+                ):
                     yield run
         finally:
             if recording is not None:

@@ -133,7 +133,7 @@ class Observation:
         from jupyter_graphbreak._torch_compat.configuration import forced_backend
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
-        from jupyter_graphbreak.recording.children import watched_children
+        from jupyter_graphbreak.recording.children import earlier_processes_noted, watched_children
         from jupyter_graphbreak.recording.targets import forget, forget_everything, is_compiled
 
         opened = self._exit_stack
@@ -168,6 +168,7 @@ class Observation:
             warn = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
             self._folder = opened.enter(watching, lambda: watched_children(warn), None)
+            opened.enter("looking for earlier processes", lambda: earlier_processes_noted(warn), None)
         if stance := opened.enter("setting the backend", lambda: forced_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
         opened.enter("setting the default device", lambda: default_device(self._device), None)

@@ -35,6 +35,8 @@ _VARIABLE = "TORCH_TRACE"
 #: Commands that may run Python; all others compile nothing.
 _PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_LENGTH = 100
+#: Less processor time is spent by processes that only wait for work.
+_LEAST_WORK_S = 0.2
 #: The audit events before a process starts that inherits the environment.
 _STARTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
 # Folders to remove again later: a process that outlives the watched code recreates its folder when it compiles.
@@ -106,6 +108,46 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
                     for path in Path(folder).iterdir():
                         shutil.move(path, outer.folder)
             _remove_folders()
+
+
+@contextlib.contextmanager
+def earlier_processes_noted(on_note: Callable[[str], None]) -> Iterator[None]:
+    """Note the processes that started before the ``with`` block and work while it runs, such as those of Ray.
+
+    Parameters
+    ----------
+    on_note : callable
+        Receives a sentence with their number.
+    """
+    earlier = _work_of_children()
+    try:
+        yield
+    finally:
+        now = _work_of_children() if earlier else {}
+        count = sum(now.get(process, before) - before >= _LEAST_WORK_S for process, before in earlier.items())
+        if count:
+            on_note(
+                f"{count} process{'es' * (count > 1)} worked in this run but had started before it, so what they "
+                "compile is missing here: start them in the cell or block itself (`ray.init()`, a pool, a "
+                "`LocalCluster`)."
+            )
+
+
+def _work_of_children() -> dict[tuple[int, float], float]:
+    """Return the processor seconds of each process below this one that runs Python, by its number and its start.
+
+    The command is not looked at, because workers of Ray replace it by a title.
+    """
+    work = {}
+    with contextlib.suppress(Exception):  # the user's program must not notice us
+        import psutil
+
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error, OSError):
+                if _PYTHON.search(child.exe()):
+                    times = child.cpu_times()
+                    work[child.pid, child.create_time()] = times.user + times.system
+    return work
 
 
 def _is_set_by_user(value: str | None) -> bool:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,24 @@ def test_a_process_with_a_different_environment_is_named(environment: dict[str, 
     notes = [note.message for note in run.report.diagnostics if "A process" in note.message]
     expected = f"started with {why} in its environment: {sys.executable} -I -S -c pass"
     assert [note.endswith(expected) for note in notes] == [True] * (environment is not None)
+
+
+def spend(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_processes_that_had_started_before_are_counted_if_they_work() -> None:
+    context = multiprocessing.get_context("fork")
+    with context.Pool(1) as working, context.Pool(1):
+        with capture(processes=True) as run:
+            working.apply(spend, (0.5,))
+        (note,) = run.report.diagnostics
+        assert note.message.startswith("1 process worked in this run but had started before it")
+        with capture(processes=True) as run:
+            pass
+        assert run.report.diagnostics == []
 
 
 def test_an_isolated_python_is_watched(tmp_path: Path) -> None:

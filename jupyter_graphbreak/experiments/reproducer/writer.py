@@ -18,6 +18,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.operations import custom_operator
+from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
 from jupyter_graphbreak.experiments.reproducer.definitions import class_node, function_node, outer_names
 from jupyter_graphbreak.experiments.reproducer.objects import (
     MISSING,
@@ -371,11 +372,11 @@ class Writer:
 
     def _tensor(self, tensor: torch.Tensor) -> str:
         is_parameter = isinstance(tensor, torch.nn.Parameter)
-        if type(tensor) not in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
-            raise UnwritableError(f"a tensor of the class {type(tensor).__name__} cannot be written as source text")
-        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
-            raise UnwritableError(f"a tensor with the layout {tensor.layout} cannot be written as source text")
-        text = self._data(tensor.detach())
+        if type(tensor) in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
+            text = self._data(tensor.detach())
+        else:
+            plain = self._data(_as_plain(tensor))
+            text = f"{plain}.as_subclass({self.bind(type(tensor), type(tensor).__name__)})"
         if is_parameter:
             return f"torch.nn.Parameter({text}{'' if tensor.requires_grad else ', requires_grad=False'})"
         if not tensor.requires_grad:
@@ -383,6 +384,8 @@ class Writer:
         return text[:-1] + ", requires_grad=True)" if text.startswith("torch.randn(") else text + ".requires_grad_()"
 
     def _data(self, tensor: torch.Tensor) -> str:
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
+            return self._sparse(tensor)
         shape, dtype = tuple(tensor.shape), tensor.dtype
         device = "" if tensor.device.type == "cpu" else f", device={str(tensor.device.type)!r}"
         sizes = ", ".join(map(str, shape)) if shape else "()"
@@ -401,15 +404,30 @@ class Writer:
         if not tensor.is_contiguous():
             made = f"torch.empty_strided({shape}, {tuple(tensor.stride())}{of_dtype}{device})"
             return f"{made}.normal_()" if is_float else f"{made}.copy_({self._data(tensor.contiguous())})"
-        if is_float and dtype.itemsize > 1:
-            return f"torch.randn({sizes}{of_dtype}{device})"
         if is_float:
-            return f"torch.randn({sizes}{device}).to({dtype})"
+            has_generator = dtype.itemsize > 1
+            return f"torch.randn({sizes}{of_dtype if has_generator else ''}{device})" + (
+                "" if has_generator else f".to({dtype})"
+            )
         if dtype == torch.bool:
             return f"torch.rand({sizes}{device}) > 0.5"
         low, high = (int(tensor.min()), int(tensor.max())) if numbers else (0, 0)
         of_dtype = "" if dtype == torch.int64 else of_dtype
         return f"torch.randint({low}, {high + 1}, {shape}{of_dtype}{device})"
+
+    def _sparse(self, tensor: torch.Tensor) -> str:
+        if tensor.layout not in {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc}:
+            raise UnwritableError(f"a tensor with the layout {tensor.layout} cannot be written as source text")
+        found = tensor.to_sparse_coo().coalesce()
+        indices, shape = found.indices(), tuple(tensor.shape)
+        where = self._data(indices)
+        if indices.numel() > _MOST_NUMBERS:  # a random index must be below the size of its own dimension
+            rows = (f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: found.sparse_dim()])
+            where = f"torch.stack([{', '.join(rows)}])"
+        made = f"torch.sparse_coo_tensor({where}, {self._data(found.values())}, {shape})"
+        if tensor.layout != torch.sparse_coo:
+            return f"{made}.to_{str(tensor.layout).removeprefix('torch.')}()"
+        return f"{made}.coalesce()" if tensor.is_coalesced() else made
 
     def _module_in_its_mode(self, module: torch.nn.Module, depth: int) -> ast.expr:
         written = self._module(module, depth)
@@ -548,6 +566,15 @@ class Writer:
         self._objects.append((kind, variable, steps))
         self._statements += steps
         return expression(variable)
+
+
+def _as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the data of a tensor whose class adds only methods."""
+    kind = type(tensor)
+    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__:
+        raise UnwritableError(f"a tensor of the class {kind.__name__} cannot be written as source text")
+    with looking_at_tensors():
+        return tensor.detach().as_subclass(torch.Tensor)
 
 
 def _path_in_module(path: str) -> str:

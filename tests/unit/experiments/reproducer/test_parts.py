@@ -166,6 +166,28 @@ def test_values_are_written_as_expressions(value: Any, expected: str) -> None:
     assert ast.unparse(Writer().value(value)) == expected
 
 
+class Boxes(torch.Tensor):
+    def area(self) -> torch.Tensor:
+        return self.prod(1)
+
+
+class Marked(torch.Tensor):
+    def __init__(self, _: torch.Tensor) -> None:
+        self.mark = 1
+
+
+SPARSE = torch.sparse_coo_tensor(torch.tensor([[0, 2], [1, 0]]), torch.ones(2), (3, 2))
+LARGE = torch.sparse_coo_tensor(torch.stack([torch.arange(9), torch.zeros(9, dtype=torch.int64)]), torch.ones(9))
+
+
+@pytest.mark.parametrize(
+    "tensor", [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE, torch.ones(3, 2).as_subclass(Boxes)]
+)
+def test_tensors_of_another_kind_are_written_with_their_kind(tensor: torch.Tensor) -> None:
+    made = eval(ast.unparse(Writer().value(tensor)), {"torch": torch, "Boxes": Boxes})  # noqa: S307 - our own
+    assert (type(made), made.layout, made.shape) == (type(tensor), tensor.layout, tensor.shape)
+
+
 def test_small_tensors_keep_their_values_if_needed() -> None:
     assert ast.unparse(Writer(exact=True).value(torch.ones(2))) == "torch.tensor([1.0, 1.0])"
 
@@ -177,7 +199,7 @@ def test_object_that_is_used_twice_has_one_name() -> None:
     assert ast.unparse(first) == ast.unparse(second)
 
 
-@pytest.mark.parametrize("value", [object(), open, torch.ones(2).to_sparse()])
+@pytest.mark.parametrize("value", [object(), open, torch.eye(4).to_sparse_bsr((2, 2)), Marked(torch.ones(2))])
 def test_what_cannot_be_written_is_named(value: Any) -> None:
     if value is open:
         assert ast.unparse(Writer().value(value)) == "open"

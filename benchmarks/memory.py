@@ -83,8 +83,8 @@ def ask_call(way: str, backend: str) -> Callable[[Any, Any], None]:
 #: The magic on a line, which copies the model before the call.
 LINE = "--frontends --quiet"
 WAYS = (
-    *("--try", "--check", "--cost", "--repro", "--frontends", LINE),
-    *("try_remedies", "check", "measure", "compare_frontends"),
+    *("--try", "--check", "--cost", "--values", "--repro", "--frontends", LINE),
+    *("try_remedies", "check", "measure", "values", "compare_frontends"),
 )
 
 

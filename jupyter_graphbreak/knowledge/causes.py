@@ -56,7 +56,8 @@ _GROUPS = ManualStep(
     "Decide whether the groups can be formed before the compiled function: their number depends on the data."
 )
 _BACKWARD = ManualStep(
-    "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it."
+    "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it.",
+    is_where_to_end=True,
 )
 _FLAG = ManualStep("Decide which tensors need gradients before the compiled function: in a graph that cannot change.")
 _CONTEXT = ManualStep("Decide whether the context may be entered around the whole call of the compiled function.")

@@ -70,11 +70,14 @@ class ManualStep:
         A part of the titles of remedies; if one of these remedies failed, ``text`` is obsolete.
     otherwise : str
         The decision that remains in that case.
+    is_where_to_end : bool
+        Whether the decision is where the compiled part ends, so that compiling a part is the usual answer.
     """
 
     text: str
     obsolete_if_failed: str = ""
     otherwise: str = ""
+    is_where_to_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

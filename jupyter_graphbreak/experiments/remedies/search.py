@@ -23,6 +23,7 @@ from jupyter_graphbreak.experiments.remedies.rehearsal import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error
+from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _definition(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINES.match(line)), None)
 
 
-#: With so many breaks without a remedy, compiling a part of the entry is tried before the single breaks.
+#: With so many breaks without a remedy, they are rarely removed one by one.
 _MANY = 4
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MOST_STEPS = 3
@@ -174,7 +175,7 @@ class Search:
         together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
         # A result that differs, or needs an edit as well, counts only for breaks with no better candidate of their own.
         best = together if at_once is not None and _is_sufficient(at_once) else {}
-        is_early = len(self._unfixed()) >= _MANY
+        is_early = self._is_a_part_the_usual_answer()
         if is_early:  # there may be no time left for it later
             self._compile_inside()
         self._search_each_break(best)
@@ -365,6 +366,12 @@ class Search:
         fixed = {ident for candidate in same for ident in candidate.breaks}
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
         return breaks if self.wanted is None else breaks & self.wanted
+
+    def _is_a_part_the_usual_answer(self) -> bool:
+        """Return whether breaks are left that are rarely removed one by one: many, or those of a training step."""
+        breaks = [break_ for break_ in self.runner.original.report.breaks if break_.id in self._unfixed()]
+        steps = (known_cause(break_.gb_id, break_.gb_type, code=_code(break_)).manual_step for break_ in breaks)
+        return len(breaks) >= _MANY or any(step is not None and step.is_where_to_end for step in steps)
 
     def _compile_inside(self) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy."""

@@ -126,10 +126,10 @@ def earlier_processes_noted(on_note: Callable[[str], None]) -> Iterator[None]:
         now = _work_of_children() if earlier else {}
         count = sum(now.get(process, before) - before >= _LEAST_WORK_S for process, before in earlier.items())
         if count:
+            who, they = ("1 process", "it") if count == 1 else (f"{count} processes", "they")
             on_note(
-                f"{count} process{'es' * (count > 1)} worked in this run but had started before it, so what they "
-                "compile is missing here: start them in the cell or block itself (`ray.init()`, a pool, a "
-                "`LocalCluster`)."
+                f"{who} worked in this run but had started before it, and what {they} compiled is missing: start such "
+                "processes in the cell or block itself (`ray.init()`, a pool, a `LocalCluster`)."
             )
 
 

@@ -29,7 +29,7 @@ project_copyright = "2026, the jupyter_graphbreak developers"
 version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 # The demo is what `make demo` runs; the pages say the same at more leisure.
-exclude_patterns = ["_build", "demo.md", "cause_examples", "recompile_examples"]
+exclude_patterns = ["_build", "demo.md", "cause_examples", "recompile_examples", "bypass_examples"]
 
 # Every build runs every cell: a page kept from an earlier build would show what the package said then.
 nb_execution_mode = "force"
@@ -79,7 +79,7 @@ def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
 
 def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
     """Put the tables of causes in place of the comments that name them, and of what a reader of the repository sees."""
-    if page == "common_breaks":
+    if page in {"common_breaks", "compile_time"}:
         source[0] = re.sub(
             r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE
         )

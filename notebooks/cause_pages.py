@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.knowledge import skipped_functions
 from jupyter_graphbreak.knowledge.cache_bypasses import CACHE_BYPASSES, CacheBypass
@@ -13,7 +15,7 @@ from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
 from jupyter_graphbreak.knowledge.entries import DynamoSetting, KnownCause, SkipReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
 _EXAMPLES = Path(__file__).parent / "cause_examples"
 _RECOMPILES = Path(__file__).parent / "recompile_examples"
@@ -105,6 +107,8 @@ KINDS = {
         "skip_frame",
     ),
 }
+#: The page of the causes in PyTorch's registry about which we know no more than PyTorch says.
+OTHERS = "others"
 _CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _BRACKETS = r"(?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])"
 #: Code in a sentence: words with brackets right behind them, and words with an underscore.
@@ -121,6 +125,11 @@ RECOMPILES = (
 #: Two of them around a word would make it bold.
 _UNDERSCORE = r"\_"
 
+_REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
+_OTHERS_INTRODUCTION = """\
+Rare causes, in the words of PyTorch's registry; words in braces depend on your code. What to do is the same for most: call
+the code before or after the compiled function, or leave it out of the graph ([](../escape_hatches.md)). `--try` works for
+these as well."""
 _ALL_SKIPS = "../common_breaks.md#every-reason-why-a-function-runs-eagerly"
 
 
@@ -231,12 +240,48 @@ def pages() -> dict[str, str]:
         shown.sort(key=lambda example: example.ids[0] != ident)  # those that are mainly about it come first
     texts = {page_name(cause.id): _page(cause, by_id[cause.id]) for cause in CAUSES}
     texts |= {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
+    texts[OTHERS] = _others_page(_registry(), set(by_id))
     texts |= {page_name(f"recompile {item.name}"): _recompile_page(item) for item in recompiles()}
     shown_bypasses = bypasses()
     return texts | {
         page_name(f"bypass {entry.name}"): _bypass_page(entry, shown_bypasses.get(entry.name))
         for entry in CACHE_BYPASSES
     }
+
+
+def _registry() -> dict[str, dict[str, Any]]:
+    """Return PyTorch's causes by id, as the installed release describes them."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("the pages need torch")
+    path = Path(spec.origin).parent / "_dynamo" / "graph_break_registry.json"
+    return {ident: entries[0] for ident, entries in json.loads(path.read_text(encoding="utf-8")).items()}
+
+
+def _others_page(registry: dict[str, dict[str, Any]], known: Container[str]) -> str:
+    """Return a page with PyTorch's own words about each cause that has no page, under an anchor such as ``#gb0001``."""
+    parts = [
+        "# Other causes in PyTorch's registry",
+        _OTHERS_INTRODUCTION,
+    ]
+    for ident, entry in sorted(registry.items()):
+        if ident in known:
+            continue
+        hints = [f"- {_verbatim(hint)}" for hint in entry["Hints"]]
+        parts += [f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}", _verbatim(entry["Explanation"])]
+        parts += ["\n".join(hints)] if hints else []
+        parts.append(f"[{ident} in PyTorch's registry]({_REGISTRY_SITE}{ident.lower()}.html)")
+    return _assembled(parts)
+
+
+def _verbatim(text: str) -> str:
+    """Escape what would be Markdown, outside of the code that is in backticks; PyTorch's texts may have an odd one."""
+    pieces = " ".join(text.split()).split("`")
+    if len(pieces) % 2 == 0:
+        pieces = ["".join(pieces)]
+    return "`".join(
+        piece if number % 2 else re.sub(r"([\\*_<>\[\]{}$|~])", r"\\\1", piece) for number, piece in enumerate(pieces)
+    )
 
 
 def write(folder: Path) -> None:
@@ -258,8 +303,9 @@ def page_name(ident: str) -> str:
 
 
 def address(ident: str) -> str:
-    """Return the path of a cause's page in the built site."""
-    return f"{FOLDER}/{page_name(ident)}.html"
+    """Return the address of a cause in the built site: its page, or its place on the page of rare causes."""
+    is_known = any(cause.id == ident for cause in CAUSES)
+    return f"{FOLDER}/{page_name(ident)}.html" if is_known else f"{FOLDER}/{OTHERS}.html#{ident.lower()}"
 
 
 def examples_by_kind() -> str:
@@ -465,8 +511,8 @@ def _more(cause: KnownCause, *, is_registered: bool) -> list[str]:
         parts.append(f"- [](../{cause.page})")
     if is_registered:
         name = cause.id.lower()
-        address = f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{name}.html"
-        parts.append(f"- [{cause.id} in PyTorch's registry]({address}): its explanation, its hints, and users' notes")
+        link = f"[{cause.id} in PyTorch's registry]({_REGISTRY_SITE}{name}.html)"
+        parts.append(f"- {link}: its explanation, its hints, and users' notes")
     return ["\n".join([*parts, "- [All causes](../common_breaks.md#every-cause)"])]
 
 

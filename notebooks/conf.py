@@ -96,9 +96,8 @@ def _link_causes(_: Sphinx, page: str, __: str, context: dict[str, Any], ___: ob
 
 
 def _cause_link(ident: str) -> str:
-    if cause_pages.page_name(ident) not in _PAGES:
-        return ""
-    return f'<p><a class="gb-cause" href="{cause_pages.address(ident)}">{ident}: programs and fixes</a></p>'
+    words = "programs and fixes" if cause_pages.page_name(ident) in _PAGES else "PyTorch's explanation"
+    return f'<p><a class="gb-cause" href="{cause_pages.address(ident)}">{ident}: {words}</a></p>'
 
 
 def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object) -> None:

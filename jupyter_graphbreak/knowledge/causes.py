@@ -546,6 +546,12 @@ CAUSES = (
         manual_step=_GROUPS,
     ),
     KnownCause(
+        "GB0116",
+        ("Unexpected type in sourceless builder",),
+        title="Object that Dynamo meets inside of library code and cannot represent",
+        advice="do what makes the object, such as inspect.signature(), before the compiled function",
+    ),
+    KnownCause(
         "GB0117",
         ("Unhandled args for method",),
         title="Tensor method that fails while Dynamo traces it",

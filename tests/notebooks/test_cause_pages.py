@@ -259,6 +259,18 @@ def test_every_example_has_known_causes_and_is_listed_once() -> None:
     assert {ident for example in EXAMPLES for ident in example.ids} <= {cause.id for cause in CAUSES}
 
 
+def test_every_id_of_pytorchs_registry_has_an_address_with_its_name() -> None:
+    pages = cause_pages.pages()
+    registry = cause_pages._registry()
+    assert len(registry) > len(CAUSES)
+    for ident, entry in registry.items():
+        page, _, anchor = cause_pages.address(ident).removeprefix(f"{cause_pages.FOLDER}/").partition(".html")
+        assert (page == cause_pages.OTHERS) == (anchor == f"#{ident.lower()}")
+        assert page != cause_pages.OTHERS or f"({ident.lower()})=\n## {ident}: " in pages[page]
+        words = re.findall(r"\w+", entry["Gb_type"])
+        assert not anchor or set(words) <= set(re.findall(r"\w+", pages[page].replace("\\_", "_")))
+
+
 def test_a_page_has_its_parts_in_order() -> None:
     text = cause_pages.pages()["gb0123"]
     parts = [
@@ -293,6 +305,11 @@ def imports(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
+def asserts(x: torch.Tensor) -> torch.Tensor:
+    assert x.sum() > 0  # pytest rewrites it
+    return x + 1
+
+
 def logs(x: torch.Tensor) -> torch.Tensor:
     LOGGER.warning("sent")
     return x + 1
@@ -317,6 +334,7 @@ REORDERABLE = {"reorderable_logging_functions": {logging.warning, logging.Logger
     [
         pytest.param(computes_in_a_hook, {}, [], id="a hook that only computes is traced"),
         pytest.param(imports, {}, [], id="an import that works is traced"),
+        pytest.param(asserts, {}, ["GB0170"], id="an assert in the file of a test breaks, since pytest rewrites it"),
         pytest.param(logs, REORDERABLE, ["GB0291"], id="methods of a logger are not reordered"),
         pytest.param(logs_a_shape, REORDERABLE, ["GB0296"], id="a shape cannot be logged at the end"),
         pytest.param(solves, {}, ["GB0036"], id="without the setting, lstsq has the more common id"),

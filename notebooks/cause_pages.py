@@ -127,9 +127,9 @@ _UNDERSCORE = r"\_"
 
 _REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 _OTHERS_INTRODUCTION = """\
-Rare causes, in the words of PyTorch's registry; words in braces depend on your code. What to do is the same for most: call
-the code before or after the compiled function, or leave it out of the graph ([](../escape_hatches.md)). `--try` works for
-these as well."""
+Rare causes, in the words of PyTorch's registry; words in braces depend on your code. What to do is the same for most:
+call the code before or after the compiled function, or leave it out of the graph ([](../escape_hatches.md)). `--try`
+works for these as well."""
 _ALL_SKIPS = "../common_breaks.md#every-reason-why-a-function-runs-eagerly"
 
 

@@ -548,8 +548,8 @@ CAUSES = (
     KnownCause(
         "GB0116",
         ("Unexpected type in sourceless builder",),
-        title="Object that Dynamo meets inside of library code and cannot represent",
-        advice="do what makes the object, such as inspect.signature(), before the compiled function",
+        title="Object that Dynamo cannot represent",
+        advice="make the object before the compiled function; inspect.signature() is a usual case",
     ),
     KnownCause(
         "GB0117",

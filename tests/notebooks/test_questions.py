@@ -87,7 +87,8 @@ forward hook does not run | training#a-hook-that-never-runs | before
 compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | then wrap it
 FSDP with torch.compile | training#fsdp-fully-shard | each block
 all_reduce in compiled code | training#collectives-in-compiled-code | async_op
-ranks hang or NCCL times out | logs#several-ranks | may hang
+ranks hang or NCCL times out | logs#prevent-ranks-from-hanging | warm-up step
+which rank makes the others wait? | logs#several-ranks | may hang
 generate is not compiled | where_to_compile#generate | static
 encode() is not compiled | where_to_compile#another-method-than-forward | compile the method
 InternalTorchDynamoError | errors#internaltorchdynamoerror-dynamo-itself-fails | bug is PyTorch's

@@ -13,6 +13,7 @@ from ipython_pygments_lexers import IPython3Lexer
 from myst_nb.sphinx_ import NbMetadataCollector
 from pygments.lexer import bygroups, using
 from pygments.lexers.python import Python3Lexer
+from pygments.lexers.shell import BashLexer
 from pygments.token import Keyword, Operator, Text
 
 from jupyter_graphbreak import __version__
@@ -111,12 +112,13 @@ _PAGES = frozenset(cause_pages.pages())
 
 
 class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
-    """Colours the cell below the magic as the Python that it is."""
+    """Colours the cell below the magic as Python, and a shell script that a cell writes as one."""
 
     tokens: ClassVar = {
         **IPython3Lexer.tokens,
         "root": [
             (r"(?s)(%%)(compile_explain)([^\n]*\n)(.*)", bygroups(Operator, Keyword, Text, using(Python3Lexer))),
+            (r"(?s)(%%)(writefile)([^\n]*\.sh\n)(.*)", bygroups(Operator, Keyword, Text, using(BashLexer))),
             *IPython3Lexer.tokens["root"],
         ],
     }

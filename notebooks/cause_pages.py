@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.knowledge import skipped_functions
+from jupyter_graphbreak.knowledge.cache_bypasses import CACHE_BYPASSES, CacheBypass
 from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
 from jupyter_graphbreak.knowledge.entries import DynamoSetting, KnownCause, SkipReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
 _EXAMPLES = Path(__file__).parent / "cause_examples"
 _RECOMPILES = Path(__file__).parent / "recompile_examples"
+_BYPASSES = Path(__file__).parent / "bypass_examples"
 #: The folder of the pages below ``notebooks/``.
 FOLDER = "causes"
 #: The examples by what the code does, in the order of the page that lists them.
@@ -103,25 +107,35 @@ KINDS = {
         "skip_frame",
     ),
 }
+#: The page of the causes in PyTorch's registry about which we know no more than PyTorch says.
+OTHERS = "others"
 _CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _BRACKETS = r"(?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])"
 #: Code in a sentence: words with brackets right behind them, and words with an underscore.
 _CODE_WORD = re.compile(rf"(?<![\w`.\"')])(?:\.?\w[\w.]*{_BRACKETS}(?:\.\w+|{_BRACKETS})*|[\w.]*_[\w.]*\w)(?: = \w+)?")
-_OUTCOME = re.compile(r"^(?:breaks|compilations) \d+ -> \d+, .*$", re.MULTILINE)
+_OUTCOME = re.compile(r"^(?:(?:breaks|compilations) \d+|caches .*) -> .*$", re.MULTILINE)
 #: The kinds of recompiles, the usual ones first.
 RECOMPILES = (
-    *("size", "size_one", "equal_sizes", "int", "float", "string", "none", "list_length", "growing_list", "global"),
-    *("module_int", "closure", "requires_grad", "training", "dtype", "stride", "same_tensor"),
+    *("size", "size_one", "equal_sizes", "size_condition", "parameter_size", "int", "float", "flag", "string", "none"),
+    *("list_length", "growing_list", "dict_keys", "global", "module_int", "instances", "closure", "requires_grad"),
+    *("grad_mode", "training", "default_dtype", "dtype", "rank", "stride", "same_tensor"),
 )
 
 
 #: Two of them around a word would make it bold.
 _UNDERSCORE = r"\_"
 
+_REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
+_OTHERS_INTRODUCTION = """\
+Rare causes, in the words of PyTorch's registry; words in braces depend on your code. What to do is the same for most:
+call the code before or after the compiled function, or leave it out of the graph ([](../escape_hatches.md)). `--try`
+works for these as well."""
+_ALL_SKIPS = "../common_breaks.md#every-reason-why-a-function-runs-eagerly"
+
 
 @dataclass(frozen=True)
 class Fix:
-    """A change that removes a break, or ends recompiles.
+    """A change that removes a break, ends recompiles, or lets a cache keep a graph.
 
     Parameters
     ----------
@@ -129,7 +143,8 @@ class Fix:
     is_safe : bool
         Whether the changed program does the same for all inputs.
     outcome : str
-        How many breaks and graphs, or compilations, there are before and after, and what differs.
+        How many breaks and graphs, or compilations, there are before and after, or which caches have the graph, and
+        what differs.
     """
 
     title: str
@@ -141,7 +156,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Example:
-    """A program with a break or recompiles, and fixes in the order to try them.
+    """A program with a break, recompiles or a bypassed cache, and fixes in the order to try them.
 
     Parameters
     ----------
@@ -149,7 +164,8 @@ class Example:
         The name of the file.
     title, code, why : str
     ids : tuple of str
-        The causes on whose pages the example is; of a recompile, the guard that fails first.
+        The causes on whose pages the example is; of a recompile, the guard that fails first; of a bypassed cache, the
+        name of the cause.
     fixes : tuple of Fix
     """
 
@@ -174,6 +190,13 @@ def recompiles() -> list[Example]:
     """Return the kinds of recompiles, in the order of ``RECOMPILES``."""
     texts = {name: (_RECOMPILES / f"{name}.md").read_text(encoding="utf-8") for name in RECOMPILES}
     return [_parse(name, text, separator="\n") for name, text in texts.items()]
+
+
+def bypasses() -> dict[str, Example]:
+    """Return the examples of bypassed caches by the names of their causes."""
+    paths = {entry.name: _BYPASSES / f"{entry.name.replace(' ', '_')}.md" for entry in CACHE_BYPASSES}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.exists()}
+    return {name: _parse(name, text, separator="\n") for name, text in texts.items()}
 
 
 def _parse(name: str, text: str, separator: str | None = None) -> Example:
@@ -217,7 +240,48 @@ def pages() -> dict[str, str]:
         shown.sort(key=lambda example: example.ids[0] != ident)  # those that are mainly about it come first
     texts = {page_name(cause.id): _page(cause, by_id[cause.id]) for cause in CAUSES}
     texts |= {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
-    return texts | {page_name(f"recompile {item.name}"): _recompile_page(item) for item in recompiles()}
+    texts[OTHERS] = _others_page(_registry(), set(by_id))
+    texts |= {page_name(f"recompile {item.name}"): _recompile_page(item) for item in recompiles()}
+    shown_bypasses = bypasses()
+    return texts | {
+        page_name(f"bypass {entry.name}"): _bypass_page(entry, shown_bypasses.get(entry.name))
+        for entry in CACHE_BYPASSES
+    }
+
+
+def _registry() -> dict[str, dict[str, Any]]:
+    """Return PyTorch's causes by id, as the installed release describes them."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("the pages need torch")
+    path = Path(spec.origin).parent / "_dynamo" / "graph_break_registry.json"
+    return {ident: entries[0] for ident, entries in json.loads(path.read_text(encoding="utf-8")).items()}
+
+
+def _others_page(registry: dict[str, dict[str, Any]], known: Container[str]) -> str:
+    """Return a page with PyTorch's own words about each cause that has no page, under an anchor such as ``#gb0001``."""
+    parts = [
+        "# Other causes in PyTorch's registry",
+        _OTHERS_INTRODUCTION,
+    ]
+    for ident, entry in sorted(registry.items()):
+        if ident in known:
+            continue
+        hints = [f"- {_verbatim(hint)}" for hint in entry["Hints"]]
+        parts += [f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}", _verbatim(entry["Explanation"])]
+        parts += ["\n".join(hints)] if hints else []
+        parts.append(f"[{ident} in PyTorch's registry]({_REGISTRY_SITE}{ident.lower()}.html)")
+    return _assembled(parts)
+
+
+def _verbatim(text: str) -> str:
+    """Escape what would be Markdown, outside of the code that is in backticks; PyTorch's texts may have an odd one."""
+    pieces = " ".join(text.split()).split("`")
+    if len(pieces) % 2 == 0:
+        pieces = ["".join(pieces)]
+    return "`".join(
+        piece if number % 2 else re.sub(r"([\\*_<>\[\]{}$|~])", r"\\\1", piece) for number, piece in enumerate(pieces)
+    )
 
 
 def write(folder: Path) -> None:
@@ -239,8 +303,9 @@ def page_name(ident: str) -> str:
 
 
 def address(ident: str) -> str:
-    """Return the path of a cause's page in the built site."""
-    return f"{FOLDER}/{page_name(ident)}.html"
+    """Return the address of a cause in the built site: its page, or its place on the page of rare causes."""
+    is_known = any(cause.id == ident for cause in CAUSES)
+    return f"{FOLDER}/{page_name(ident)}.html" if is_known else f"{FOLDER}/{OTHERS}.html#{ident.lower()}"
 
 
 def examples_by_kind() -> str:
@@ -275,6 +340,16 @@ def recompiles_table() -> str:
     return "\n".join(["| what changes | the guard in a report |", "| --- | --- |", *rows])
 
 
+def bypasses_table() -> str:
+    """Return a table of the reasons why a cache is bypassed, with links to their pages, in Markdown."""
+    rows = [
+        f"| [{entry.title}]({FOLDER}/{page_name(f'bypass {entry.name}')}.md) | `{entry.reason}` | "
+        f"{_sentence(entry.advice) if entry.advice else ''} |"
+        for entry in CACHE_BYPASSES
+    ]
+    return "\n".join(["| in the graph | PyTorch's reason | what helps |", "| --- | --- | --- |", *rows])
+
+
 def skips_table() -> str:
     """Return a table of the reasons why functions run eagerly, with links to their pages, in Markdown."""
     rows = [
@@ -296,7 +371,7 @@ def _skip_page(name: str, reason: SkipReason) -> str:
     parts = [f"# Runs eagerly: {name.lower().replace('_', ' ')}", f"A report says: *{_plain(reason.sentence)}*."]
     if reason.way_out:
         parts += ["## What to do", _sentence(reason.way_out)]
-    return _assembled([*parts, "## More", f"Programs with their reports: [](../{reason.page})."])
+    return _assembled([*parts, "## More", f"- [](../{reason.page})\n- [All reasons]({_ALL_SKIPS})"])
 
 
 def _recompile_page(item: Example) -> str:
@@ -307,6 +382,19 @@ def _recompile_page(item: Example) -> str:
     return _assembled(
         [*parts, "## More", "- [](../recompiles.md)\n- [All kinds](../common_breaks.md#every-kind-of-recompile)"]
     )
+
+
+def _bypass_page(entry: CacheBypass, example: Example | None) -> str:
+    parts = [
+        f"# Never in the cache: {entry.title}",
+        f"PyTorch's reason, in `--cost` and in a log: `{entry.reason}`. Every start compiles such a graph anew.",
+    ]
+    if example is not None:
+        parts += [_in_short([example]), *_example(example, alone=True)]
+    elif entry.advice:
+        parts += ["## What to do", _sentence(entry.advice)]
+    more = "- [](../compile_time.md#a-cache-that-is-not-used)\n- [](../cost.md#what-makes-the-first-call-slow)"
+    return _assembled([*parts, "## More", more])
 
 
 def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
@@ -423,8 +511,8 @@ def _more(cause: KnownCause, *, is_registered: bool) -> list[str]:
         parts.append(f"- [](../{cause.page})")
     if is_registered:
         name = cause.id.lower()
-        address = f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{name}.html"
-        parts.append(f"- [{cause.id} in PyTorch's registry]({address}): its explanation, its hints, and users' notes")
+        link = f"[{cause.id} in PyTorch's registry]({_REGISTRY_SITE}{name}.html)"
+        parts.append(f"- {link}: its explanation, its hints, and users' notes")
     return ["\n".join([*parts, "- [All causes](../common_breaks.md#every-cause)"])]
 
 

@@ -13,6 +13,7 @@ from ipython_pygments_lexers import IPython3Lexer
 from myst_nb.sphinx_ import NbMetadataCollector
 from pygments.lexer import bygroups, using
 from pygments.lexers.python import Python3Lexer
+from pygments.lexers.shell import BashLexer
 from pygments.token import Keyword, Operator, Text
 
 from jupyter_graphbreak import __version__
@@ -29,7 +30,7 @@ project_copyright = "2026, the jupyter_graphbreak developers"
 version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 # The demo is what `make demo` runs; the pages say the same at more leisure.
-exclude_patterns = ["_build", "demo.md", "cause_examples", "recompile_examples"]
+exclude_patterns = ["_build", "demo.md", "cause_examples", "recompile_examples", "bypass_examples"]
 
 # Every build runs every cell: a page kept from an earlier build would show what the package said then.
 nb_execution_mode = "force"
@@ -79,7 +80,7 @@ def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
 
 def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
     """Put the tables of causes in place of the comments that name them, and of what a reader of the repository sees."""
-    if page == "common_breaks":
+    if page in {"common_breaks", "compile_time"}:
         source[0] = re.sub(
             r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE
         )
@@ -96,9 +97,8 @@ def _link_causes(_: Sphinx, page: str, __: str, context: dict[str, Any], ___: ob
 
 
 def _cause_link(ident: str) -> str:
-    if cause_pages.page_name(ident) not in _PAGES:
-        return ""
-    return f'<p><a class="gb-cause" href="{cause_pages.address(ident)}">{ident}: programs and fixes</a></p>'
+    words = "programs and fixes" if cause_pages.page_name(ident) in _PAGES else "PyTorch's explanation"
+    return f'<p><a class="gb-cause" href="{cause_pages.address(ident)}">{ident}: {words}</a></p>'
 
 
 def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object) -> None:
@@ -112,12 +112,13 @@ _PAGES = frozenset(cause_pages.pages())
 
 
 class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
-    """Colours the cell below the magic as the Python that it is."""
+    """Colours the cell below the magic as Python, and a shell script that a cell writes as one."""
 
     tokens: ClassVar = {
         **IPython3Lexer.tokens,
         "root": [
             (r"(?s)(%%)(compile_explain)([^\n]*\n)(.*)", bygroups(Operator, Keyword, Text, using(Python3Lexer))),
+            (r"(?s)(%%)(writefile)([^\n]*\.sh\n)(.*)", bygroups(Operator, Keyword, Text, using(BashLexer))),
             *IPython3Lexer.tokens["root"],
         ],
     }

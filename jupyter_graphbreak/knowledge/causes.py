@@ -547,6 +547,12 @@ CAUSES = (
         manual_step=_GROUPS,
     ),
     KnownCause(
+        "GB0116",
+        ("Unexpected type in sourceless builder",),
+        title="Object that Dynamo cannot represent",
+        advice="make the object before the compiled function; inspect.signature() is a usual case",
+    ),
+    KnownCause(
         "GB0117",
         ("Unhandled args for method",),
         title="Tensor method that fails while Dynamo traces it",

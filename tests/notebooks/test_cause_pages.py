@@ -10,6 +10,9 @@ import linecache
 import logging
 import random
 import re
+import sys
+import time
+import types
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 import jupyter_graphbreak
 from jupyter_graphbreak.knowledge.causes import CAUSES
@@ -28,8 +32,11 @@ from notebooks.cause_pages import Example, Fix
 
 EXAMPLES = cause_pages.examples()
 RECOMPILES = cause_pages.recompiles()
+BYPASSES = list(cause_pages.bypasses().values())
 _CONFIGS = {
     "torch._dynamo.config": torch._dynamo.config,
+    "torch._functorch.config": torch._functorch.config,
+    "torch._inductor.config": torch._inductor.config,
     "torch.fx.experimental._config": torch.fx.experimental._config,
 }
 _SETTING = re.compile(rf"({'|'.join(map(re.escape, _CONFIGS))})\.(\w+)")
@@ -117,12 +124,12 @@ def _outcome(function: Any, arguments: list[Any]) -> Outcome:
 class Program:
     """An example, and a fix of it if there is one, as a module; ``calls`` are those that the page shows."""
 
-    def __init__(self, path: Path, example: Example, fix: Fix | None = None) -> None:
+    def __init__(self, path: Path, example: Example, fix: Fix | None = None, backend: str = "eager") -> None:
         calls = [call for node in ast.parse(example.code).body for call in _calls_of_before(node)]
         lines = example.code.splitlines()[: calls[0].lineno - 1]
         text = "\n".join([*lines, *([fix.code] if fix else [])]) + "\n"
         # The backend eager breaks at the same places as any other and generates no code.
-        text = _DECORATOR.sub(lambda found: f'@torch.compile(backend="eager", {found[1] or ""})\n', text)
+        text = _DECORATOR.sub(lambda found: f'@torch.compile(backend="{backend}", {found[1] or ""})\n', text)
         path.write_text(text, encoding="utf-8")
         linecache.checkcache(str(path))
         self.settings = set(_SETTING.findall(text))
@@ -137,9 +144,12 @@ class Program:
         with contextlib.ExitStack() as stack:
             for module, name in self.settings:
                 config: Any = _CONFIGS[module]
-                stack.enter_context(config.patch(name, copy.copy(getattr(config, name))))
+                stack.enter_context(config.patch({name: copy.copy(getattr(config, name))}))
             stack.enter_context(torch.compiler.set_stance("force_eager" if eager else "default"))
-            namespace: dict[str, Any] = {"__name__": "program"}
+            module = types.ModuleType("program")
+            sys.modules["program"] = module  # PyTorch pickles functions of the program by their names
+            stack.callback(sys.modules.pop, "program")
+            namespace = vars(module)
             exec(self._code, namespace)  # noqa: S102 - the page's program
             with jupyter_graphbreak.capture() as run:
                 outcomes = [
@@ -219,9 +229,46 @@ def test_each_fix_ends_the_recompiles_and_does_what_its_line_says(tmp_path: Path
         assert not (fix.is_safe and differences)
 
 
+def _caches(program: Program) -> tuple[str, list[Outcome]]:
+    """Run a program with empty caches, and return which of them keep its graph."""
+    counters.clear()
+    with torch.compiler.config.patch(cache_key_tag=f"{time.time_ns()}"):  # type: ignore[attr-defined] # not exported
+        _, outcomes = program.run()
+    own, generated = counters["aot_autograd"], counters["inductor"]
+    is_bypassed = [own["autograd_cache_bypass"] > 0, generated["fxgraph_cache_bypass"] > 0]
+    assert own["autograd_cache_bypass"] + own["autograd_cache_miss"] == 1
+    return ", ".join("bypassed" if bypassed else "kept" for bypassed in is_bypassed), outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", BYPASSES, ids=lambda example: example.name)
+def test_each_fix_lets_the_caches_keep_the_graph_and_does_what_its_line_says(tmp_path: Path, example: Example) -> None:
+    before = Program(tmp_path / "before.py", example, backend="inductor")
+    _, expected = before.run(eager=True)
+    caches, outcomes = _caches(before)
+    assert [one.differences(other) for one, other in zip(outcomes, expected, strict=True)] == [[]] * len(expected)
+    for number, fix in enumerate(example.fixes):
+        fixed, outcomes = _caches(Program(tmp_path / f"after_{number}.py", example, fix, backend="inductor"))
+        differences = {name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)}
+        assert f"caches of AOTAutograd and inductor: {caches} -> {fixed}; {_told(differences)}" == fix.outcome
+        assert fixed == "kept, kept"
+
+
 def test_every_example_has_known_causes_and_is_listed_once() -> None:
     assert [name for names in cause_pages.KINDS.values() for name in names] == [item.name for item in EXAMPLES]
     assert {ident for example in EXAMPLES for ident in example.ids} <= {cause.id for cause in CAUSES}
+
+
+def test_every_id_of_pytorchs_registry_has_an_address_with_its_name() -> None:
+    pages = cause_pages.pages()
+    registry = cause_pages._registry()
+    assert len(registry) > len(CAUSES)
+    for ident, entry in registry.items():
+        page, _, anchor = cause_pages.address(ident).removeprefix(f"{cause_pages.FOLDER}/").partition(".html")
+        assert (page == cause_pages.OTHERS) == (anchor == f"#{ident.lower()}")
+        assert page != cause_pages.OTHERS or f"({ident.lower()})=\n## {ident}: " in pages[page]
+        words = re.findall(r"\w+", entry["Gb_type"])
+        assert not anchor or set(words) <= set(re.findall(r"\w+", pages[page].replace("\\_", "_")))
 
 
 def test_a_page_has_its_parts_in_order() -> None:
@@ -258,6 +305,11 @@ def imports(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
+def asserts(x: torch.Tensor) -> torch.Tensor:
+    assert x.sum() > 0  # pytest rewrites it
+    return x + 1
+
+
 def logs(x: torch.Tensor) -> torch.Tensor:
     LOGGER.warning("sent")
     return x + 1
@@ -282,6 +334,7 @@ REORDERABLE = {"reorderable_logging_functions": {logging.warning, logging.Logger
     [
         pytest.param(computes_in_a_hook, {}, [], id="a hook that only computes is traced"),
         pytest.param(imports, {}, [], id="an import that works is traced"),
+        pytest.param(asserts, {}, ["GB0170"], id="an assert in the file of a test breaks, since pytest rewrites it"),
         pytest.param(logs, REORDERABLE, ["GB0291"], id="methods of a logger are not reordered"),
         pytest.param(logs_a_shape, REORDERABLE, ["GB0296"], id="a shape cannot be logged at the end"),
         pytest.param(solves, {}, ["GB0036"], id="without the setting, lstsq has the more common id"),

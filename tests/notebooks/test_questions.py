@@ -12,6 +12,8 @@ import snowballstemmer  # type: ignore[import-untyped] # it ships no types
 from jupyter_graphbreak.knowledge.causes import CAUSES
 from notebooks import cause_pages
 
+#: The code of such a cell is folded; what it shows is a table, of which each row has a line with backticks.
+_HIDDEN = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 PAGES = Path(cause_pages.__file__).parent
 #: So many lines of a section are on the first screen.
 SCREEN = 40
@@ -85,7 +87,8 @@ forward hook does not run | training#a-hook-that-never-runs | before
 compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | then wrap it
 FSDP with torch.compile | training#fsdp-fully-shard | each block
 all_reduce in compiled code | training#collectives-in-compiled-code | async_op
-ranks hang or NCCL times out | logs#several-ranks | may hang
+ranks hang or NCCL times out | logs#prevent-ranks-from-hanging | warm-up step
+which rank makes the others wait? | logs#several-ranks | may hang
 generate is not compiled | where_to_compile#generate | static
 encode() is not compiled | where_to_compile#another-method-than-forward | compile the method
 InternalTorchDynamoError | errors#internaltorchdynamoerror-dynamo-itself-fails | bug is PyTorch's
@@ -97,6 +100,38 @@ os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-af
 tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
+recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
+FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | FailOnRecompileLimitHit
+torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
+flex_attention called without torch.compile() | errors#warnings-that-are-no-errors | ran eagerly
+___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed
+mark_dynamic with min and max | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | min=2, max=64
+model output is a dict with other keys, recompiles | causes/recompile-dict-keys | set of keys
+keys begin with module._orig_mod. | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | module._orig_mod.weight
+autograd.Function: every start is cold | causes/bypass-autograd-function | autograd_cache_allow_custom
+selective checkpointing bypasses the cache | causes/bypass-selective-checkpointing | cache_hash
+inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
+DDP with static_graph | training#distributeddataparallel-compile-inside-or-outside | static_graph=True
+break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
+hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
+fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
+raise an error if a CUDA graph is skipped | gpu#skipped-overwritten-recorded-anew | cudagraph_or_error
+log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
+bf16 results differ from eager, which setting? | cost#is-the-result-right | emulate_precision_casts
+Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler | Build Tools
+Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler | python3-dev
+no triton on Windows | in_a_notebook#no-gpu-no-compiler | triton-windows
+AssertionError in torch.compile of a wrapper | errors#errors-with-a-simple-cause | __wrapped__
+no attribute '__func__' of a compiled step | errors#errors-with-a-simple-cause | scheduler was made after
+is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
+swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
+Tensor subclass with super().__new__() | common_breaks#suspected-but-no-break | super()
+TensorClass.clone() breaks the graph | case_studies#a-constructor-with-checks-tensordict | __new__
+e3nn Gate, MACE | case_studies#a-gate-of-an-equivariant-network-e3nn | argmax
+assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | rewrites it
+record a Slurm job | recipes#record-and-read-a-slurm-job | TORCH_TRACE
+nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSources
+nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
 """
 
@@ -105,6 +140,7 @@ def _section(page: str, anchor: str) -> str:
     """Return a section of a page from its heading on, in Markdown."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = cause_pages.pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text
     headings = re.finditer(r"^#+ (.*)$", text, re.MULTILINE)

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.knowledge.cache_bypasses import cache_bypass
 from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import memory_text, time_text
@@ -42,11 +43,6 @@ _LONGER = 1.1
 _NOTABLE_S = 1.0
 #: How many graphs that no cache can keep are named.
 _MOST_BYPASSED = 3
-#: What helps against a bypass, by a word in its reason.
-_WAYS_OUT = {
-    "autograd_function_apply": "set TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 before the start",
-    "_enter_autocast": "enter autocast outside of the compiled function",
-}
 #: How many operations are named, and the time that shorter ones count as.
 _MOST_OPS, _SHORTEST_US = 5, 0.1
 #: How many alternatives of an entry are described, and what goes unnoticed without some guards.
@@ -122,8 +118,9 @@ def startup_findings(report: Report) -> list[Finding]:
             sentence += f": with `{code}` before compiling, a second start finds it and compiles for {tried}"
             findings.append(Finding(sentence, location=graph.location))
             continue
-        way_out = next((way for word, way in _WAYS_OUT.items() if word in (graph.reason or "")), None)
-        findings.append(Finding(f"{sentence}: {way_out}" if way_out else sentence, location=graph.location))
+        cause = cache_bypass(graph.reason)
+        advice = f": {cause.advice}" if cause is not None and cause.advice is not None else ""
+        findings.append(Finding(sentence + advice, location=graph.location))
     return findings
 
 

@@ -1,0 +1,102 @@
+"""Reasons why PyTorch keeps a graph in no cache, so that every start of the program compiles it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CacheBypass:
+    """Why the caches of AOTAutograd, of inductor or of both are bypassed.
+
+    Parameters
+    ----------
+    name : str
+        The name of its page and of its example.
+    title : str
+        The cause in the reader's words; code is in backticks.
+    marks : tuple of str
+        Parts of PyTorch's reasons.
+    reason : str
+        PyTorch's reason, as a report shows it.
+    advice : str or None
+        What helps, to be appended to a sentence.
+    """
+
+    name: str
+    title: str
+    marks: tuple[str, ...]
+    reason: str
+    advice: str | None = None
+
+
+#: The first entry with a mark in the reason applies.
+CACHE_BYPASSES = (
+    CacheBypass(
+        "autograd function",
+        "A `torch.autograd.Function`",
+        ("autograd_function_apply",),
+        "Unsupported call_function target autograd_function_apply",
+        "set TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 before the start",
+    ),
+    CacheBypass(
+        "autocast",
+        "`torch.autocast` in compiled code",
+        ("_enter_autocast", "_exit_autocast"),
+        "Unsupported call_function target <function _enter_autocast at ...>",
+        "enter autocast outside of the compiled function",
+    ),
+    CacheBypass(
+        "higher order",
+        "`torch.cond`, `while_loop` and other operations that call functions",
+        ("HigherOrderOperator", "target cond", "target while_loop"),
+        "Unsupported call_function target cond; inductor: Can't cache HigherOrderOperator: cond",
+        "if both sides of a torch.cond are cheap, compute both and choose with torch.where",
+    ),
+    CacheBypass(
+        "selective checkpointing",
+        "Selective activation checkpointing",
+        ("SAC context_fn",),
+        "SAC context_fn does not have a cache_hash attribute",
+        "give the context_fn of checkpoint() an attribute cache_hash",
+    ),
+    CacheBypass(
+        "unknown function",
+        "A function under `allow_in_graph`",
+        ("Unsupported call_function", "Unsupported call_method"),
+        "Unsupported call_function target <function f at ...>",
+    ),
+    CacheBypass(
+        "custom pass",
+        "A pass of your own over inductor's graphs",
+        ("custom pass", "_pre_fusion_custom_pass", "_post_fusion_custom_pass"),
+        "inductor: Unsupported post grad custom pass",
+        "derive the pass from torch._inductor.custom_graph_pass.CustomGraphPass and give it a uuid()",
+    ),
+    CacheBypass(
+        "freezing",
+        "The setting `freezing` of inductor",
+        ("freezing enabled", "frozen constants"),
+        "Cannot cache a graph with freezing enabled",
+        "turn freezing off, or compile the model ahead of time",
+    ),
+    CacheBypass(
+        "unpicklable",
+        "An object in the graph that cannot be pickled",
+        ("pickle", "unpicklable", "torchbind", "mkldnn"),
+        "inductor: Failed to pickle cache key",
+        "pass what is not a tensor or a number from outside of the graph",
+    ),
+    CacheBypass(
+        "switched off",
+        "A cache that is switched off, or too old a Triton",
+        ("cache is not enabled", "requires triton"),
+        "FX graph cache is not enabled",
+        "unset TORCHINDUCTOR_FX_GRAPH_CACHE and TORCHINDUCTOR_FORCE_DISABLE_CACHES, or install a newer Triton",
+    ),
+)
+
+
+def cache_bypass(reason: str | None) -> CacheBypass | None:
+    """Return the entry for PyTorch's reason."""
+    return next((entry for entry in CACHE_BYPASSES if any(mark in (reason or "") for mark in entry.marks)), None)

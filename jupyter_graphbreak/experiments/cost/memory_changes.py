@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.utils.checkpoint
+from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.memory_settings import memory_changes
 from jupyter_graphbreak.experiments.cost.memory import SavedBytes, memory_activities, peak_bytes
@@ -39,6 +40,11 @@ _FEWEST_BLOCKS = 2
 #: How many times the difference to eager a difference by rounding may be.
 _TIMES_ROUNDING = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
+
+
+def with_changes(memory: MemoryCost, entry: Entry, eager: Variant, compiled: Variant, compile_s: float) -> MemoryCost:
+    """Return measured memory with the changes that were tried; see :func:`tried_changes`."""
+    return replace(memory, changes=tried_changes(entry, eager, compiled, memory, compile_s))
 
 
 def tried_changes(

@@ -240,6 +240,79 @@ class Alternative(msgspec.Struct, frozen=True):
     before: Spread
 
 
+#: The whole in one go; each block in place; the whole in one go, with each block as a nested region.
+Way = Literal["whole", "blocks", "nested"]
+
+
+class BlockDifference(msgspec.Struct, frozen=True):
+    """A guard because of which a block is not run by what was compiled for an earlier one.
+
+    Parameters
+    ----------
+    compilation : int
+        The number of the further compilation: 1 for the second one of the blocks.
+    guard : str
+        The guard that failed, as PyTorch shows it.
+    location : Location or None
+        The line that created the guard.
+    """
+
+    compilation: int
+    guard: str
+    location: Location | None = None
+
+
+class CompiledWay(msgspec.Struct, frozen=True):
+    """One way to compile an entry that repeats blocks.
+
+    Parameters
+    ----------
+    start_s : float
+        The seconds of compiling, with the backward pass, if nothing is in PyTorch's caches on disk.
+    compilations, graphs : int
+        The number of frames that were compiled, and of their graphs.
+    regions : int or None
+        The number of nested regions that several blocks share, if blocks are nested regions.
+    equal : bool
+        Whether results and gradients agree with those of the whole.
+    time_ratio : float or None
+        The time of a call and its backward pass, divided by that of the whole; ``None`` if it is not clear enough.
+    differences : list of BlockDifference
+        Why blocks are compiled apart from each other, if each is compiled in place.
+    limit_hit : bool
+        Whether some blocks run eagerly because Dynamo's recompile limit was reached.
+    """
+
+    way: Way
+    start_s: float
+    compilations: int
+    graphs: int
+    regions: int | None = None
+    equal: bool = True
+    time_ratio: float | None = None
+    differences: list[BlockDifference] = []
+    limit_hit: bool = False
+
+
+class RegionCost(msgspec.Struct, frozen=True):
+    """The ways to compile an entry that repeats blocks, the whole first.
+
+    Parameters
+    ----------
+    block : str
+        The name of the class of the blocks.
+    count : int
+        The number of blocks.
+    container : str or None
+        The place of the container of all blocks, such as ``self.layers``, if they have one.
+    """
+
+    block: str
+    count: int
+    container: str | None
+    ways: list[CompiledWay] = []
+
+
 class EntryCost(msgspec.Struct, frozen=True):
     """The steady state of one entry: eager, compiled, and with remedies.
 
@@ -266,6 +339,8 @@ class EntryCost(msgspec.Struct, frozen=True):
         The operations of slow graphs that are slower compiled than eager, those that lose most first.
     alternatives : list of Alternative
         Changes of the compiled code that were measured.
+    regions : RegionCost or None
+        Other ways to compile the entry, if it repeats blocks and compiling it takes long.
     """
 
     function: str
@@ -284,6 +359,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     guards: list[GuardCost] | None = None
     ops: list[OpCost] | None = None
     alternatives: list[Alternative] = []
+    regions: RegionCost | None = None
 
 
 class Cost(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.memory import measure_memory
 from jupyter_graphbreak.experiments.cost.memory_changes import with_changes
 from jupyter_graphbreak.experiments.cost.operations import slow_operations
+from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.saved_lines import with_compiled_lines
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 
@@ -80,12 +81,15 @@ class FurtherMeasurement(NamedTuple):
         is added.
     measure : callable
         Returns the new value of the field.
+    compile_share : float
+        The same as ``share`` for the time that compiling took in the run; both are added.
     """
 
-    fills: Literal["guards", "memory", "ops", "alternatives"]
+    fills: Literal["guards", "memory", "ops", "alternatives", "regions"]
     needs: str
     share: float
     measure: Callable[[SteadyState, EntryCost], Any]
+    compile_share: float = 0.0
 
 
 def _memory(cost: EntryCost) -> MemoryCost:
@@ -125,6 +129,10 @@ MEASUREMENTS = (
             _memory(cost), at.entry, at.eager, at.compiled, at.correspondence.compile_seconds()
         ),
     ),
+    FurtherMeasurement(
+        "regions", "entry", 0.5,
+        lambda at, _: measure_regions(at.entry, at.eager, at.compiled, at.correspondence), compile_share=2.5,
+    ),
 )  # fmt: skip
 
 
@@ -142,9 +150,9 @@ def measured_further(cost: EntryCost, at: SteadyState, *, seconds: float, end: f
     end : float
         When to stop, as :func:`time.monotonic`.
     """
-    until = time.monotonic()
+    until, compile_s = time.monotonic(), at.correspondence.compile_seconds()
     for row in MEASUREMENTS:
-        until += row.share * max(seconds, LEAST_S)
+        until += row.share * max(seconds, LEAST_S) + row.compile_share * compile_s
         if getattr(at, row.needs, None) or getattr(cost, row.needs, None):
             with limit_time(min(end, until)):
                 value = unless_it_fails(functools.partial(row.measure, at, cost))

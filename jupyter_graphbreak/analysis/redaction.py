@@ -154,10 +154,11 @@ _OTHERS: dict[str, dict[Content, str]] = {
         "kept": "settled break_even_calls",
         "parts": (
             "eager compiled remedied parts coverage in_run eager_device_work device_work memory guards ops "
-            "alternatives regions"
+            "alternatives regions unfused"
         ),
     },
     "Alternative": {"kept": "kind", "op": "change", "parts": "location time before"},
+    "UnfusedKernels": {"id": "graph", "kept": "reason nbytes count", "op": "op", "parts": "first second"},
     "RegionCost": {"function": "block", "kept": "count", "removed": "container", "parts": "ways"},
     "CompiledWay": {
         "kept": "way start_s compilations graphs regions equal time_ratio limit_hit",

@@ -220,6 +220,39 @@ class OpCost(msgspec.Struct, frozen=True):
     compiled: Spread
 
 
+#: A library computes one of them; the second needs the finished reduction; other kernels must run between them; they
+#: loop over different sizes; they use memory in different orders; they run on different devices.
+WhyNotFused = Literal["library", "reduction", "between", "sizes", "order", "device"]
+
+
+class UnfusedKernels(msgspec.Struct, frozen=True):
+    """Two kernels that inductor does not fuse although the second one uses the result of the first.
+
+    Parameters
+    ----------
+    graph : str
+        The graph.
+    reason : WhyNotFused
+        Why they are not fused.
+    nbytes : int
+        The bytes that the second one reads although the first one reads or writes them.
+    count : int
+        The number of such pairs.
+    op : str or None
+        The operation that a library computes, such as ``aten.cumsum.default``.
+    first, second : Location or None
+        Their lines.
+    """
+
+    graph: str
+    reason: WhyNotFused
+    nbytes: int
+    count: int = 1
+    op: str | None = None
+    first: Location | None = None
+    second: Location | None = None
+
+
 class Alternative(msgspec.Struct, frozen=True):
     """The time of a call with one change, next to the time without it; they were measured in turn.
 
@@ -341,6 +374,8 @@ class EntryCost(msgspec.Struct, frozen=True):
         Changes of the compiled code that were measured.
     regions : RegionCost or None
         Other ways to compile the entry, if it repeats blocks and compiling it takes long.
+    unfused : list of UnfusedKernels
+        Kernels of slow graphs that inductor does not fuse, those that pass most memory first.
     """
 
     function: str
@@ -360,6 +395,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     ops: list[OpCost] | None = None
     alternatives: list[Alternative] = []
     regions: RegionCost | None = None
+    unfused: list[UnfusedKernels] = []
 
 
 class Cost(msgspec.Struct, frozen=True):

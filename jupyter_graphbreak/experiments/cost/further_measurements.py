@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
+from jupyter_graphbreak.experiments.cost.fusion import unfused_kernels
 from jupyter_graphbreak.experiments.cost.growth import with_growth
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.memory import measure_memory
@@ -85,7 +86,7 @@ class FurtherMeasurement(NamedTuple):
         The same as ``share`` for the time that compiling took in the run; both are added.
     """
 
-    fills: Literal["guards", "memory", "ops", "alternatives", "regions"]
+    fills: Literal["guards", "memory", "ops", "alternatives", "regions", "unfused"]
     needs: str
     share: float
     measure: Callable[[SteadyState, EntryCost], Any]
@@ -110,6 +111,10 @@ MEASUREMENTS = (
     FurtherMeasurement("memory", "entry", 0.2, lambda at, _: measure_memory(at.eager, at.compiled, at.locate)),
     FurtherMeasurement(
         "ops", "graph_us", 0.2, lambda at, _: slow_operations(at.compiled, at.graph_us, at.correspondence)
+    ),
+    FurtherMeasurement(
+        "unfused", "graph_us", 0.2,
+        lambda at, _: unfused_kernels(at.compiled, at.graph_us, at.correspondence, at.locate),
     ),
     FurtherMeasurement(
         "alternatives", "entry", 0.2,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         MemoryGrowth,
         OpCost,
         RegionCost,
+        UnfusedKernels,
     )
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
@@ -59,10 +60,19 @@ _UNNOTICED = {
     "skip_guard_on_globals_unsafe": "a later change of a global then goes unnoticed",
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
 }
+#: How many pairs of kernels are named, and why kernels are not fused.
+_MOST_UNFUSED = 3
+_WHY_NOT_FUSED = {
+    "reduction": "the second one needs the finished result of a reduction",
+    "between": "a kernel that must run between them uses the result of the first one",
+    "sizes": "their loops have different sizes",
+    "order": "the second one reads elements in a different order than the first one writes them",
+    "device": "they run on different devices",
+}
 #: A way to compile a model is named if it takes this share of the start at most.
 _WORTH_A_WAY = 0.8
 #: Times that differ by less are called equal.
-_SAME = 1.05
+_SAME = 1.03
 #: How many differences between blocks are named.
 _MOST_DIFFERENCES = 3
 #: Where findings about the start come among those about calls.
@@ -147,6 +157,7 @@ def _of_entry(report: Report, entry: EntryCost) -> Iterator[Finding]:
     yield from map(functools.partial(_slow_operation, report, entry), (entry.ops or [])[:_MOST_OPS])
     for alternative in entry.alternatives[:_MOST_ALTERNATIVES]:
         yield from _alternative(report, entry, alternative)
+    yield from map(functools.partial(_unfused, report), entry.unfused[:_MOST_UNFUSED])
     if entry.regions is not None:
         yield from _regions(report, entry.regions)
 
@@ -182,49 +193,71 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
 
 
 def _regions(report: Report, regions: RegionCost) -> Iterator[Finding]:
-    """Name the way to compile the blocks that saves most of the start, and say why blocks are compiled apart.
+    """Name the ways to compile the blocks that shorten the start, and say why blocks are compiled apart.
 
-    "compile each `Block` (`for block in self.layers: block.compile()`): compiling takes 4.1 s instead of 19.3 s, and
-    calls 1.02 times as long".
+    "compile each `Block` alone (`for block in self.layers: block.compile()`): a first start compiles for 4.1 s instead
+    of 19.3 s; calls take 1.02 times as long".
     """
     whole, *others = regions.ways
-    right = [way for way in others if way.equal and way.start_s <= _WORTH_A_WAY * whole.start_s]
-    sentences = [_way(regions, way, whole) for way in sorted(right, key=lambda way: way.start_s)]
-    if sentences:
-        yield Finding("; or ".join(sentences), _SHARE_OF_START)
+    shorter = [way for way in others if way.equal and way.start_s <= _WORTH_A_WAY * whole.start_s]
+    for way in sorted(shorter, key=lambda way: way.start_s):
+        times = f"a first start compiles for {way.start_s:.1f} s instead of {whole.start_s:.1f} s"
+        yield Finding(f"{_change(regions, way)}: {times}{_calls(way)}", _SHARE_OF_START)
     for way in others:
         if way.differences:
-            yield from _separate_blocks(report, regions, way)
+            yield _separate_blocks(report, regions, way)
 
 
-def _way(regions: RegionCost, way: CompiledWay, whole: CompiledWay) -> str:
-    block, container = one_line(regions.block), one_line(regions.container or "")
-    if way.way == "blocks":
-        each = f"for block in {container}: block.compile()" if container else "block.compile()"
-        how = f"compile each `{block}` instead of the whole (`{each}`)"
-    else:
-        how = f"mark `{block}.forward` with `@torch.compiler.nested_compile_region`"
-    times = f"a start without caches compiles for {way.start_s:.1f} s instead of {whole.start_s:.1f} s"
+def _change(regions: RegionCost, way: CompiledWay) -> str:
+    """Say how to change the program: "compile each `Block` alone (...)"."""
+    block = one_line(regions.block)
+    if way.way != "blocks":
+        return f"mark `{block}.forward` with `@torch.compiler.nested_compile_region`"
+    code = "block.compile()"
+    code = f"for block in {one_line(regions.container)}: {code}" if regions.container is not None else code
+    return f"compile each `{block}` alone (`{code}`)"
+
+
+def _calls(way: CompiledWay) -> str:
     if way.time_ratio is None:
-        return f"{how}: {times}"
-    longer = "no longer" if way.time_ratio < _SAME else f"{way.time_ratio:.2f} times as long"
-    longer = longer if way.time_ratio > 2 - _SAME else f"{way.time_ratio:.2f} times as long, which is less"
-    return f"{how}: {times}, and calls take {longer}"
+        return ""
+    is_equal = 1 / _SAME <= way.time_ratio <= _SAME
+    return f"; calls take {'as long' if is_equal else f'{way.time_ratio:.2f} times as long'}"
 
 
-def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> Iterator[Finding]:
-    """Say why blocks that look alike are compiled apart from each other."""
-    compiled = 1 + max(difference.compilation for difference in way.differences) - way.limit_hit
+def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> Finding:
+    """Say why blocks that look alike are compiled apart from each other.
+
+    "compiled alone, the 12 `Block` modules need 8 compilations, and then run eagerly (recompile limit), because of what
+    differs: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".
+    """
     guards = failed_guards((difference.compilation, difference) for difference in way.differences)
     stories = []
     for guard in guards[:_MOST_DIFFERENCES]:
         where = guard_lines(report, guard)
         stories.append(f"{one_line(guard.story)}{f' ({where})' if where else ''}")
-    eager = ", and the others run eagerly (recompile limit)" if way.limit_hit else ""
-    sentence = f"the {regions.count} `{one_line(regions.block)}` blocks need {counted(compiled, 'compilation')}{eager}"
-    advice = f". To make them alike: {guards[0].advice}" if guards[0].advice else ""
-    place_ = guards[0].locations[0] if guards[0].locations else None
-    yield Finding(f"{sentence}, because they differ in {'; '.join(stories)}{advice}", 0.0, place_)
+    sentence = f"compiled alone, the {regions.count} `{one_line(regions.block)}` modules need "
+    sentence += counted(way.compilations, "compilation")
+    sentence += ", and the rest of them runs eagerly (recompile limit)," if way.limit_hit else ""
+    sentence += f" because of what differs: {'; '.join(stories)}"
+    sentence += f". To make them alike: {one_line(guards[0].advice)}" if guards[0].advice else ""
+    return Finding(sentence, location=next(iter(guards[0].locations), None))
+
+
+def _unfused(report: Report, kernels: UnfusedKernels) -> Finding:
+    """Say why two kernels are not fused.
+
+    "line 5 and line 6 run in separate kernels: the second one needs the finished result of a reduction; each call reads
+    5.1 MiB again because of that".
+    """
+    both = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
+    lines = [place(report, without_function(line)) for line in both]
+    verb = "run" if len(lines) > 1 else "runs"
+    name = one_line(kernels.op or "").removesuffix(".default").rpartition(".")[2]
+    library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
+    reason = (_WHY_NOT_FUSED | library)[kernels.reason]
+    again = f"each call reads {memory_text(kernels.nbytes)} again because of that"
+    return Finding(f"{' and '.join(lines)} {verb} in separate kernels: {reason}; {again}", location=kernels.first)
 
 
 def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:

@@ -188,7 +188,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Check": {
         "function": "function",
         "backend": "backend",
-        "kept": "equal step",
+        "kept": "equal step instances",
         "removed": "differences",
         "parts": "first restored_by",
     },

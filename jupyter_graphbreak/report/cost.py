@@ -493,6 +493,9 @@ class Check(msgspec.Struct, frozen=True):
         The step of compiling that introduces the difference.
     restored_by : list of NumericsTrial
         The changes that were tried one at a time to make the result right.
+    instances : int
+        How many modules of one class, or functions with the same code, were compared. Each one is compared alone, and a
+        module also after those before it were compiled. The differences are those of the first wrong one.
     """
 
     function: str
@@ -502,3 +505,4 @@ class Check(msgspec.Struct, frozen=True):
     first: Divergence | None = None
     step: Literal["eager", "aot_eager", "backend"] | None = None
     restored_by: list[NumericsTrial] = []
+    instances: int = 1

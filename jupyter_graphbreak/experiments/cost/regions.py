@@ -47,7 +47,9 @@ _RIGHT_BACKEND = "aot_eager"
 def measure_regions(
     entry: Entry, eager: Variant, compiled: Variant, correspondence: Correspondence
 ) -> RegionCost | None:
-    """Compile the blocks of an entry in other ways; ``None`` if it has none, or if compiling it is quick.
+    """Compile the blocks of an entry in other ways; ``None`` if it has none or compiling it is quick.
+
+    If the run found its code in PyTorch's caches, nothing is compiled either.
 
     Parameters
     ----------
@@ -59,14 +61,15 @@ def measure_regions(
         The reports of the copies and of the run.
     """
     whole_s = correspondence.compile_seconds()
-    if whole_s < _WORTH_S or entry.inner or entry.compiles_itself:
+    timing = correspondence.run.timing
+    is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
+    if whole_s < _WORTH_S or is_warm or entry.inner or entry.compiles_itself:
         return None
     blocks = repeated_blocks(compiled.modules(), _FEWEST_BLOCKS)
     size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
     if blocks is None or 2 * size > memory_limit():
         return None
     trial = _Trial(entry, blocks, eager, compiled, correspondence.run)
-    timing = correspondence.run.timing
     ways: list[CompiledWay] = []
     for measure in (trial.blocks, trial.nested, trial.whole):
         if measure == trial.whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
@@ -80,8 +83,6 @@ def measure_regions(
         if way is not None:
             ways.append(way)
     if ways and ways[-1].way != "whole":
-        if timing.cache_hits:  # the run took less than a start without caches does
-            return None
         frames = [frame for frame in correspondence.run.frames if frame.id in correspondence.frames()]
         compiled_frames = sum(frame.outcome == "compiled" for frame in frames)
         ways.append(

@@ -445,7 +445,8 @@ def restoring_sentences(check: Check) -> list[str]:
 def check_sentence(report: Report, check: Check) -> str:
     """Return whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend"."""
     if check.equal:
-        return f"right: {check.function} compiled with {check.backend} gives the same result as eager"
+        instances = f" ({check.instances} instances)" if check.instances > 1 else ""
+        return f"right: {check.function}{instances} compiled with {check.backend} gives the same result as eager"
     first = check.first
     words = f"wrong: {check.function} compiled with {check.backend}"
     if first is not None:

@@ -103,17 +103,17 @@ def _memory(cost: EntryCost) -> MemoryCost:
 #: All measurements, in the order in which they are made.
 MEASUREMENTS = (
     FurtherMeasurement(
-        "guards", "frame_guards", 0.2,
+        "guards", "frame_guards", 0.3,
         lambda at, _: at.compiled.between_calls(
             functools.partial(time_guards, at.frame_guards, at.used, at.correspondence.frame, at.locate)
         ),
     ),
-    FurtherMeasurement("memory", "entry", 0.2, lambda at, _: measure_memory(at.eager, at.compiled, at.locate)),
+    FurtherMeasurement("memory", "entry", 0.1, lambda at, _: measure_memory(at.eager, at.compiled, at.locate)),
     FurtherMeasurement(
         "ops", "graph_us", 0.2, lambda at, _: slow_operations(at.compiled, at.graph_us, at.correspondence)
     ),
     FurtherMeasurement(
-        "unfused", "graph_us", 0.2,
+        "unfused", "graph_us", 0.1,
         lambda at, _: unfused_kernels(at.compiled, at.graph_us, at.correspondence, at.locate),
     ),
     FurtherMeasurement(
@@ -129,13 +129,13 @@ MEASUREMENTS = (
         "memory", "memory", 0.1, lambda at, cost: with_compiled_lines(_memory(cost), at.compiled, at.locate)
     ),
     FurtherMeasurement(
-        "memory", "memory", 0.6,
+        "memory", "memory", 0.5,
         lambda at, cost: with_changes(
             _memory(cost), at.entry, at.eager, at.compiled, at.correspondence.compile_seconds()
         ),
     ),
     FurtherMeasurement(
-        "regions", "entry", 0.5,
+        "regions", "entry", 0.3,
         lambda at, _: measure_regions(at.entry, at.eager, at.compiled, at.correspondence), compile_share=1.0,
     ),
 )  # fmt: skip

@@ -282,7 +282,7 @@ def _guards(report: Report, entry: EntryCost) -> Iterator[Finding]:
     named = [guard for guard in entry.guards or [] if guard.time.median_us > _NOTABLE_SHARE * entry.compiled.median_us]
     if not named:
         return
-    parts = []
+    parts: list[str] = []
     for guard in named[:_MOST_GUARDS]:
         facts = [f"{guard.count} guards"] if guard.count > 1 else []
         facts += [place(report, without_function(guard.location))] if guard.location is not None else []

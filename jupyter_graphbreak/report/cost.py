@@ -237,7 +237,7 @@ class UnfusedKernels(msgspec.Struct, frozen=True):
     nbytes : int
         The bytes that the second one reads although the first one reads or writes them.
     count : int
-        The number of such pairs.
+        The number of pairs of the same lines, which count as one; the reason is that of the largest.
     op : str or None
         The operation that a library computes, such as ``aten.cumsum.default``.
     first, second : Location or None

@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import structs
 
 from jupyter_graphbreak._torch_compat.fusion import unfused_pairs
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
@@ -75,7 +76,7 @@ def unfused_kernels(
             pairs = compiled.as_called(lambda: _pairs_of(timer.backend, module, given))  # noqa: B023 - called here
         except TimeUpError:  # what has been found so far counts
             break
-        found += _notable(ident, pairs, locate)
+        found += notable(ident, pairs, locate)
     return sorted(found, key=lambda kernels: -kernels.nbytes)[:_MOST]
 
 
@@ -90,23 +91,20 @@ def _pairs_of(backend: str | Callable[..., Any], module: torch.fx.GraphModule, i
         return unfused_pairs(lambda: own_backend(backend)(graph, given))
 
 
-def _notable(
+def notable(
     graph: str, pairs: Sequence[UnfusedPair], locate: Callable[[Sequence[StackEntry]], Location | None]
 ) -> list[UnfusedKernels]:
-    """Return the pairs that pass much memory, those of the same lines and for the same reason as one."""
+    """Return the pairs that pass much memory; those of the same lines are one, with the reason of the largest."""
     least = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
-    merged: dict[tuple[Any, ...], UnfusedKernels] = {}
-    for pair in pairs:
-        reason = reason_of(pair)
-        if reason is None:
+    merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
+    for pair in sorted(pairs, key=lambda pair: -pair.nbytes):
+        reason, first, second = reason_of(pair), locate(pair.first.stack), locate(pair.second.stack)
+        if reason is None or first is None:
             continue
         op = pair.first.library_op or pair.second.library_op
-        first, second = locate(pair.first.stack), locate(pair.second.stack)
-        key = (reason, op, first, second)
-        known = merged.get(key)
-        nbytes, count = (known.nbytes, known.count) if known is not None else (0, 0)
-        merged[key] = UnfusedKernels(graph, reason, nbytes + pair.nbytes, count + 1, op, first, second)
-    return [kernels for kernels in merged.values() if kernels.nbytes >= least and kernels.first is not None]
+        known = merged.get((first, second), UnfusedKernels(graph, reason, 0, 0, op, first, second))
+        merged[first, second] = structs.replace(known, nbytes=known.nbytes + pair.nbytes, count=known.count + 1)
+    return [kernels for kernels in merged.values() if kernels.nbytes >= least]
 
 
 def reason_of(pair: UnfusedPair) -> WhyNotFused | None:

@@ -252,12 +252,12 @@ def _unfused(report: Report, kernels: UnfusedKernels) -> Finding:
     """
     both = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
     lines = [place(report, without_function(line)) for line in both]
-    verb = "run" if len(lines) > 1 else "runs"
+    verb = "run in separate kernels" if len(lines) > 1 else "runs in several kernels"
     name = one_line(kernels.op or "").removesuffix(".default").rpartition(".")[2]
     library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
     reason = (_WHY_NOT_FUSED | library)[kernels.reason]
     again = f"each call reads {memory_text(kernels.nbytes)} again because of that"
-    return Finding(f"{' and '.join(lines)} {verb} in separate kernels: {reason}; {again}", location=kernels.first)
+    return Finding(f"{' and '.join(lines)} {verb}: {reason}; {again}", location=kernels.first)
 
 
 def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:

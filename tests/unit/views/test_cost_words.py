@@ -413,9 +413,9 @@ def test_kernels_that_are_not_fused_are_named_with_the_reason() -> None:
     assert [finding.sentence for finding in cost_findings(report)] == [
         "line 12 and line 15 run in separate kernels: the second one needs the finished result of a reduction; each "
         "call reads 5.0 MiB again because of that",
-        "line 12 runs in separate kernels: `cumsum` is computed by a library, whose kernels are not fused with others; "
+        "line 12 runs in several kernels: `cumsum` is computed by a library, whose kernels are not fused with others; "
         "each call reads 1.0 MiB again because of that",
-        "line 12 runs in separate kernels: the second one reads elements in a different order than the first one "
+        "line 12 runs in several kernels: the second one reads elements in a different order than the first one "
         "writes them; each call reads 512.0 KiB again because of that",
     ]
 

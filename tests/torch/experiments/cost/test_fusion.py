@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import operator
 import os
+from collections.abc import Sequence
 
 import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat.fusion import Kernel, UnfusedPair, unfused_pairs
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
-from jupyter_graphbreak.experiments.cost.fusion import reason_of
+from jupyter_graphbreak.experiments.cost.fusion import notable, reason_of
+from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.report.location import Location
 
 
 def chain() -> torch.fx.GraphModule:
@@ -66,3 +69,23 @@ def kernel(*sizes: str, reduces: bool = False, library_op: str | None = None) ->
 )
 def test_reasons(first: Kernel, second: Kernel, said: str, reason: str | None) -> None:
     assert reason_of(UnfusedPair(first, second, 1, said)) == reason
+
+
+def test_pairs_of_the_same_lines_count_as_one() -> None:
+    def at(line: int, *sizes: str, reduces: bool = False, library_op: str | None = None) -> Kernel:
+        return Kernel((StackEntry("model.py", line, "forward"),), library_op, reduces, sizes)
+
+    pairs = [
+        UnfusedPair(at(1, "64"), at(1, "64"), 1 << 20, "memory deps did not match"),
+        UnfusedPair(at(1, "8", reduces=True), at(1, "64"), 3 << 20, ""),
+        UnfusedPair(at(1, "64"), at(2, library_op="aten.mm.default"), 2 << 20, ""),
+        UnfusedPair(at(2, "64"), at(3, "32"), 1 << 10, ""),  # little
+        UnfusedPair(at(9, "64"), at(3, "32"), 9 << 20, ""),  # not in the program
+    ]
+
+    def locate(stack: Sequence[StackEntry]) -> Location | None:
+        line = stack[-1].line or 0
+        return Location("s1", line, line) if line < 9 else None
+
+    found = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable("A", pairs, locate)]
+    assert found == [("reduction", 4, 2, None), ("library", 2, 1, "aten.mm.default")]

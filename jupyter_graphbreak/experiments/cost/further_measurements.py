@@ -129,14 +129,14 @@ MEASUREMENTS = (
         "memory", "memory", 0.1, lambda at, cost: with_compiled_lines(_memory(cost), at.compiled, at.locate)
     ),
     FurtherMeasurement(
+        "regions", "entry", 0.3,
+        lambda at, _: measure_regions(at.entry, at.eager, at.compiled, at.correspondence), compile_share=1.0,
+    ),
+    FurtherMeasurement(
         "memory", "memory", 0.5,
         lambda at, cost: with_changes(
             _memory(cost), at.entry, at.eager, at.compiled, at.correspondence.compile_seconds()
         ),
-    ),
-    FurtherMeasurement(
-        "regions", "entry", 0.3,
-        lambda at, _: measure_regions(at.entry, at.eager, at.compiled, at.correspondence), compile_share=1.0,
     ),
 )  # fmt: skip
 

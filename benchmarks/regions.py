@@ -30,7 +30,7 @@ class Layer(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the result of the layer."""
-        y = self.norm(x)
+        y: torch.Tensor = self.norm(x)
         x = x + self.attention(y, y, y, need_weights=False)[0]
         y = self.inner(x)
         return x + (y if self.scale is None else y * self.scale)

@@ -300,8 +300,9 @@ class CompiledWay(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    start_s : float
-        The seconds of compiling, with the backward pass, if nothing is in PyTorch's caches on disk.
+    start_s : float or None
+        The seconds of compiling, with the backward pass, if nothing is in PyTorch's caches on disk; ``None`` if it was
+        not measured because most blocks are compiled apart from each other.
     compilations, graphs : int
         The number of frames that were compiled, and of their graphs.
     regions : int or None
@@ -317,7 +318,7 @@ class CompiledWay(msgspec.Struct, frozen=True):
     """
 
     way: Way
-    start_s: float
+    start_s: float | None
     compilations: int
     graphs: int
     regions: int | None = None

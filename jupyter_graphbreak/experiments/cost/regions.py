@@ -40,6 +40,8 @@ _WORTH_S = 2.0
 _FEWEST_BLOCKS = 3
 #: The whole is compiled once more, without caches, if there is this many times as long left as it took in the run.
 _TIMES_COMPILING = 1.5
+#: If blocks need more than one compilation for so many of them, compiling each in place saves nothing.
+_MOST_SHARED_APART = 2
 #: A backend that computes what eager code does, to compare ways whose random numbers differ.
 _RIGHT_BACKEND = "aot_eager"
 
@@ -122,8 +124,17 @@ class _Trial:
         return self._measured("whole", lambda entry: Variant(entry, compiled=True))
 
     def blocks(self) -> CompiledWay | None:
-        """Measure compiling each block in place."""
-        return self._measured("blocks", self._by_block)
+        """Measure compiling each block in place; only see why most of them are compiled apart, if they are."""
+        return self._blocks_that_differ() or self._measured("blocks", self._by_block)
+
+    def _blocks_that_differ(self) -> CompiledWay | None:
+        """Compile each block in place without generating code; ``None`` if many blocks share what is compiled."""
+        require_time()
+        variant = self._by_block(replace(self._entry, backend="eager"))
+        with recompiling(variant.subject.call), recorder.record() as recording:
+            variant.warm_up()
+        way = self._way("blocks", None, build_report(recording.records))
+        return way if _MOST_SHARED_APART * way.compilations > len(self._blocks.places) else None
 
     def nested(self) -> CompiledWay | None:
         """Measure compiling all in one go, with each block as a nested region."""
@@ -160,14 +171,20 @@ class _Trial:
             if equal and ratio is None:
                 with contextlib.suppress(TimeUpError):  # the start is known
                     ratio = ratio_in_turn(_timed(variant), _timed(self._compiled))
-        return CompiledWay(
-            way,
-            round(max(0.0, start_s), 3),
-            compilations=sum(frame.outcome == "compiled" for frame in own.frames),
-            graphs=len(own.graphs),
+        return structs.replace(
+            self._way(way, round(max(0.0, start_s), 3), own),
             regions=regions if way == "nested" else None,
             equal=equal,
             time_ratio=round(ratio, 3) if ratio is not None else None,
+        )
+
+    def _way(self, way: Way, start_s: float | None, own: Report) -> CompiledWay:
+        """Return what the report of a compilation shows."""
+        return CompiledWay(
+            way,
+            start_s,
+            compilations=sum(frame.outcome == "compiled" for frame in own.frames),
+            graphs=len(own.graphs),
             differences=_differences(own, self._run) if way == "blocks" else [],
             limit_hit=any(recompile.limit_hit for recompile in own.recompiles),
         )

@@ -433,10 +433,10 @@ def test_the_way_to_compile_blocks_that_starts_first_is_named_first() -> None:
         return [finding.sentence for finding in cost_findings(report)]
 
     assert sentences(RegionCost("Block", 12, "self.layers", ways)) == [
-        "compile each `Block` alone (`for block in self.layers: block.compile()`): a first start compiles for 4.1 s "
-        "instead of 19.3 s; calls take as long",
-        "mark `Block.forward` with `@torch.compiler.nested_compile_region`: a first start compiles for 9.0 s instead "
-        "of 19.3 s; calls take 1.20 times as long",
+        "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start takes "
+        "4.1 s instead of 19.3 s; calls take equally long",
+        "mark `Block.forward` with `@torch.compiler.nested_compile_region`: compiling at a first start takes 9.0 s "
+        "instead of 19.3 s; calls take 1.20 times as long",
     ]
     wrong, slow = replace(ways[1], equal=False), replace(ways[2], start_s=18.0)
     assert sentences(RegionCost("Block", 12, None, [ways[0], wrong, slow])) == []
@@ -446,13 +446,15 @@ def test_the_way_to_compile_blocks_that_starts_first_is_named_first() -> None:
     apart = replace(ways[2], compilations=2, limit_hit=True, time_ratio=None, differences=differences)
     found = sentences(RegionCost("Block", 12, None, [ways[0], apart]))
     assert (
-        found[0] == "compile each `Block` alone (`block.compile()`): a first start compiles for 4.1 s instead of 19.3 s"
+        found[0]
+        == "compile each `Block` alone (`block.compile()`): compiling at a first start takes 4.1 s instead of 19.3 s"
     )
     assert found[1].startswith(
         "compiled alone, the 12 `Block` modules need 2 compilations, and the rest of them runs eagerly (recompile "
         "limit), because of what differs: self.index: 0 -> 1"
     )
     assert "(line 12). To make them alike: " in found[1]
+    assert sentences(RegionCost("Block", 12, None, [ways[0], replace(apart, start_s=None)])) == found[1:]
 
 
 def test_a_second_start_is_compared_with_the_first() -> None:

@@ -84,6 +84,7 @@ def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch
     assert list(ways) == ["whole", "nested", "blocks"]
     assert {(way.compilations, way.graphs, way.equal) for way in ways.values()} == {(1, 1, True)}
     assert [way.regions for way in ways.values()] == [None, 1, None]
+    assert all(way.start_s is not None for way in ways.values())
     assert [way.time_ratio for way in ways.values()] == [1.0, 1.25, 1.25]
     assert ways["blocks"].differences == []
     assert Block.forward is forward
@@ -96,6 +97,7 @@ def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_apart(monk
         ways = ways_of(measured(Scaled, "eager"))
     assert list(ways) == ["whole", "blocks"]  # no two blocks share a nested region
     blocks = ways["blocks"]
+    assert (blocks.start_s, blocks.time_ratio) == (None, None)  # nothing would be saved
     assert (blocks.compilations, blocks.graphs, blocks.limit_hit, blocks.equal) == (3, 3, True, True)
     assert [(found.compilation, found.guard) for found in blocks.differences[:3]] == [
         (1, "self.index == 0"), (2, "self.index == 0"), (2, "self.index == 1"),

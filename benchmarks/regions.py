@@ -6,12 +6,15 @@ python benchmarks/regions.py --layers 12
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import tempfile
+from unittest import mock
 
 import torch
 
 import jupyter_graphbreak
+from jupyter_graphbreak.experiments.cost import further_measurements
 from jupyter_graphbreak.views.words.cost_findings import cost_findings
 
 
@@ -66,11 +69,13 @@ def main() -> None:
     model = Model(given.layers, differ=given.differ)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        report = jupyter_graphbreak.measure(torch.compile(model), torch.randint(0, 100, (4, 32)), seconds=1200.0)
+        with mock.patch.object(further_measurements, "limit_time", return_value=contextlib.nullcontext()):
+            report = jupyter_graphbreak.measure(torch.compile(model), torch.randint(0, 100, (4, 32)), seconds=1200.0)
     regions = report.cost.entries[0].regions if report.cost is not None else None
     for way in regions.ways if regions is not None else []:
         ratio = "unclear" if way.time_ratio is None else f"{way.time_ratio:.2f}"
-        print(f"{way.way:7} start {way.start_s:6.1f} s, {way.compilations} compilations, calls {ratio}, {way.equal=}")
+        start = "not measured" if way.start_s is None else f"{way.start_s:.1f} s"
+        print(f"{way.way:7} start {start}, {way.compilations} compilations, calls {ratio}, {way.equal=}")
     for finding in cost_findings(report):
         print(f"    {finding.sentence}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +39,10 @@ _KINDS: dict[str, WhyNotFused] = {
     "tiling": "order",
     "device mismatch": "device",
 }
+
+
+#: Operations that libraries compute in eager code as well, and that nobody expects to be fused.
+_PRODUCTS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
 
 def unfused_kernels(
@@ -99,9 +104,9 @@ def notable(
     merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):
         reason, first, second = reason_of(pair), locate(pair.first.stack), locate(pair.second.stack)
-        if reason is None or first is None:
-            continue
         op = pair.first.library_op or pair.second.library_op
+        if reason is None or first is None or _PRODUCTS.search(op or ""):
+            continue
         known = merged.get((first, second), UnfusedKernels(graph, reason, 0, 0, op, first, second))
         merged[first, second] = structs.replace(known, nbytes=known.nbytes + pair.nbytes, count=known.count + 1)
     return [kernels for kernels in merged.values() if kernels.nbytes >= least]

@@ -27,7 +27,7 @@ _MIN_RUNS_LATE = 3
 _MIN_RUNS_AT_END = 1
 
 #: How long, and how often, two calls are timed to compare them.
-_RATIO_S = 1.0
+_RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
 #: A ratio is given if it is known to this share of it.
 _CLEAR_SHARE = 0.1

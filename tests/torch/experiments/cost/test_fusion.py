@@ -78,8 +78,9 @@ def test_pairs_of_the_same_lines_count_as_one() -> None:
     pairs = [
         UnfusedPair(at(1, "64"), at(1, "64"), 1 << 20, "memory deps did not match"),
         UnfusedPair(at(1, "8", reduces=True), at(1, "64"), 3 << 20, ""),
-        UnfusedPair(at(1, "64"), at(2, library_op="aten.mm.default"), 2 << 20, ""),
+        UnfusedPair(at(1, "64"), at(2, library_op="aten.cumsum.default"), 2 << 20, ""),
         UnfusedPair(at(2, "64"), at(3, "32"), 1 << 10, ""),  # little
+        UnfusedPair(at(2, "64"), at(4, library_op="aten.addmm.default"), 2 << 20, ""),  # as in eager code
         UnfusedPair(at(9, "64"), at(3, "32"), 9 << 20, ""),  # not in the program
     ]
 
@@ -88,4 +89,4 @@ def test_pairs_of_the_same_lines_count_as_one() -> None:
         return Location("s1", line, line) if line < 9 else None
 
     found = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable("A", pairs, locate)]
-    assert found == [("reduction", 4, 2, None), ("library", 2, 1, "aten.mm.default")]
+    assert found == [("reduction", 4, 2, None), ("library", 2, 1, "aten.cumsum.default")]

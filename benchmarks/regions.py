@@ -71,6 +71,8 @@ def main() -> None:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         with mock.patch.object(further_measurements, "limit_time", return_value=contextlib.nullcontext()):
             report = jupyter_graphbreak.measure(torch.compile(model), torch.randint(0, 100, (4, 32)), seconds=1200.0)
+    for note in report.diagnostics:
+        print(note.message)
     regions = report.cost.entries[0].regions if report.cost is not None else None
     for way in regions.ways if regions is not None else []:
         ratio = "unclear" if way.time_ratio is None else f"{way.time_ratio:.2f}"

@@ -1,6 +1,6 @@
 """Compile a model of equal layers as a whole, layer by layer and with nested regions, from an empty cache.
 
-python benchmarks/regions.py --layers 12
+python benchmarks/regions.py --layers 12   # some minutes
 """
 
 from __future__ import annotations

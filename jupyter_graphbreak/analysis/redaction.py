@@ -153,10 +153,18 @@ _OTHERS: dict[str, dict[Content, str]] = {
         "id": "frame",
         "kept": "settled break_even_calls",
         "parts": (
-            "eager compiled remedied parts coverage in_run eager_device_work device_work memory guards ops alternatives"
+            "eager compiled remedied parts coverage in_run eager_device_work device_work memory guards ops "
+            "alternatives regions unfused"
         ),
     },
     "Alternative": {"kept": "kind", "op": "change", "parts": "location time before"},
+    "UnfusedKernels": {"id": "graph", "kept": "reason nbytes count", "op": "op", "parts": "first second"},
+    "RegionCost": {"function": "block", "kept": "count", "removed": "container", "parts": "ways"},
+    "CompiledWay": {
+        "kept": "way start_s compilations graphs regions equal time_ratio limit_hit",
+        "parts": "differences",
+    },
+    "BlockDifference": {"kept": "compilation", "guard": "guard", "parts": "location"},
     "OpCost": {"id": "graph", "op": "op", "parts": "location eager compiled"},
     "GuardCost": {"id": "frame", "timed guard": "guard", "parts": "location time", "kept": "count"},
     "MemoryCost": {"parts": "lines growth changes"},
@@ -180,7 +188,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Check": {
         "function": "function",
         "backend": "backend",
-        "kept": "equal step",
+        "kept": "equal step instances",
         "removed": "differences",
         "parts": "first restored_by",
     },

@@ -177,16 +177,20 @@ class Rerun:
         seconds : float or None
             The time limit; by default 120 seconds.
         """
-        from jupyter_graphbreak.experiments.check.checking import check_entry
+        from jupyter_graphbreak.experiments.check.checking import check_instances, instances_of
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         end, late = _limits(seconds)
         checks = []
+        groups = {id(group[0]): group for group in instances_of(self._kept.entries)}
         for entry in self._entries(late, "checked"):
+            if id(entry) not in groups:  # it is checked with the first one of its kind
+                continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
             with entry.set_up(), self._noting_failures(f"checking {entry.function}"), limit_time(end):
                 try:
-                    checks.append(check_entry(entry, self.report, find_cell=self._find_cell).check)
+                    found = check_instances(groups[id(entry)], self.report, find_cell=self._find_cell)
+                    checks.append(found.check)
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
         return self._update(replace(self.report, check=checks))

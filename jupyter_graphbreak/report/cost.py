@@ -220,6 +220,39 @@ class OpCost(msgspec.Struct, frozen=True):
     compiled: Spread
 
 
+#: A library computes one of them; the second needs the finished reduction; other kernels must run between them; they
+#: loop over different sizes; they use memory in different orders; they run on different devices.
+WhyNotFused = Literal["library", "reduction", "between", "sizes", "order", "device"]
+
+
+class UnfusedKernels(msgspec.Struct, frozen=True):
+    """Two kernels that inductor does not fuse although the second one uses the result of the first.
+
+    Parameters
+    ----------
+    graph : str
+        The graph.
+    reason : WhyNotFused
+        Why they are not fused.
+    nbytes : int
+        The bytes that the second one reads although the first one reads or writes them.
+    count : int
+        The number of pairs of the same lines, which count as one; the reason is that of the largest.
+    op : str or None
+        The operation that a library computes, such as ``aten.cumsum.default``.
+    first, second : Location or None
+        Their lines.
+    """
+
+    graph: str
+    reason: WhyNotFused
+    nbytes: int
+    count: int = 1
+    op: str | None = None
+    first: Location | None = None
+    second: Location | None = None
+
+
 class Alternative(msgspec.Struct, frozen=True):
     """The time of a call with one change, next to the time without it; they were measured in turn.
 
@@ -238,6 +271,80 @@ class Alternative(msgspec.Struct, frozen=True):
     location: Location | None
     time: Spread
     before: Spread
+
+
+#: The whole in one go; each block in place; the whole in one go, with each block as a nested region.
+Way = Literal["whole", "blocks", "nested"]
+
+
+class BlockDifference(msgspec.Struct, frozen=True):
+    """A guard because of which a block is not run by what was compiled for an earlier one.
+
+    Parameters
+    ----------
+    compilation : int
+        The number of the further compilation: 1 for the second one of the blocks.
+    guard : str
+        The guard that failed, as PyTorch shows it.
+    location : Location or None
+        The line that created the guard.
+    """
+
+    compilation: int
+    guard: str
+    location: Location | None = None
+
+
+class CompiledWay(msgspec.Struct, frozen=True):
+    """One way to compile an entry that repeats blocks.
+
+    Parameters
+    ----------
+    start_s : float or None
+        The seconds of compiling, with the backward pass, if nothing is in PyTorch's caches on disk; ``None`` if it was
+        not measured because most blocks are compiled apart from each other.
+    compilations, graphs : int
+        The number of frames that were compiled, and of their graphs.
+    regions : int or None
+        The number of nested regions that several blocks share, if blocks are nested regions.
+    equal : bool
+        Whether results and gradients agree with those of the whole.
+    time_ratio : float or None
+        The time of a call and its backward pass, divided by that of the whole; ``None`` if it is not clear enough.
+    differences : list of BlockDifference
+        Why blocks are compiled apart from each other, if each is compiled in place.
+    limit_hit : bool
+        Whether some blocks run eagerly because Dynamo's recompile limit was reached.
+    """
+
+    way: Way
+    start_s: float | None
+    compilations: int
+    graphs: int
+    regions: int | None = None
+    equal: bool = True
+    time_ratio: float | None = None
+    differences: list[BlockDifference] = []
+    limit_hit: bool = False
+
+
+class RegionCost(msgspec.Struct, frozen=True):
+    """The ways to compile an entry that repeats blocks, the whole first.
+
+    Parameters
+    ----------
+    block : str
+        The name of the class of the blocks.
+    count : int
+        The number of blocks.
+    container : str or None
+        The place of the container of all blocks, such as ``self.layers``, if they have one.
+    """
+
+    block: str
+    count: int
+    container: str | None
+    ways: list[CompiledWay] = []
 
 
 class EntryCost(msgspec.Struct, frozen=True):
@@ -266,6 +373,10 @@ class EntryCost(msgspec.Struct, frozen=True):
         The operations of slow graphs that are slower compiled than eager, those that lose most first.
     alternatives : list of Alternative
         Changes of the compiled code that were measured.
+    regions : RegionCost or None
+        Other ways to compile the entry, if it repeats blocks and compiling it takes long.
+    unfused : list of UnfusedKernels
+        Kernels of slow graphs that inductor does not fuse, those that pass most memory first.
     """
 
     function: str
@@ -284,6 +395,8 @@ class EntryCost(msgspec.Struct, frozen=True):
     guards: list[GuardCost] | None = None
     ops: list[OpCost] | None = None
     alternatives: list[Alternative] = []
+    regions: RegionCost | None = None
+    unfused: list[UnfusedKernels] = []
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -381,6 +494,9 @@ class Check(msgspec.Struct, frozen=True):
         The step of compiling that introduces the difference.
     restored_by : list of NumericsTrial
         The changes that were tried one at a time to make the result right.
+    instances : int
+        How many modules of one class, or functions with the same code, were compared. Each one is compared alone, and a
+        module also after those before it were compiled. The differences are those of the first wrong one.
     """
 
     function: str
@@ -390,3 +506,4 @@ class Check(msgspec.Struct, frozen=True):
     first: Divergence | None = None
     step: Literal["eager", "aot_eager", "backend"] | None = None
     restored_by: list[NumericsTrial] = []
+    instances: int = 1

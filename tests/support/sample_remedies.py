@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.cost import (
+    BlockDifference,
     Check,
+    CompiledWay,
     Cost,
     CostPart,
     Coverage,
@@ -20,9 +22,11 @@ from jupyter_graphbreak.report.cost import (
     MemoryGrowth,
     MemoryLine,
     OpCost,
+    RegionCost,
     RemediedCost,
     Spread,
     Startup,
+    UnfusedKernels,
 )
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy
@@ -140,6 +144,25 @@ def with_cost(report: Report) -> Report:
                     Coverage(9, 2, 0.61),
                     ops=[
                         OpCost("C", "torch.erfinv", Location("s1", 18, 18, function="step"), spread(295), spread(1140))
+                    ],
+                    regions=RegionCost(
+                        "Block", 12, "self.layers",
+                        [
+                            CompiledWay("whole", 19.3, 1, 1, time_ratio=1.0),
+                            CompiledWay("nested", 9.4, 1, 1, 1, time_ratio=1.02),
+                            CompiledWay(
+                                "blocks", 4.1, 2, 2, time_ratio=1.16,
+                                differences=[
+                                    BlockDifference(1, "self.index == 0", Location("s1", 18, 18, function="step"))
+                                ],
+                            ),
+                        ],
+                    ),
+                    unfused=[
+                        UnfusedKernels(
+                            "C", "library", 5 << 20, 1, "aten.cumsum.default",
+                            Location("s1", 11, 11, function="step"), Location("s1", 18, 18, function="step"),
+                        )
                     ],
                     guards=[GuardCost("0/0", "L['names']", Location("s1", 11, 11, function="step"), spread(310), 400)],
                     memory=MemoryCost(

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from msgspec import structs
 
 from jupyter_graphbreak._torch_compat.compiled import running_eagerly
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
 from jupyter_graphbreak._torch_compat.numerics import inductor_changes
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
     Exact,
@@ -35,7 +37,7 @@ from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import Check, Divergence, NumericsTrial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -70,7 +72,57 @@ class _Observation:
     raised: str | None = None
 
 
-def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell = lambda _: None) -> CheckResult:
+def instances_of(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Group the entries of a run that share compiled code: modules of one class, functions with the same code."""
+    groups: dict[Any, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(_kind(entry), []).append(entry)
+    return list(groups.values())
+
+
+def _kind(entry: Entry) -> Any:
+    """Return what an entry has in common with those whose compiled code it may use."""
+    method = entry.call.forward if isinstance(entry.call, torch.nn.Module) else entry.call
+    code = getattr(getattr(method, "__func__", method), "__code__", None)
+    if code is None:
+        return id(entry)
+    owner = type(getattr(method, "__self__", None))
+    place = code.co_filename, code.co_firstlineno, code.co_qualname if hasattr(code, "co_qualname") else code.co_name
+    return owner, place, backend_name(entry.backend), entry.dynamic, entry.modes.grad
+
+
+def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCell = lambda _: None) -> CheckResult:
+    """Compare entries of one kind: each alone, and after those before it.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        The entries, in the order of the run, see :func:`instances_of`.
+    run : Report
+        The report of the run.
+    find_cell : callable
+        Returns the cell that a code object comes from, given its file name.
+    """
+    results: list[CheckResult] = []
+    for number, entry in enumerate(entries, start=1):
+        result = check_entry(entry, run, find_cell=find_cell, earlier=entries[: number - 1])
+        check = structs.replace(result.check, instances=len(entries))
+        if not check.equal and number > 1:
+            differences = [f"instance {number} of {len(entries)}: {text}" for text in check.differences]
+            check = structs.replace(check, differences=differences)
+        results.append(replace(result, check=check))
+        if not check.equal:
+            return results[-1]
+    return results[0]
+
+
+def check_entry(
+    entry: Entry,
+    run: Report | None = None,
+    *,
+    find_cell: FindCell = lambda _: None,
+    earlier: Sequence[Entry] = (),
+) -> CheckResult:
     """Compare values and gradients of an entry's compiled run with those of the eager run, both on copies.
 
     Both runs draw the same random numbers. A call that changes its state, such as a training step, is compared again
@@ -84,6 +136,9 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
         The report whose ids for graphs the check uses; by default the report of this run.
     find_cell : callable
         Returns the cell that a code object comes from, given its file name.
+    earlier : sequence of Entry
+        Entries of the same kind. If they are modules, the entry may use their compiled code; copies of functions share
+        no code.
     """
     with entry.set_up(), sandboxed(), eager_random_numbers():
         compiled_call = _CompiledCall(entry, entry.backend)
@@ -97,6 +152,10 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
                 with contextlib.suppress(TimeUpError):  # the first call has been compared
                     differences = _later_differences(entry, compiled_call)
                     calls = _CALLS if differences else 1
+            by_others = False
+            if not differences and earlier and isinstance(entry.call, torch.nn.Module):
+                differences = _differences_after(earlier, entry)
+                by_others = bool(differences)
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is known
                 correspondence = Correspondence(own, run if run is not None else own, entry.frame)
@@ -108,7 +167,7 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
                 own_us = compiled_call.fastest_us() if differences else None
         restored_by: list[NumericsTrial] = []
         with contextlib.suppress(TimeUpError):
-            step = _first_wrong_step(entry, calls) if differences else None
+            step = _first_wrong_step(entry, calls) if differences and not by_others else None
             if step is not None:
                 restored_by += _try_changes(entry, step, first, own_us, calls)
     check = Check(
@@ -262,6 +321,19 @@ def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
     """Return how the last of several compiled calls, which change the state in turn, differs from the eager one."""
     found = _differences(entry, _observe_eager(entry, _CALLS), compiled_call.observe(_CALLS), _CALLS)
     return [f"after {_CALLS} calls, {text}" for text in found]
+
+
+def _differences_after(earlier: Sequence[Entry], entry: Entry) -> list[str]:
+    """Return how an entry differs from eager code if entries before it were compiled, whose code it may use."""
+    subject = Subject(entry.call, entry.arguments)
+    backend = entry.backend if callable(entry.backend) else own_backend(entry.backend)  # the same for all of them
+    with recompiling(subject.call):
+        for other in earlier:
+            known = Subject(other.call, other.arguments)
+            _call(other.compile(known.call, backend), known)
+        actual = _observe(entry.compile(subject.call, backend), subject)
+    found = _differences(entry, _observe_eager(entry), actual)
+    return [f"with code that was compiled for an earlier one, {text}" for text in found]
 
 
 def _differences(entry: Entry, expected: _Observation, actual: _Observation, calls: int = 1) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 import re
@@ -11,7 +10,7 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec.structs import replace
@@ -25,14 +24,14 @@ from jupyter_graphbreak._torch_compat.compiled import (
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
 from jupyter_graphbreak.analysis.build import build_with_files
-from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.growth import memory_growth
-from jupyter_graphbreak.experiments.cost.guards import time_guards
-from jupyter_graphbreak.experiments.cost.memory import measure_memory
-from jupyter_graphbreak.experiments.cost.memory_changes import tried_changes
-from jupyter_graphbreak.experiments.cost.operations import slow_operations
+from jupyter_graphbreak.experiments.cost.further_measurements import (
+    LEAST_S,
+    SteadyState,
+    measured_further,
+    unless_it_fails,
+)
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
     Overhead,
@@ -43,7 +42,6 @@ from jupyter_graphbreak.experiments.cost.parts import (
     time_share,
     with_new_ids,
 )
-from jupyter_graphbreak.experiments.cost.saved_lines import with_compiled_lines
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
@@ -52,7 +50,7 @@ from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
+from jupyter_graphbreak.experiments.trial.time_limit import limit_time
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
@@ -121,18 +119,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Range
-    from jupyter_graphbreak.records.records import Record, StackEntry
+    from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.records.source_texts import FindCell
-    from jupyter_graphbreak.report.cost import CostPart, MemoryCost, Startup
-    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.cost import CostPart, Startup
     from jupyter_graphbreak.report.schema import Report
 
     #: Applies remedies while its context is open, and yields the entry with them.
     Remedied = Callable[[], AbstractContextManager[Entry]]
 
-_T = TypeVar("_T")
-#: After timing, the other measurements take as long as it did at most, and this many seconds at least.
-_LEAST_S = 5.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
 #: After this many seconds no further remedy is compiled.
@@ -215,30 +209,6 @@ def measure_entry(
         on_processor = isinstance(compiled.clock, ProcessorClock)
         overhead = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
         whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))
-        graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
-        memory = guard_costs = ops = alternatives = None
-        if settled:
-            used = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
-            now = time.monotonic()
-            with limit_time(min(end, now + max(now - started, _LEAST_S))):
-                if guards:  # this PyTorch shows them
-                    guard_costs = _unless_it_fails(
-                        lambda: compiled.between_calls(
-                            functools.partial(time_guards, guards, used, correspondence.frame, locate)
-                        )
-                    )
-                memory = _unless_it_fails(lambda: measure_memory(eager, compiled, locate))
-                ops = _unless_it_fails(lambda: slow_operations(compiled, graph_us, correspondence))
-                alternatives = _unless_it_fails(
-                    lambda: measure_alternatives(entry, correspondence, locate, whole, guard_costs or [])
-                )
-                if memory is not None:
-                    memory = _explained(memory, eager, compiled, locate)
-            if memory is not None:
-                now = time.monotonic()
-                with limit_time(min(end, now + now - started)):  # as long as all other measurements
-                    compile_s = correspondence.compile_seconds()
-                    memory = _with_changes(memory, entry, eager, compiled, compile_s)
         eager_time = spread_of(calls[0])
         share = time_share(parts)
         cost = EntryCost(
@@ -256,11 +226,12 @@ def measure_entry(
             break_even_calls=_break_even(gain_us(eager_time, whole), correspondence),
             eager_device_work=work[0],
             device_work=work[1],
-            memory=memory,
-            guards=guard_costs,
-            ops=ops,
-            alternatives=alternatives or [],
         )
+        if settled:
+            graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
+            used = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
+            steady = SteadyState(entry, eager, compiled, correspondence, locate, graph_us, guards, used)
+            cost = measured_further(cost, steady, seconds=time.monotonic() - started, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
     return Measurement(cost, own, startup)
 
@@ -318,29 +289,6 @@ def _device_work(variant: Variant) -> DeviceWork | None:
     return None
 
 
-def _unless_it_fails(measure: Callable[[], _T]) -> _T | None:
-    """Return the result of a measurement; ``None`` if it fails or takes too long, which costs this result only."""
-    try:
-        return measure()
-    except (Exception, TimeUpError):  # noqa: BLE001 - a backward pass from all results may fail, for example
-        return None
-
-
-def _explained(
-    memory: MemoryCost, eager: Variant, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
-) -> MemoryCost:
-    """Return measured memory with what grows from call to call, and what each line keeps in compiled code."""
-    growth = _unless_it_fails(lambda: memory_growth(eager, compiled, memory.compiled_peak_bytes, locate))
-    detailed = _unless_it_fails(lambda: with_compiled_lines(memory, compiled, locate))
-    return replace(detailed or memory, growth=growth)
-
-
-def _with_changes(memory: MemoryCost, entry: Entry, eager: Variant, compiled: Variant, compile_s: float) -> MemoryCost:
-    """Return measured memory with the changes that were tried."""
-    changes = _unless_it_fails(lambda: tried_changes(entry, eager, compiled, memory, compile_s))
-    return replace(memory, changes=changes or [])
-
-
 def _second_start(
     entry: Entry, records: Sequence[Record], correspondence: Correspondence, end: float
 ) -> Startup | None:
@@ -348,8 +296,8 @@ def _second_start(
     startup = second_start(records, correspondence)
     if startup is None or all(graph.cache != "bypass" for graph in startup.graphs):
         return startup
-    with limit_time(min(end, time.monotonic() + max(startup.first_s, _LEAST_S))):
-        changes = _unless_it_fails(lambda: cache_changes(entry, startup, records))
+    with limit_time(min(end, time.monotonic() + max(startup.first_s, LEAST_S))):
+        changes = unless_it_fails(lambda: cache_changes(entry, startup, records))
     return replace(startup, changes=changes or [])
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.memory import Stack
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.report.cost import MemoryCost
     from jupyter_graphbreak.report.location import Location
 
 #: How many calls are made in a row. What the first one keeps does not count: it may fill a cache.
@@ -37,6 +38,13 @@ _CALLS = 6
 #: The ranges of the profile in which a call runs, and in which all garbage is collected at the end.
 _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
+
+
+def with_growth(
+    memory: MemoryCost, eager: Variant, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
+) -> MemoryCost:
+    """Return measured memory with what grows from call to call; see :func:`memory_growth`."""
+    return replace(memory, growth=memory_growth(eager, compiled, memory.compiled_peak_bytes, locate))
 
 
 def memory_growth(

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.cost.timing import spread
-from jupyter_graphbreak.experiments.trial.time_limit import require_time
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.report.cost import GuardCost
 
 if TYPE_CHECKING:
@@ -60,12 +60,15 @@ def time_guards(
     call : callable or None
         Makes a call; ``None`` if that changes something, so that guards fail in the next call.
     """
-    costs = []
+    costs: list[GuardCost] = []
     for frame in frames:
         if frame.frame not in used or not frame.check():
             continue
-        whole_us = _times_after(call, frame.check) if call is not None else _times_us(frame.check, _BATCHES, _BATCH_NS)
-        shares = _Shares(frame.tree(), statistics.median(whole_us))
+        try:
+            whole_us = _times_of_all(call, frame.check)
+            shares = _Shares(frame.tree(), statistics.median(whole_us))
+        except TimeUpError:  # the frames that have been timed count
+            break
         frame.check()  # single checks leave notes about the tensors that they have seen; this discards the notes
         for group, share in shares.groups():
             if share < _NOTABLE_SHARE:
@@ -76,6 +79,11 @@ def time_guards(
             time_of_group = spread([share * us for us in whole_us])
             costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
     return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MOST]
+
+
+def _times_of_all(call: Callable[[], object] | None, check: Callable[[], object]) -> list[float]:
+    """Return the microseconds that all guards of a frame take, after a call if one can be made."""
+    return _times_after(call, check) if call is not None else _times_us(check, _BATCHES, _BATCH_NS)
 
 
 def _without_comment(guard: str) -> str:

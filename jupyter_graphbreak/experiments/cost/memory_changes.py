@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.utils.checkpoint
+from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.memory_settings import memory_changes
+from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks
 from jupyter_graphbreak.experiments.cost.memory import SavedBytes, memory_activities, peak_bytes
+from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
@@ -19,26 +21,27 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require
 from jupyter_graphbreak.report.cost import MemoryChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from jupyter_graphbreak.experiments.cost.timing import CallTime
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.cost import MemoryCost
 
 #: Nothing is tried if less is kept for the backward pass, or if that is a smaller share of the peak.
 _WORTH_BYTES, _WORTH_SHARE = 1 << 20, 0.1
-#: How long, and how often, a call is timed with a change and without it.
-_TIMING_S = 0.5
-_FEWEST_CALLS, _MOST_CALLS = 5, 30
 #: A change is tried if there is so many times the time left that compiling took: the backward pass is compiled as well.
 _COMPILE_TIMES = 2.0
 _T = TypeVar("_T")
-#: Blocks are checkpointed one by one if there are so many in a container.
+#: Blocks are checkpointed one by one if there are so many.
 _FEWEST_BLOCKS = 2
 #: How many times the difference to eager a difference by rounding may be.
 _TIMES_ROUNDING = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
+
+
+def with_changes(memory: MemoryCost, entry: Entry, eager: Variant, compiled: Variant, compile_s: float) -> MemoryCost:
+    """Return measured memory with the changes that were tried; see :func:`tried_changes`."""
+    return replace(memory, changes=tried_changes(entry, eager, compiled, memory, compile_s))
 
 
 def tried_changes(
@@ -88,52 +91,39 @@ def tried_changes(
 
 def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable[[], Variant] | None]]:
     """Yield the code of each change and what makes the variant with it; ``None``: the compiled call, checkpointed."""
-    blocks = repeated_blocks(compiled.modules())
+    blocks = repeated_blocks(compiled.modules(), _FEWEST_BLOCKS)
     if blocks is None:
         yield f"{_CHECKPOINT}({entry.function}, ..., use_reentrant=False)", None
     else:
         yield (
-            f"{_CHECKPOINT}(block, ..., use_reentrant=False) for each block of {blocks}",
-            lambda: _with_checkpointed_blocks(entry, blocks),
+            f"{_CHECKPOINT}(block, ..., use_reentrant=False) for each {blocks.name}"
+            + (f" of {blocks.container}" if blocks.container is not None else ""),
+            lambda: _with_checkpointed_blocks(entry, blocks.places),
         )
     for setting in memory_changes():
         yield setting.code, functools.partial(Variant, entry, compiled=True, applied=setting.applied)
 
 
-def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]]) -> str | None:
-    """Return the place of the container with most parameters in modules of one class, ``None`` if there is none."""
-    sizes = {
-        place: sum(parameter.numel() for parameter in module.parameters())
-        for place, module in modules
-        if isinstance(module, torch.nn.ModuleList | torch.nn.Sequential)
-        and len(module) >= _FEWEST_BLOCKS
-        and len({type(block) for block in module}) == 1
-    }
-    return max(sizes, key=lambda place: sizes[place], default=None)
-
-
-def _with_checkpointed_blocks(entry: Entry, blocks: str) -> Variant:
-    """Return a compiled variant in which the backward pass calls each block of a container again."""
+def _with_checkpointed_blocks(entry: Entry, places: Collection[str]) -> Variant:
+    """Return a compiled variant in which the backward pass calls each block again."""
 
     @contextlib.contextmanager
     def applied() -> Iterator[None]:
-        forwards = {id(block): vars(block).get("forward") for block in known}
-        for block in known:
-            block.forward = replaced[id(block)]
+        forwards = [(block, vars(block).get("forward")) for block, _ in replaced]
+        for block, forward in replaced:
+            block.forward = forward
         try:
             yield
         finally:
-            for block in known:
-                if forwards[id(block)] is None:
+            for block, own in forwards:
+                if own is None:
                     del block.forward
                 else:
-                    block.forward = forwards[id(block)]
+                    block.forward = own
 
-    known: list[Any] = []
+    replaced: list[tuple[Any, Callable[..., Any]]] = []
     variant = Variant(entry, compiled=True, applied=applied)
-    container = dict(variant.modules())[blocks]
-    known += {id(block): block for block in container.children()}.values()
-    replaced = {id(block): _checkpointing(block.forward) for block in known}
+    replaced += [(block, _checkpointing(block.forward)) for place, block in variant.modules() if place in places]
     return variant
 
 
@@ -163,19 +153,10 @@ def _measured(
     peak = peak_bytes(with_backward(functools.partial(memory_activities, variant=changed)))
     ratio = None
     with contextlib.suppress(TimeUpError):  # the memory is known
-        ratio = round(_time_ratio(lambda: with_backward(changed.timer.time), compiled), 2)
+        ratio = ratio_in_turn(
+            lambda: with_backward(changed.timer.time), lambda: compiled.with_backward(compiled.timer.time)
+        )
     return MemoryChange(code, peak, saved.most, is_right(results), ratio)
-
-
-def _time_ratio(time_changed: Callable[[], CallTime], compiled: Variant) -> float:
-    """Return the time of the fastest changed call, divided by that of the fastest call without the change."""
-    own: list[float] = []
-    changed: list[float] = []
-    end = time.monotonic() + _TIMING_S
-    while len(own) < _FEWEST_CALLS or (time.monotonic() < end and len(own) < _MOST_CALLS):
-        own.append(compiled.with_backward(compiled.timer.time).total_us)
-        changed.append(time_changed().total_us)
-    return min(changed) / min(own)
 
 
 def agree(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor], eager: Sequence[torch.Tensor] = ()) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 import statistics
 import time
 from dataclasses import dataclass
@@ -24,6 +25,13 @@ MAX_RUNS = 300
 #: The minimum number of runs of each variant after ``end``, and after the time limit.
 _MIN_RUNS_LATE = 3
 _MIN_RUNS_AT_END = 1
+
+#: How long, and how often, two calls are timed to compare them.
+_RATIO_S = 2.0
+_MIN_PAIRS, _MAX_PAIRS = 7, 40
+#: A ratio is given if it is known to this share of it.
+_CLEAR_SHARE = 0.1
+_SHORTEST_US = 0.1
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,41 @@ def undisturbed(calls: list[CallTime]) -> list[CallTime]:
     """Return the calls during which no other process had the processor, or the least disturbed if they are too few."""
     most = sorted(call.yields for call in calls)[:MIN_RUNS][-1]
     return [call for call in calls if call.yields <= most]
+
+
+def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallTime]) -> float | None:
+    """Return how many times as long a changed call takes, from pairs of calls; ``None`` if that is not measurable.
+
+    Parameters
+    ----------
+    changed, unchanged : callable
+        Functions that make a call and return its time.
+    """
+    pairs: list[float] = []
+    end = time.monotonic() + _RATIO_S
+    while len(pairs) < _MIN_PAIRS or (time.monotonic() < end and len(pairs) < _MAX_PAIRS):
+        if pairs and seconds_left() <= 0:
+            break
+        # The second call of a pair may be faster, so each of them is the first one in turn.
+        if len(pairs) % 2:
+            one, other = changed(), unchanged()
+        else:
+            other, one = unchanged(), changed()
+        pairs.append(one.total_us / max(other.total_us, _SHORTEST_US))
+    return clear_ratio(pairs)
+
+
+def clear_ratio(ratios: Sequence[float]) -> float | None:
+    """Return the median of measured ratios; ``None`` if they are too few or too far apart to say anything.
+
+    The uncertainty of the median, see :func:`~jupyter_graphbreak.report.cost.overlap`, is a tenth of it at most, or
+    else half of its distance from 1.
+    """
+    if len(ratios) < _MIN_PAIRS:
+        return None
+    low, ratio, high = quartiles(ratios)
+    reach = 1.57 * (high - low) / math.sqrt(len(ratios))
+    return round(ratio, 2) if reach <= max(_CLEAR_SHARE * ratio, abs(ratio - 1) / 2) else None
 
 
 def _is_enough(calls: list[CallTime]) -> bool:

@@ -145,7 +145,8 @@ class Variant:
         self._state: dict[str, Any] = {}
         self._changes_arguments = self._changes_state = self._is_short = False
         self.random = False
-        self._seconds = 0.0
+        #: How long the first and the second call take: the first one compiles.
+        self.first_call_s = self.second_call_s = 0.0
 
     def tensors(self) -> Iterator[torch.Tensor]:
         """Yield the tensors of its copies."""
@@ -157,7 +158,9 @@ class Variant:
             return self._warm_up()
 
     def _warm_up(self) -> bool:
+        begun = time.monotonic()
         self._call(0, is_guarded=True)
+        self.first_call_s = time.monotonic() - begun
         self.subject.detach_changed_memory()
         self._state = self.subject.state()
         self._arguments = self.subject.copies_of(self._given)
@@ -167,7 +170,7 @@ class Variant:
         before = _random_state()
         begun = time.monotonic()
         self._call(0, is_guarded=True)
-        self._seconds = time.monotonic() - begun
+        self.second_call_s = time.monotonic() - begun
         self.subject.detach_changed_memory()
         self.random = before != _random_state()
         self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
@@ -183,7 +186,7 @@ class Variant:
 
     def _seeds_per_round(self) -> int:
         """Return the number of seeds in one round."""
-        return (SEEDS if self._seconds < _LONG_S else 1) if self.random else 1
+        return (SEEDS if self.second_call_s < _LONG_S else 1) if self.random else 1
 
     def run(self) -> CallTime:
         """Call it with the next random seed, and return the time."""
@@ -286,10 +289,14 @@ class Variant:
 
     def modules(self) -> list[tuple[str, torch.nn.Module]]:
         """Return the modules that the call uses, each with its first place, such as ``self.layers``."""
-        return [
-            (f"self.{place}" if self.subject.owner is not None else place, module)
-            for place, module in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)
-        ]
+        places = self.places_in_subject()
+        modules = dict(modules_of(self.subject, self._arguments.args, self._arguments.kwargs))
+        return [(place, modules[own]) for place, own in places.items()]
+
+    def places_in_subject(self) -> dict[str, str]:
+        """Return the places of modules as :class:`InnerModules` names them, by those of :meth:`modules`."""
+        own = [place for place, _ in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)]
+        return {f"self.{place}".rstrip(".") if self.subject.owner is not None else place: place for place in own}
 
     def repeatedly(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
         """Observe calls in a row, whose changes are undone only after the last, as those of the program are not.

@@ -83,7 +83,8 @@ def _cache_sentence(report: Report) -> list[str]:
 def _block_sentence(report: Report) -> list[str]:
     """Name the block of a model that a graph repeats, if compiling it alone would save time."""
     block = max(filter(None, map(repeated, report.graphs)), key=lambda block: block.saving, default=None)
-    if block is None or block.saving < _WORTH_A_BLOCK:
+    is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
+    if block is None or block.saving < _WORTH_A_BLOCK or is_measured:
         return []
     start, share = place(report, block.place), f"{block.share:.0%} of its operations"
     repeats = f"graph {block.graph} repeats the block that starts at {start} {block.times} times ({share})"
@@ -444,7 +445,8 @@ def restoring_sentences(check: Check) -> list[str]:
 def check_sentence(report: Report, check: Check) -> str:
     """Return whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend"."""
     if check.equal:
-        return f"right: {check.function} compiled with {check.backend} gives the same result as eager"
+        instances = f" ({check.instances} instances)" if check.instances > 1 else ""
+        return f"right: {check.function}{instances} compiled with {check.backend} gives the same result as eager"
     first = check.first
     words = f"wrong: {check.function} compiled with {check.backend}"
     if first is not None:

@@ -12,6 +12,7 @@ from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import memory_text, time_text
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
+from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines
 from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.cost import (
         Alternative,
+        CompiledWay,
         EntryCost,
         MemoryChange,
         MemoryCost,
         MemoryGrowth,
         OpCost,
+        RegionCost,
+        UnfusedKernels,
     )
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
@@ -52,6 +56,23 @@ _UNNOTICED = {
     "skip_guard_on_globals_unsafe": "a later change of a global then goes unnoticed",
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
 }
+#: How many pairs of kernels are named, and why kernels are not fused.
+_MOST_UNFUSED = 3
+_WHY_NOT_FUSED = {
+    "reduction": "the second one needs the finished result of a reduction",
+    "between": "a kernel that must run between them uses the result of the first one",
+    "sizes": "their loops have different sizes",
+    "order": "the second one reads elements in a different order than the first one writes them",
+    "device": "they run on different devices",
+}
+#: A way to compile a model is named if it takes this share of the start at most.
+_WORTH_A_WAY = 0.8
+#: Times that differ by less are called equal.
+_SAME = 1.03
+#: How many differences between blocks are named.
+_MOST_DIFFERENCES = 3
+#: Where findings about the start come among those about calls.
+_SHARE_OF_START = 0.5
 #: How many objects with expensive guards are named.
 _MOST_GUARDS = 3
 
@@ -133,6 +154,9 @@ def _of_entry(report: Report, entry: EntryCost) -> Iterator[Finding]:
     yield from map(functools.partial(_slow_operation, report, entry), (entry.ops or [])[:_MOST_OPS])
     for alternative in entry.alternatives[:_MOST_ALTERNATIVES]:
         yield from _alternative(report, entry, alternative)
+    yield from map(functools.partial(_unfused, report), entry.unfused[:_MOST_UNFUSED])
+    if entry.regions is not None:
+        yield from _regions(report, entry.regions)
 
 
 def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> Iterator[Finding]:
@@ -165,6 +189,75 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
     yield Finding(f"{branch} {verb} {time_text(abs(lost))}{of}", share, alternative.location)
 
 
+def _regions(report: Report, regions: RegionCost) -> Iterator[Finding]:
+    """Name the ways to compile the blocks that shorten the start, and say why blocks are compiled apart.
+
+    "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start takes 4.1 s
+    instead of 19.3 s; calls take 1.02 times as long".
+    """
+    whole, *others = regions.ways
+    starts = [(way.start_s, way) for way in others if way.equal and way.start_s is not None]
+    for start_s, way in sorted(starts, key=lambda start: start[0]):
+        if whole.start_s is not None and start_s <= _WORTH_A_WAY * whole.start_s:
+            times = f"compiling at a first start takes {start_s:.1f} s instead of {whole.start_s:.1f} s"
+            yield Finding(f"{_change(regions, way)}: {times}{_calls(way)}", _SHARE_OF_START)
+    for way in others:
+        if way.differences:
+            yield _separate_blocks(report, regions, way)
+
+
+def _change(regions: RegionCost, way: CompiledWay) -> str:
+    """Say how to change the program: "compile each `Block` alone (...)"."""
+    block = one_line(regions.block)
+    if way.way != "blocks":
+        return f"mark `{block}.forward` with `@torch.compiler.nested_compile_region`"
+    code = "block.compile()"
+    code = f"for block in {one_line(regions.container)}: {code}" if regions.container is not None else code
+    return f"compile each `{block}` alone (`{code}`)"
+
+
+def _calls(way: CompiledWay) -> str:
+    if way.time_ratio is None:
+        return ""
+    is_equal = 1 / _SAME <= way.time_ratio <= _SAME
+    return f"; calls take {'equally long' if is_equal else f'{way.time_ratio:.2f} times as long'}"
+
+
+def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> Finding:
+    """Say why blocks that look alike are compiled apart from each other.
+
+    "compiled alone, the 12 `Block` modules need 8 compilations, and then run eagerly (recompile limit), because of what
+    differs: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".
+    """
+    guards = failed_guards((difference.compilation, difference) for difference in way.differences)
+    stories = []
+    for guard in guards[:_MOST_DIFFERENCES]:
+        where = guard_lines(report, guard)
+        stories.append(f"{one_line(guard.story)}{f' ({where})' if where else ''}")
+    sentence = f"compiled alone, the {regions.count} `{one_line(regions.block)}` modules need "
+    sentence += counted(way.compilations, "compilation")
+    sentence += ", and the rest of them runs eagerly (recompile limit)," if way.limit_hit else ""
+    sentence += f" because of what differs: {'; '.join(stories)}"
+    sentence += f". To make them alike: {one_line(guards[0].advice)}" if guards[0].advice else ""
+    return Finding(sentence, location=next(iter(guards[0].locations), None))
+
+
+def _unfused(report: Report, kernels: UnfusedKernels) -> Finding:
+    """Say why two kernels are not fused.
+
+    "line 5 and line 6 run in separate kernels: the second one needs the finished result of a reduction; each call reads
+    5.1 MiB again because of that".
+    """
+    both = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
+    lines = [place(report, without_function(line)) for line in both]
+    verb = "run in separate kernels" if len(lines) > 1 else "runs in several kernels"
+    name = one_line(kernels.op or "").removesuffix(".default").rpartition(".")[2]
+    library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
+    reason = (_WHY_NOT_FUSED | library)[kernels.reason]
+    again = f"each call reads {memory_text(kernels.nbytes)} again because of that"
+    return Finding(f"{' and '.join(lines)} {verb}: {reason}; {again}", location=kernels.first)
+
+
 def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:
     """Name an operation that loses: "`erfinv` is 10.7 times slower compiled than eager (3.14 ms ..., line 6)"."""
     eager, compiled = op.eager.median_us, op.compiled.median_us
@@ -179,21 +272,23 @@ def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:
 def _guards(report: Report, entry: EntryCost) -> Iterator[Finding]:
     """Name the objects whose guards take a notable part of a call.
 
-    "guards take 6.8 µs of each call for `names` (400 guards, line 10), 2.4 µs for `self.layers` (90 guards, line 8)".
+    The part "guards and entering the code" of the call holds more than guards, so the sentence is about some of them.
+
+    "of the guards, those on `names` take 6.8 µs of each call (400 guards, line 10), on `self.layers` 2.4 µs (90 guards,
+    line 8)".
     """
     named = [guard for guard in entry.guards or [] if guard.time.median_us > _NOTABLE_SHARE * entry.compiled.median_us]
     if not named:
         return
-    parts = []
+    parts: list[str] = []
     for guard in named[:_MOST_GUARDS]:
         facts = [f"{guard.count} guards"] if guard.count > 1 else []
         facts += [place(report, without_function(guard.location))] if guard.location is not None else []
         beside = f" ({', '.join(facts)})" if facts else ""
-        parts.append(f"{time_text(guard.time.median_us)} for `{_readable(guard.guard)}`{beside}")
-    first, *others = parts
-    sentence = ", ".join([first.replace(" for ", " of each call for ", 1), *others])
+        subject, us = f"on `{_readable(guard.guard)}`", time_text(guard.time.median_us)
+        parts.append(f"{subject} {us}{beside}" if parts else f"those {subject} take {us} of each call{beside}")
     spent = sum(guard.time.median_us for guard in named)
-    yield Finding(f"guards take {sentence}", spent / max(entry.eager.median_us, spent), named[0].location)
+    yield Finding(f"of the guards, {', '.join(parts)}", spent / max(entry.eager.median_us, spent), named[0].location)
 
 
 def _readable(guard: str) -> str:

@@ -13,9 +13,15 @@ from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_
 from jupyter_graphbreak.views.words.where import function_of, place, without_function
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jupyter_graphbreak.report.cost import BlockDifference
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import GuardFailure, Recompile, Report
+
+    #: A guard that failed.
+    _Failure = GuardFailure | BlockDifference
 
 #: Dynamo's name for a value that is passed to a resume function without a variable.
 _ON_THE_STACK = "___stack"
@@ -211,19 +217,17 @@ def _function_name(report: Report, recompilation: Recompilation) -> str:
 
 def _recompilation(recompiles: list[Recompile], limit: int) -> Recompilation:
     """Group the failed guards of a function by subject."""
-    failed: dict[str, list[tuple[int, GuardFailure, _Variation | None]]] = {}
-    for index, recompile in enumerate(recompiles):
-        for reason in reversed(recompile.reasons):  # PyTorch lists the latest version first
-            variation = _variation(reason.guard)
-            name = variation.name if variation is not None else reason.guard
-            failed.setdefault(name, []).append((index, reason, variation))
-    guards = [_failed_guard(group) for group in failed.values()]
+    guards = failed_guards(
+        (index, reason)
+        for index, recompile in enumerate(recompiles)
+        for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
+    )
     last = recompiles[-1]
     return Recompilation(
         function=last.function,
         location=last.location,
         frames=[recompile.frame for recompile in recompiles],
-        guards=sorted(guards, key=lambda guard: -guard.times),
+        guards=guards,
         limit_hit=last.limit_hit,
         total=len(recompiles) - last.limit_hit + 1 if last.of is not None else 0,
         ids=[recompile.id for recompile in recompiles if recompile.id],
@@ -231,7 +235,23 @@ def _recompilation(recompiles: list[Recompile], limit: int) -> Recompilation:
     )
 
 
-def _failed_guard(group: list[tuple[int, GuardFailure, _Variation | None]]) -> FailedGuard:
+def failed_guards(failures: Iterable[tuple[int, _Failure]]) -> list[FailedGuard]:
+    """Group guards that failed by subject, the most frequent first.
+
+    Parameters
+    ----------
+    failures : iterable of tuple
+        The guards in the order in which they failed, each with the number of the recompile.
+    """
+    failed: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
+    for index, reason in failures:
+        variation = _variation(reason.guard)
+        name = variation.name if variation is not None else reason.guard
+        failed.setdefault(name, []).append((index, reason, variation))
+    return sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
+
+
+def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> FailedGuard:
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     return FailedGuard(

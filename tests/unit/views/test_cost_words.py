@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.report.cost import (
     Alternative,
+    BlockDifference,
     CacheChange,
     Check,
+    CompiledWay,
     Cost,
     CostPart,
     Coverage,
@@ -24,8 +26,10 @@ from jupyter_graphbreak.report.cost import (
     MemoryGrowth,
     MemoryLine,
     OpCost,
+    RegionCost,
     Spread,
     Startup,
+    UnfusedKernels,
 )
 from jupyter_graphbreak.report.figures import Timing
 from jupyter_graphbreak.report.location import Location
@@ -55,8 +59,10 @@ def entry_of(report: Report) -> EntryCost:
 
 
 def with_entry(report: Report, **fields: object) -> Report:
+    """Return a report with other fields of its entry, without what is said of regions and kernels by default."""
     assert report.cost is not None
-    return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **fields)]))
+    changed = {"regions": None, "unfused": []} | fields
+    return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **changed)]))
 
 
 def test_cost_verdicts() -> None:
@@ -228,7 +234,8 @@ def layers(times: int) -> Graph:
 
 
 def test_a_repeated_block_is_named_if_compiling_it_alone_saves_much() -> None:
-    report = replace(cost(), frames=[Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)])
+    frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
+    report = replace(with_entry(cost()), frames=frames)
     (sentence,) = [
         part for part in startup(replace(report, graphs=[layers(6)])).split("; ") if part.startswith("graph A repeats")
     ]
@@ -237,6 +244,8 @@ def test_a_repeated_block_is_named_if_compiling_it_alone_saves_much() -> None:
         "block alone may save 77% of the graph's compile time"
     )
     assert "repeats" not in startup(replace(report, graphs=[layers(2)]))
+    measured = replace(cost(), frames=frames, graphs=[layers(6)])  # a finding says what it saves
+    assert "repeats" not in startup(measured)
     assert repeated(layers(1)) is None
 
 
@@ -350,8 +359,8 @@ def test_objects_with_expensive_guards_are_named() -> None:
     size = GuardCost("0/0", "___check_obj_id(G['scale'], 12)", line, Spread(6, 5, 7, 15))
     cheap = GuardCost("0/0", "L['x']", None, Spread(0.4, 0.3, 0.5, 15))
     assert sentences(names, layers, size, cheap) == [
-        "guards take 31 µs of each call for `names` (400 guards, line 12), 9.0 µs for `self.layers.0` (30 guards), "
-        "6.0 µs for `___check_obj_id(scale, 12)` (line 12)"
+        "of the guards, those on `names` take 31 µs of each call (400 guards, line 12), on `self.layers.0` 9.0 µs "
+        "(30 guards), on `___check_obj_id(scale, 12)` 6.0 µs (line 12)"
     ]
     assert sentences(cheap) == sentences() == []
 
@@ -391,6 +400,61 @@ def test_operations_that_are_slower_compiled_are_named() -> None:
         "`erfinv` is 11 times slower compiled than eager (3.14 ms against 295 µs, line 12)",
         "`pad` is 3.1 times slower compiled than eager (310 µs against 100 µs)",
     ]
+
+
+def test_kernels_that_are_not_fused_are_named_with_the_reason() -> None:
+    first, second = (Location("s1", line, line, function="step") for line in (12, 15))
+    pairs = [
+        UnfusedKernels("A", "reduction", 5 << 20, first=first, second=second),
+        UnfusedKernels("A", "library", 1 << 20, 2, "aten.cumsum.default", first, first),
+        UnfusedKernels("A", "order", 1 << 19, first=first),
+    ]
+    report = with_entry(cost(), memory=None, guards=None, ops=None, unfused=pairs)
+    assert [finding.sentence for finding in cost_findings(report)] == [
+        "line 12 and line 15 run in separate kernels: the second one needs the finished result of a reduction; each "
+        "call reads 5.0 MiB again because of that",
+        "line 12 runs in several kernels: `cumsum` is computed by a library, whose kernels are not fused with others; "
+        "each call reads 1.0 MiB again because of that",
+        "line 12 runs in several kernels: the second one reads elements in a different order than the first one "
+        "writes them; each call reads 512.0 KiB again because of that",
+    ]
+
+
+def test_the_way_to_compile_blocks_that_starts_first_is_named_first() -> None:
+    line = Location("s1", 12, 12, function="step")
+    ways = [
+        CompiledWay("whole", 19.3, 1, 1, time_ratio=1.0),
+        CompiledWay("nested", 9.0, 1, 1, regions=1, time_ratio=1.2),
+        CompiledWay("blocks", 4.1, 1, 1, time_ratio=1.01),
+    ]
+
+    def sentences(regions: RegionCost) -> list[str]:
+        report = with_entry(cost(), memory=None, guards=None, ops=None, regions=regions)
+        return [finding.sentence for finding in cost_findings(report)]
+
+    assert sentences(RegionCost("Block", 12, "self.layers", ways)) == [
+        "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start takes "
+        "4.1 s instead of 19.3 s; calls take equally long",
+        "mark `Block.forward` with `@torch.compiler.nested_compile_region`: compiling at a first start takes 9.0 s "
+        "instead of 19.3 s; calls take 1.20 times as long",
+    ]
+    wrong, slow = replace(ways[1], equal=False), replace(ways[2], start_s=18.0)
+    assert sentences(RegionCost("Block", 12, None, [ways[0], wrong, slow])) == []
+    differences = [
+        BlockDifference(number, f"self.index == {old}", line) for number in (1, 2) for old in reversed(range(number))
+    ]
+    apart = replace(ways[2], compilations=2, limit_hit=True, time_ratio=None, differences=differences)
+    found = sentences(RegionCost("Block", 12, None, [ways[0], apart]))
+    assert (
+        found[0]
+        == "compile each `Block` alone (`block.compile()`): compiling at a first start takes 4.1 s instead of 19.3 s"
+    )
+    assert found[1].startswith(
+        "compiled alone, the 12 `Block` modules need 2 compilations, and the rest of them runs eagerly (recompile "
+        "limit), because of what differs: self.index: 0 -> 1"
+    )
+    assert "(line 12). To make them alike: " in found[1]
+    assert sentences(RegionCost("Block", 12, None, [ways[0], replace(apart, start_s=None)])) == found[1:]
 
 
 def test_a_second_start_is_compared_with_the_first() -> None:

@@ -14,7 +14,7 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.numerics import SettingChange
 from jupyter_graphbreak.experiments.check import checking
-from jupyter_graphbreak.experiments.check.checking import check_entry
+from jupyter_graphbreak.experiments.check.checking import check_entry, check_instances, instances_of
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.cost import Check
@@ -371,3 +371,54 @@ def test_a_change_with_which_pytorch_fails_costs_only_itself(monkeypatch: pytest
         failing.code: (False, False),
         'backend="aot_eager"': (True, True),
     }
+
+
+class Scale(torch.nn.Module):
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+def instances(*factors: int, guard_filter: Callable[..., Any] | None = None) -> list[Entry]:
+    return [
+        Entry("Scale", None, Scale(factor), Arguments(torch.ones(3)), "eager", guard_filter=guard_filter)
+        for factor in factors
+    ]
+
+
+def test_an_instance_that_uses_the_code_of_another_one_is_wrong() -> None:
+    unguarded = torch.compiler.skip_guard_on_all_nn_modules_unsafe
+    entries = instances(2, 3, guard_filter=unguarded)
+    assert [check_entry(entry).check.equal for entry in entries] == [True, True]  # each alone
+    (group,) = instances_of(entries)
+    check = check_instances(group, check_entry(entries[0]).report).check
+    assert (check.equal, check.instances, check.step) == (False, 2, None)
+    assert check.differences[0].startswith(
+        "instance 2 of 2: with code that was compiled for an earlier one, the result: "
+    )
+    assert [trial.change for trial in check.restored_by if trial.equal] == []
+
+
+def test_instances_that_are_guarded_are_right_together() -> None:
+    entries = instances(2, 3, 4)
+    (group,) = instances_of(entries)
+    check = check_instances(group, check_entry(entries[0]).report).check
+    assert (check.equal, check.instances, check.differences) == (True, 3, [])
+
+
+def test_entries_are_instances_if_they_have_the_same_code() -> None:
+    def scaled(factor: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        def scale(x: torch.Tensor) -> torch.Tensor:
+            return x * factor
+
+        return scale
+
+    x = Arguments(torch.ones(3))
+    functions = [Entry("scale", None, scaled(factor), x, "eager") for factor in (2, 3)]
+    other = Entry("sin", None, lambda x: x.sin(), x, "eager")
+    assert instances_of([functions[0], other, functions[1]]) == [functions, [other]]
+    check = check_instances(functions, check_entry(other).report).check
+    assert (check.equal, check.instances) == (True, 2)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards, GuardNode
-from jupyter_graphbreak.experiments.cost import alternatives, entry_cost
+from jupyter_graphbreak.experiments.cost import alternatives, further_measurements
 from jupyter_graphbreak.experiments.cost.entry_cost import measure_entry
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.timing import Budget
@@ -92,7 +92,7 @@ def many_numbers(x: torch.Tensor, numbers: dict[str, int]) -> torch.Tensor:
 
 
 def test_the_call_is_timed_without_the_guards_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_cost, "_LEAST_S", 60.0)  # whatever the load of the machine
+    monkeypatch.setattr(further_measurements, "LEAST_S", 60.0)  # whatever the load of the machine
     kept: list[Callable[..., object] | None] = []
 
     def times_of(_: Variant, other: Variant) -> tuple[Spread, Spread]:

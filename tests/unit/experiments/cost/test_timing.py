@@ -17,7 +17,9 @@ from jupyter_graphbreak.experiments.cost.timing import (
     Budget,
     CallTime,
     Mark,
+    clear_ratio,
     gain_us,
+    ratio_in_turn,
     spread,
     spread_of,
     time_in_turn,
@@ -114,3 +116,32 @@ def test_medians_of_many_runs_are_distinguished(median: float, runs: int, *, sam
     assert overlap(one, other) is overlap(other, one) is same
     assert gain_us(other, one) == (None if same else median - 100.0)
     assert gain_us(one, other) is None
+
+
+@pytest.mark.parametrize(
+    ("ratios", "ratio"),
+    [
+        ([1.2] * 9, 1.2),
+        ([1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.0], 1.0),
+        ([2.0, 3.0, 2.4, 2.8, 2.2, 2.6, 2.5], 2.5),  # not exact, but longer for sure
+        ([0.5, 1.6, 1.1, 0.7, 2.0, 0.9, 1.3], None),  # may be shorter or longer
+        ([1.2] * 6, None),  # too few
+    ],
+)
+def test_a_ratio_that_is_not_clear_is_left_out(ratios: list[float], ratio: float | None) -> None:
+    assert clear_ratio(ratios) == ratio
+
+
+def test_calls_are_compared_in_pairs_whose_first_call_alternates() -> None:
+    order: list[str] = []
+
+    def call(name: str, us: float) -> Callable[[], CallTime]:
+        def run() -> CallTime:
+            order.append(name)
+            return CallTime(us)
+
+        return run
+
+    assert ratio_in_turn(call("changed", 30.0), call("unchanged", 20.0)) == 1.5
+    assert order[:4] == ["unchanged", "changed", "changed", "unchanged"]
+    assert order.count("changed") == order.count("unchanged")

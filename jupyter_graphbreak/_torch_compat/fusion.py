@@ -1,0 +1,123 @@
+"""Find out which kernels inductor does not fuse, and what it says about them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.cold_caches import without_caches
+from jupyter_graphbreak._torch_compat.partitions import stack_of
+from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.records.records import StackEntry
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of a graph.
+
+    Parameters
+    ----------
+    stack : tuple of StackEntry
+        Where the program computes what the kernel passes on or takes, outermost entry first.
+    library_op : str or None
+        The name of the operation, if it is a call of a library's kernel.
+    is_reduction : bool
+        Whether it reduces dimensions.
+    sizes : tuple of str
+        The sizes of its loops.
+    """
+
+    stack: tuple[StackEntry, ...]
+    library_op: str | None
+    is_reduction: bool
+    sizes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UnfusedPair:
+    """Two kernels of which the second one uses the result of the first.
+
+    Parameters
+    ----------
+    nbytes : int
+        The bytes that the second one reads and that the first one reads or writes.
+    said : str
+        Why inductor does not fuse them, in its words; empty if it does not say.
+    """
+
+    first: Kernel
+    second: Kernel
+    nbytes: int
+    said: str
+
+
+class _ScheduledError(BaseException):
+    """Ends a compilation after its kernels are known."""
+
+
+def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
+    """Return the pairs of kernels of a graph that inductor does not fuse, without generating code for them.
+
+    Parameters
+    ----------
+    compile_ : callable
+        Compiles the graph with inductor.
+    """
+    scheduler = importlib.import_module("torch._inductor.scheduler")
+    said: dict[tuple[str, str], str] = {}
+    pairs: list[UnfusedPair] = []
+
+    def note_reason(_: None, __: None, why: Any, reason: str, *args: Any) -> None:
+        said[why.name1, why.name2] = reason % args if args else reason
+
+    def end(scheduled: Any, *_: Any, **__: Any) -> None:
+        pairs.extend(_pairs(scheduled.nodes, said, scheduler.ExternKernelSchedulerNode))
+        raise _ScheduledError
+
+    with (
+        without_caches(),
+        followed_here(scheduler.WhyNoFuse, "__call__", note_reason),
+        patched_here(scheduler.Scheduler, "codegen", end),
+        contextlib.suppress(_ScheduledError),
+    ):
+        compile_()
+    return pairs
+
+
+def _pairs(nodes: list[Any], said: dict[tuple[str, str], str], extern: type) -> Iterator[UnfusedPair]:
+    """Yield each kernel with each of those whose results it uses."""
+    writers: dict[str, Any] = {}
+    for node in nodes:
+        reads = {dep.name: dep for dep in node.read_writes.reads}
+        for first in dict.fromkeys(writers[name] for name in reads if name in writers):
+            passed = {dep.name for dep in first.read_writes.writes} & reads.keys()
+            shared = passed | ({dep.name for dep in first.read_writes.reads} & reads.keys())
+            yield UnfusedPair(
+                _kernel(_part(first, passed, "writes"), extern),
+                _kernel(_part(node, passed, "reads"), extern),
+                sum(int(reads[name].numbytes_hint()) for name in shared),
+                said.get((first.get_name(), node.get_name()), ""),
+            )
+        writers.update({dep.name: node for dep in node.read_writes.writes})
+
+
+def _part(node: Any, names: set[str], kind: str) -> Any:
+    """Return the part of a fused kernel that writes or reads a buffer."""
+    parts = (part for part in node.get_nodes() if names & {dep.name for dep in getattr(part.read_writes, kind)})
+    return next(parts, node)
+
+
+def _kernel(node: Any, extern: type) -> Kernel:
+    computed = node.node
+    origins = sorted(getattr(computed, "origins", ()), key=lambda origin: str(origin.name))
+    main = getattr(computed, "origin_node", None) or next(iter(origins), None)
+    is_extern = isinstance(node, extern)
+    sizes = () if is_extern else tuple(str(size) for size in node.group[1])
+    name = (str(getattr(main, "target", "")) or None) if is_extern else None
+    return Kernel(stack_of(main) if main is not None else (), name, bool(node.is_reduction()), sizes)

@@ -1,0 +1,89 @@
+"""Find the blocks that a model repeats, such as the layers of a transformer."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Blocks hold this share of a model's parameters at least.
+_WORTH_SHARE = 0.3
+#: What follows the container in the place of a block.
+_INDEX = re.compile(r"(?:\[\d+\]|\.\d+)$")
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Modules of one class that a model repeats.
+
+    Parameters
+    ----------
+    name : str
+        The name of their class.
+    places : tuple of str
+        Where they are, such as ``self.layers.0``.
+    """
+
+    name: str
+    places: tuple[str, ...]
+
+    @property
+    def container(self) -> str | None:
+        """The place of the container of all of them, such as ``self.layers``; ``None`` if they have none in common."""
+        containers = {_INDEX.sub("", place) for place in self.places}
+        return containers.pop() if len(containers) == 1 else None
+
+
+def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], fewest: int) -> Blocks | None:
+    """Return the modules of one class that hold most parameters of a model.
+
+    A module inside another one of its class does not count. Modules without submodules, such as linear layers, are no
+    blocks. Sequences are of one class only if their modules are.
+
+    Parameters
+    ----------
+    modules : iterable of tuple
+        The modules with their places, each module before those inside it.
+    fewest : int
+        How many blocks there must be.
+
+    Returns
+    -------
+    Blocks or None
+        ``None`` if no class is repeated, or if the blocks are a small part of the model.
+    """
+    known = list(modules)
+    alike: defaultdict[Any, list[tuple[str, torch.nn.Module]]] = defaultdict(list)
+    inside: defaultdict[Any, set[int]] = defaultdict(set)
+    for place, module in known:
+        kind = _kind(module)
+        if kind is not None and id(module) not in inside[kind]:
+            alike[kind].append((place, module))
+            inside[kind].update(map(id, module.modules()))
+    sizes = {kind: _size(module for _, module in blocks) for kind, blocks in alike.items() if len(blocks) >= fewest}
+    largest = max(sizes, key=lambda kind: sizes[kind], default=None)
+    if largest is None or sizes[largest] < _WORTH_SHARE * _size(module for _, module in known):
+        return None
+    blocks = alike[largest]
+    return Blocks(type(blocks[0][1]).__name__, tuple(place for place, _ in blocks))
+
+
+def _kind(module: torch.nn.Module) -> Any:
+    """Return what blocks of one class have in common; ``None`` if the module cannot be a block."""
+    if not any(True for _ in module.children()) or isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict):
+        return None
+    if isinstance(module, torch.nn.Sequential):
+        return (type(module), *(_kind(child) or type(child) for child in module.children()))
+    return type(module)
+
+
+def _size(modules: Iterable[torch.nn.Module]) -> int:
+    """Return the number of parameters in modules, each counted once."""
+    sizes = {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}
+    return sum(sizes.values())

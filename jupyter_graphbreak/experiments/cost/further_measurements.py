@@ -1,0 +1,174 @@
+"""What is measured about an entry besides time, as a table: each row fills one field of the entry's cost."""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
+from jupyter_graphbreak.experiments.cost.fusion import unfused_kernels
+from jupyter_graphbreak.experiments.cost.growth import with_growth
+from jupyter_graphbreak.experiments.cost.guards import time_guards
+from jupyter_graphbreak.experiments.cost.memory import measure_memory
+from jupyter_graphbreak.experiments.cost.memory_changes import with_changes
+from jupyter_graphbreak.experiments.cost.operations import slow_operations
+from jupyter_graphbreak.experiments.cost.regions import measure_regions
+from jupyter_graphbreak.experiments.cost.saved_lines import with_compiled_lines
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards
+    from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+    from jupyter_graphbreak.experiments.cost.variants import Variant
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.report.cost import EntryCost, MemoryCost
+    from jupyter_graphbreak.report.location import Location
+
+_T = TypeVar("_T")
+#: However little time was spent before, measuring further takes this many seconds if it needs them.
+LEAST_S = 5.0
+
+
+@dataclass(frozen=True)
+class SteadyState:
+    """An entry whose calls no longer compile anything.
+
+    Parameters
+    ----------
+    entry : Entry
+        The entry.
+    eager, compiled : Variant
+        Its calls.
+    correspondence : Correspondence
+        The reports of the copies and of the run.
+    locate : callable
+        Returns the location in the report of a stack.
+    graph_us : mapping
+        The microseconds of each graph in a call, by its id in the report of the copies.
+    frame_guards : sequence of FrameGuards
+        The guards of the compiled frames; empty if this PyTorch does not show them.
+    used : collection of str
+        The ids of the frames that a call runs, in the report of the copies.
+    """
+
+    entry: Entry
+    eager: Variant
+    compiled: Variant
+    correspondence: Correspondence
+    locate: Callable[[Sequence[StackEntry]], Location | None]
+    graph_us: Mapping[str, float]
+    frame_guards: Sequence[FrameGuards]
+    used: Collection[str]
+
+
+class FurtherMeasurement(NamedTuple):
+    """One measurement.
+
+    Parameters
+    ----------
+    fills : str
+        The field of the entry's cost that it fills or extends.
+    needs : str
+        What it needs: a field of the entry's cost, or of the steady state, that is neither empty nor ``None``.
+    share : float
+        How long it may take, as a share of the time that was spent before the first of them. What the earlier ones left
+        is added.
+    measure : callable
+        Returns the new value of the field.
+    compile_share : float
+        The same as ``share`` for the time that compiling took in the run; both are added.
+    """
+
+    fills: Literal["guards", "memory", "ops", "alternatives", "regions", "unfused"]
+    needs: str
+    share: float
+    measure: Callable[[SteadyState, EntryCost], Any]
+    compile_share: float = 0.0
+
+
+def _memory(cost: EntryCost) -> MemoryCost:
+    """Return the memory of a call, which an earlier row has measured."""
+    if cost.memory is None:
+        raise LookupError
+    return cost.memory
+
+
+#: All measurements, in the order in which they are made.
+MEASUREMENTS = (
+    FurtherMeasurement(
+        "guards", "frame_guards", 0.3,
+        lambda at, _: at.compiled.between_calls(
+            functools.partial(time_guards, at.frame_guards, at.used, at.correspondence.frame, at.locate)
+        ),
+    ),
+    FurtherMeasurement("memory", "entry", 0.1, lambda at, _: measure_memory(at.eager, at.compiled, at.locate)),
+    FurtherMeasurement(
+        "ops", "graph_us", 0.2, lambda at, _: slow_operations(at.compiled, at.graph_us, at.correspondence)
+    ),
+    FurtherMeasurement(
+        "unfused", "graph_us", 0.1,
+        lambda at, _: unfused_kernels(at.compiled, at.graph_us, at.correspondence, at.locate),
+    ),
+    FurtherMeasurement(
+        "alternatives", "entry", 0.2,
+        lambda at, cost: measure_alternatives(
+            at.entry, at.correspondence, at.locate, cost.compiled, cost.guards or []
+        ),
+    ),
+    FurtherMeasurement(
+        "memory", "memory", 0.1, lambda at, cost: with_growth(_memory(cost), at.eager, at.compiled, at.locate)
+    ),
+    FurtherMeasurement(
+        "memory", "memory", 0.1, lambda at, cost: with_compiled_lines(_memory(cost), at.compiled, at.locate)
+    ),
+    FurtherMeasurement(
+        "regions", "entry", 0.3,
+        lambda at, _: measure_regions(at.entry, at.eager, at.compiled, at.correspondence), compile_share=1.0,
+    ),
+    FurtherMeasurement(
+        "memory", "memory", 0.5,
+        lambda at, cost: with_changes(
+            _memory(cost), at.entry, at.eager, at.compiled, at.correspondence.compile_seconds()
+        ),
+    ),
+)  # fmt: skip
+
+
+def measured_further(cost: EntryCost, at: SteadyState, *, seconds: float, end: float) -> EntryCost:
+    """Return the cost of an entry with everything that the table says.
+
+    Parameters
+    ----------
+    cost : EntryCost
+        The times of the entry.
+    at : SteadyState
+        The entry.
+    seconds : float
+        How many seconds were spent before.
+    end : float
+        When to stop, as :func:`time.monotonic`.
+    """
+    until, compile_s = time.monotonic(), at.correspondence.compile_seconds()
+    for row in MEASUREMENTS:
+        until += row.share * max(seconds, LEAST_S) + row.compile_share * compile_s
+        if getattr(at, row.needs, None) or getattr(cost, row.needs, None):
+            with limit_time(min(end, until)):
+                value = unless_it_fails(functools.partial(row.measure, at, cost))
+            if value is not None:
+                cost = replace(cost, **{row.fills: value})
+    return cost
+
+
+def unless_it_fails(measure: Callable[[], _T]) -> _T | None:
+    """Return the result of a measurement; ``None`` if it fails or takes too long, which costs this result only."""
+    try:
+        return measure()
+    except (Exception, TimeUpError):  # noqa: BLE001 - a backward pass from all results may fail, for example
+        return None

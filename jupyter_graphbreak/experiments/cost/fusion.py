@@ -1,0 +1,125 @@
+"""Name kernels that inductor does not fuse although one passes much memory to the other, with the reason."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+from msgspec import structs
+
+from jupyter_graphbreak._torch_compat.fusion import unfused_pairs
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.experiments.trial.entry import backend_name
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_compilations, require_time
+from jupyter_graphbreak.report.cost import UnfusedKernels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from jupyter_graphbreak._torch_compat.fusion import UnfusedPair
+    from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+    from jupyter_graphbreak.experiments.cost.variants import Variant
+    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.report.cost import WhyNotFused
+    from jupyter_graphbreak.report.location import Location
+
+#: A graph is looked into if it takes this many microseconds, and this share of the time of all graphs.
+_SLOW_US, _SLOW_SHARE = 200.0, 0.2
+#: Kernels are named if one passes this many bytes to the other, and this share of what any kernel passes on.
+_NOTABLE_BYTES, _NOTABLE_SHARE = 1 << 18, 0.1
+#: The maximum number of pairs.
+_MOST = 5
+#: The kind of a reason that inductor gives, by a part of its words.
+_KINDS: dict[str, WhyNotFused] = {
+    "intermediate nodes": "between",
+    "memory deps did not match": "order",
+    "no shared data": "order",
+    "tiling": "order",
+    "device mismatch": "device",
+}
+
+
+#: Operations that libraries compute in eager code as well, and that nobody expects to be fused.
+_PRODUCTS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
+
+
+def unfused_kernels(
+    compiled: Variant,
+    graph_us: Mapping[str, float],
+    correspondence: Correspondence,
+    locate: Callable[[Sequence[StackEntry]], Location | None],
+) -> list[UnfusedKernels]:
+    """Return pairs of kernels of slow graphs that inductor does not fuse, those that pass most memory first.
+
+    Parameters
+    ----------
+    compiled : Variant
+        The compiled call, in its steady state.
+    graph_us : mapping
+        The microseconds of each graph in a call, by its id in the report of the copies.
+    correspondence : Correspondence
+        The reports of the copies and of the run.
+    locate : callable
+        Returns the location in the report of a stack.
+    """
+    timer = compiled.timer
+    least_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))
+    if max(graph_us.values(), default=0.0) < least_us or backend_name(timer.backend) != "inductor":
+        return []
+    inputs = compiled.graph_inputs()
+    own = {graph.frame: graph.id for graph in correspondence.own.graphs}
+    found: list[UnfusedKernels] = []
+    for number, given in inputs.items():
+        graph = own.get(timer.compile_ids[number], "")
+        ident = correspondence.graph(graph)
+        if ident is None or graph_us.get(graph, 0.0) < least_us:
+            continue
+        module = timer.modules[number]
+        try:
+            pairs = compiled.as_called(lambda: _pairs_of(timer.backend, module, given))  # noqa: B023 - called here
+        except TimeUpError:  # what has been found so far counts
+            break
+        found += notable(ident, pairs, locate)
+    return sorted(found, key=lambda kernels: -kernels.nbytes)[:_MOST]
+
+
+def _pairs_of(backend: str | Callable[..., Any], module: torch.fx.GraphModule, inputs: list[Any]) -> list[UnfusedPair]:
+    require_time()
+    graph = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # the backend may change it
+    given = [
+        value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
+        for value in inputs
+    ]
+    with limit_compilations():
+        return unfused_pairs(lambda: own_backend(backend)(graph, given))
+
+
+def notable(
+    graph: str, pairs: Sequence[UnfusedPair], locate: Callable[[Sequence[StackEntry]], Location | None]
+) -> list[UnfusedKernels]:
+    """Return the pairs that pass much memory; those of the same lines are one, with the reason of the largest."""
+    least = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
+    merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
+    for pair in sorted(pairs, key=lambda pair: -pair.nbytes):
+        reason, first, second = reason_of(pair), locate(pair.first.stack), locate(pair.second.stack)
+        op = pair.first.library_op or pair.second.library_op
+        if reason is None or first is None or _PRODUCTS.search(op or ""):
+            continue
+        known = merged.get((first, second), UnfusedKernels(graph, reason, 0, 0, op, first, second))
+        merged[first, second] = structs.replace(known, nbytes=known.nbytes + pair.nbytes, count=known.count + 1)
+    return [kernels for kernels in merged.values() if kernels.nbytes >= least]
+
+
+def reason_of(pair: UnfusedPair) -> WhyNotFused | None:
+    """Return why two kernels are not fused; ``None`` if inductor does not say and their sizes do not show it."""
+    first, second = pair.first, pair.second
+    if first.library_op is not None or second.library_op is not None:
+        return "library"
+    said = next((kind for words, kind in _KINDS.items() if words in pair.said), None)
+    if said in {"between", "device"}:
+        return said
+    if first.is_reduction:
+        return "reduction"
+    return "sizes" if first.sizes != second.sizes and not second.is_reduction else said

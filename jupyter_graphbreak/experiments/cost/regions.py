@@ -1,0 +1,265 @@
+"""Compare ways to compile a model that repeats blocks: as a whole, block by block, with blocks as nested regions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+import types
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from msgspec import structs
+
+from jupyter_graphbreak._torch_compat.cold_caches import without_caches
+from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks
+from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.memory_changes import agree
+from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
+from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
+from jupyter_graphbreak.experiments.trial.memory import memory_limit
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, seconds_left
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.report.cost import BlockDifference, CompiledWay, RegionCost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from jupyter_graphbreak.experiments.cost.blocks import Blocks
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.report.cost import Way
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Report
+
+#: Regions are measured if compiling the entry took this many seconds, and if it has this many blocks.
+_WORTH_S = 2.0
+_FEWEST_BLOCKS = 3
+#: The whole is compiled once more, without caches, if there is this many times as long left as it took in the run.
+_TIMES_COMPILING = 1.5
+#: If blocks need more than one compilation for so many of them, compiling each in place saves nothing.
+_MOST_SHARED_APART = 2
+#: A backend that computes what eager code does, to compare ways whose random numbers differ.
+_RIGHT_BACKEND = "aot_eager"
+
+
+def measure_regions(
+    entry: Entry, eager: Variant, compiled: Variant, correspondence: Correspondence
+) -> RegionCost | None:
+    """Compile the blocks of an entry in other ways; ``None`` if it has none or compiling it is quick.
+
+    If the run found its code in PyTorch's caches, nothing is compiled either.
+
+    Parameters
+    ----------
+    entry : Entry
+        The entry.
+    eager, compiled : Variant
+        Its calls, in their steady state.
+    correspondence : Correspondence
+        The reports of the copies and of the run.
+    """
+    whole_s = correspondence.compile_seconds()
+    timing = correspondence.run.timing
+    is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
+    if whole_s < _WORTH_S or is_warm or entry.inner or entry.compiles_itself:
+        return None
+    blocks = repeated_blocks(compiled.modules(), _FEWEST_BLOCKS)
+    size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
+    if blocks is None or 2 * size > memory_limit():
+        return None
+    trial = _Trial(entry, blocks, eager, compiled, correspondence.run)
+    ways: list[CompiledWay] = []
+    for measure in (trial.blocks, trial.nested, trial.whole):
+        if measure == trial.whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
+            continue
+        try:
+            way = measure()
+        except TimeUpError:
+            break
+        except Exception:  # noqa: BLE001, S112 - PyTorch may fail in this way
+            continue
+        if way is not None:
+            ways.append(way)
+    if ways and ways[-1].way != "whole":
+        frames = [frame for frame in correspondence.run.frames if frame.id in correspondence.frames()]
+        compiled_frames = sum(frame.outcome == "compiled" for frame in frames)
+        ways.append(
+            CompiledWay("whole", whole_s, compiled_frames, sum(len(frame.graphs) for frame in frames), time_ratio=1.0)
+        )
+    return RegionCost(blocks.name, len(blocks.places), blocks.container, ways[::-1]) if len(ways) > 1 else None
+
+
+class _Trial:
+    """Compiles an entry in several ways.
+
+    Parameters
+    ----------
+    entry : Entry
+        The entry.
+    blocks : Blocks
+        Its blocks.
+    eager, compiled : Variant
+        Its calls, in their steady state.
+    run : Report
+        The report of the run, whose sources the places refer to.
+    """
+
+    def __init__(self, entry: Entry, blocks: Blocks, eager: Variant, compiled: Variant, run: Report) -> None:
+        self._entry = entry
+        self._blocks = blocks
+        self._eager = eager
+        self._compiled = compiled
+        self._run = run
+        # The order in which code draws random numbers depends on how it is compiled.
+        self._is_random = compiled.random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
+        self._expected = eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
+        self._eagerly = eager.results_and_gradients()
+
+    def whole(self) -> CompiledWay | None:
+        """Measure compiling all in one go."""
+        return self._measured("whole", lambda entry: Variant(entry, compiled=True))
+
+    def blocks(self) -> CompiledWay | None:
+        """Measure compiling each block in place; only see why most of them are compiled apart, if they are."""
+        return self._blocks_that_differ() or self._measured("blocks", self._by_block)
+
+    def _blocks_that_differ(self) -> CompiledWay | None:
+        """Compile each block in place without generating code; ``None`` if many blocks share what is compiled."""
+        require_time()
+        variant = self._by_block(replace(self._entry, backend="eager"))
+        with recompiling(variant.subject.call), recorder.record() as recording:
+            variant.warm_up()
+        way = self._way("blocks", None, build_report(recording.records))
+        return way if _MOST_SHARED_APART * way.compilations > len(self._blocks.places) else None
+
+    def nested(self) -> CompiledWay | None:
+        """Measure compiling all in one go, with each block as a nested region."""
+        if not hasattr(torch.compiler, "nested_compile_region"):  # a different torch
+            return None
+        return self._measured("nested", self._with_nested_regions)
+
+    def _by_block(self, entry: Entry) -> Variant:
+        own = self._compiled.places_in_subject()
+        return Variant(replace(entry, inner={own[place]: True for place in self._blocks.places}), compiled=False)
+
+    def _with_nested_regions(self, entry: Entry) -> Variant:
+        regions: dict[Any, Any] = {}
+        variant = Variant(entry, compiled=True, applied=lambda: _replaced_forwards(regions))
+        blocks = [module for place, module in variant.modules() if place in self._blocks.places]
+        regions.update({type(block): _region(type(block).forward) for block in blocks})
+        return variant
+
+    def _measured(self, way: Way, make: Callable[[Entry], Variant]) -> CompiledWay | None:
+        """Compile in one way and time calls, in turn with those of the whole; ``None`` if it fails or does nothing."""
+        require_time()
+        variant = make(self._entry)
+        with recompiling(variant.subject.call), without_caches():
+            with recorder.record() as recording:
+                settled = variant.warm_up()
+                start_s = variant.first_call_s + _seconds_of_call(variant)
+            regions = sum(map(_shared_regions, variant.timer.modules))
+            if not settled or (way == "nested" and not regions):
+                return None
+            start_s -= variant.second_call_s + _seconds_of_call(variant)  # compile nothing
+            own = build_report(recording.records)
+            equal = way == "whole" or self._is_equal(variant, make)
+            ratio = 1.0 if way == "whole" else None
+            if equal and ratio is None:
+                with contextlib.suppress(TimeUpError):  # the start is known
+                    ratio = ratio_in_turn(_timed(variant), _timed(self._compiled))
+        return structs.replace(
+            self._way(way, round(max(0.0, start_s), 3), own),
+            regions=regions if way == "nested" else None,
+            equal=equal,
+            time_ratio=round(ratio, 3) if ratio is not None else None,
+        )
+
+    def _way(self, way: Way, start_s: float | None, own: Report) -> CompiledWay:
+        """Return what the report of a compilation shows."""
+        return CompiledWay(
+            way,
+            start_s,
+            compilations=sum(frame.outcome == "compiled" for frame in own.frames),
+            graphs=len(own.graphs),
+            differences=_differences(own, self._run) if way == "blocks" else [],
+            limit_hit=any(recompile.limit_hit for recompile in own.recompiles),
+        )
+
+    def _is_equal(self, variant: Variant, make: Callable[[Entry], Variant]) -> bool:
+        """Return whether results and gradients agree with those of the whole."""
+        if not self._is_random:
+            return agree(self._expected, variant.results_and_gradients(), self._eagerly)
+        other = make(replace(self._entry, backend=_RIGHT_BACKEND))
+        with eager_random_numbers(), recompiling(other.subject.call):
+            other.warm_up()
+            return agree(self._expected, other.results_and_gradients(), self._eagerly)
+
+
+def _shared_regions(module: torch.fx.GraphModule) -> int:
+    """Return the number of nested regions that a graph calls; Dynamo inlines one that only one block uses."""
+    return sum(isinstance(child, torch.fx.GraphModule) for child in module.children())
+
+
+def _seconds_of_call(variant: Variant) -> float:
+    """Return how long a call with its backward pass takes; the first one may compile the backward pass."""
+    begun = time.monotonic()
+    variant.with_backward(lambda call: call())
+    return time.monotonic() - begun
+
+
+def _timed(variant: Variant) -> Callable[[], Any]:
+    """Return a function that times a call with its backward pass."""
+    return lambda: variant.with_backward(variant.timer.time)
+
+
+@contextlib.contextmanager
+def _replaced_forwards(forwards: Mapping[Any, Any]) -> Iterator[None]:
+    """Replace the method ``forward`` of classes while the context is open.
+
+    As nested regions, methods of single modules give wrong results (torch 2.13 and 2.15), and those of classes do not.
+    """
+    before = {kind: vars(kind).get("forward") for kind in forwards}
+    try:
+        for kind, forward in forwards.items():
+            kind.forward = forward
+        yield
+    finally:
+        for kind, own in before.items():
+            if own is not None:
+                kind.forward = own
+            else:
+                del kind.forward
+
+
+def _region(function: Any) -> Any:
+    """Return a function that the compiler compiles once for all modules that are alike."""
+    return torch.compiler.nested_compile_region(_copied(function))  # the mark is an attribute of the function
+
+
+def _copied(function: types.FunctionType) -> types.FunctionType:
+    code = function.__code__.replace()
+    copy = types.FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(copy, function)
+    return copy
+
+
+def _differences(own: Report, run: Report) -> list[BlockDifference]:
+    """Return the guards that failed in a trial, with places in the sources of the run."""
+    known = Correspondence(own, run)
+
+    def there(location: Location | None) -> Location | None:
+        source = known.source(location.source) if location is not None else None
+        return structs.replace(location, source=source) if location is not None and source is not None else None
+
+    return [
+        BlockDifference(number, reason.guard, there(reason.location))
+        for number, recompile in enumerate(own.recompiles, start=1)
+        for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
+    ]

@@ -1,0 +1,92 @@
+"""Kernels that inductor does not fuse, in graphs whose kernels are known."""
+
+from __future__ import annotations
+
+import logging
+import operator
+import os
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from jupyter_graphbreak._torch_compat.fusion import Kernel, UnfusedPair, unfused_pairs
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.experiments.cost.fusion import notable, reason_of
+from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.report.location import Location
+
+
+def chain() -> torch.fx.GraphModule:
+    """Return a graph with a reduction, an operation that needs its result, and one that a library computes."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    norm = graph.call_function(torch.softmax, (x, 0))
+    added = graph.call_function(operator.add, (norm, x))
+    product = graph.call_function(torch.matmul, (added, x))
+    for line, node in enumerate((norm, added, product), start=1):
+        node.meta["stack_trace"] = f'  File "model.py", line {line}, in forward\n    x\n'
+    graph.output((product,))
+    return torch.fx.GraphModule({}, graph)
+
+
+def test_pairs_of_a_graph_with_their_reasons_and_lines(capfd: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("torch._inductor.scheduler.__fusion")
+    level, folder = log.level, os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    x = torch.rand(96, 96)
+    with torch.no_grad():
+        pairs = unfused_pairs(lambda: own_backend("inductor")(chain(), [x]))
+    reasons = {reason_of(pair) for pair in pairs}
+    assert "library" in reasons
+    assert "reduction" in reasons
+    by_library = [pair for pair in pairs if pair.second.library_op is not None]
+    assert by_library[-1].second.library_op == "aten.mm.default"
+    assert by_library[-1].second.stack[-1].line == 3
+    assert by_library[-1].nbytes >= x.nbytes
+    reductions = [pair for pair in pairs if pair.first.is_reduction and not pair.second.is_reduction]
+    assert {pair.first.stack[-1].line for pair in reductions} == {1}
+    assert "".join(capfd.readouterr()) == ""
+    assert (log.level, os.environ.get("TORCHINDUCTOR_CACHE_DIR")) == (level, folder)
+
+
+def kernel(*sizes: str, reduces: bool = False, library_op: str | None = None) -> Kernel:
+    return Kernel((), library_op, reduces, sizes)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said", "reason"),
+    [
+        (kernel("64"), kernel(library_op="aten.mm.default"), "node2 is extern or nop", "library"),
+        (kernel(library_op="aten.mm.default"), kernel("64"), "", "library"),
+        (kernel("8", "8", reduces=True), kernel("64"), "", "reduction"),
+        (kernel("64"), kernel("64"), "intermediate nodes between node1 & node2", "between"),
+        (kernel("64"), kernel("64"), "memory deps did not match", "order"),
+        (kernel("64"), kernel("64"), "no shared data", "order"),
+        (kernel("64"), kernel("32"), "numel/rnumel mismatch (non-reduce) (64, 32), (1, 1)", "sizes"),
+        (kernel("64"), kernel("64"), "device mismatch (cpu vs cuda)", "device"),
+        (kernel("64"), kernel("64"), "", None),
+    ],
+)
+def test_reasons(first: Kernel, second: Kernel, said: str, reason: str | None) -> None:
+    assert reason_of(UnfusedPair(first, second, 1, said)) == reason
+
+
+def test_pairs_of_the_same_lines_count_as_one() -> None:
+    def at(line: int, *sizes: str, reduces: bool = False, library_op: str | None = None) -> Kernel:
+        return Kernel((StackEntry("model.py", line, "forward"),), library_op, reduces, sizes)
+
+    pairs = [
+        UnfusedPair(at(1, "64"), at(1, "64"), 1 << 20, "memory deps did not match"),
+        UnfusedPair(at(1, "8", reduces=True), at(1, "64"), 3 << 20, ""),
+        UnfusedPair(at(1, "64"), at(2, library_op="aten.cumsum.default"), 2 << 20, ""),
+        UnfusedPair(at(2, "64"), at(3, "32"), 1 << 10, ""),  # little
+        UnfusedPair(at(2, "64"), at(4, library_op="aten.addmm.default"), 2 << 20, ""),  # as in eager code
+        UnfusedPair(at(9, "64"), at(3, "32"), 9 << 20, ""),  # not in the program
+    ]
+
+    def locate(stack: Sequence[StackEntry]) -> Location | None:
+        line = stack[-1].line or 0
+        return Location("s1", line, line) if line < 9 else None
+
+    found = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable("A", pairs, locate)]
+    assert found == [("reduction", 4, 2, None), ("library", 2, 1, "aten.cumsum.default")]

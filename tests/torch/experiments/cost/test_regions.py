@@ -1,0 +1,159 @@
+"""A model that repeats blocks, compiled as a whole, block by block, and with nested regions."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from jupyter_graphbreak._torch_compat.cold_caches import without_caches
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.experiments.cost import regions
+from jupyter_graphbreak.experiments.cost.blocks import Blocks, repeated_blocks
+from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.regions import measure_regions
+from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.report.cost import CompiledWay, RegionCost
+
+
+class Block(torch.nn.Module):
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.linear(x)
+        return y.tanh()
+
+
+class Scaled(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.linear(x)
+        return y * (self.index + 1)
+
+
+class Model(torch.nn.Module):
+    def __init__(self, kind: type[Block]) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(8, 8)
+        self.layers = torch.nn.ModuleList(kind(index) for index in range(4))
+        self.head = torch.nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+        y: torch.Tensor = self.head(x)
+        return y
+
+
+def measured(kind: type[Block], backend: str = "aot_eager") -> RegionCost | None:
+    entry = Entry("Model", None, Model(kind), Arguments(torch.rand(3, 8)), backend)
+    with entry.set_up(), sandboxed():
+        eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
+        with recompiling(compiled.subject.call):
+            assert eager.warm_up()
+            with recorder.record() as recording:
+                assert compiled.warm_up()
+            own = build_report(recording.records)
+            return measure_regions(entry, eager, compiled, Correspondence(own, own))
+
+
+def ways_of(cost: RegionCost | None) -> dict[str, CompiledWay]:
+    assert cost is not None
+    return {way.way: way for way in cost.ways}
+
+
+def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    monkeypatch.setattr(regions, "ratio_in_turn", lambda *_: 1.25)
+    forward = Block.forward
+    cost = measured(Block)
+    assert cost is not None
+    assert (cost.block, cost.count, cost.container) == ("Block", 4, "self.layers")
+    ways = ways_of(cost)
+    assert list(ways) == ["whole", "nested", "blocks"]
+    assert {(way.compilations, way.graphs, way.equal) for way in ways.values()} == {(1, 1, True)}
+    assert [way.regions for way in ways.values()] == [None, 1, None]
+    assert all(way.start_s is not None for way in ways.values())
+    assert [way.time_ratio for way in ways.values()] == [1.0, 1.25, 1.25]
+    assert ways["blocks"].differences == []
+    assert Block.forward is forward
+    assert not hasattr(forward, "__marked_compile_region_config__")
+
+
+def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    with torch._dynamo.config.patch(recompile_limit=3):
+        ways = ways_of(measured(Scaled, "eager"))
+    assert list(ways) == ["whole", "blocks"]  # no two blocks share a nested region
+    blocks = ways["blocks"]
+    assert (blocks.start_s, blocks.time_ratio) == (None, None)  # nothing would be saved
+    assert (blocks.compilations, blocks.graphs, blocks.limit_hit, blocks.equal) == (3, 3, True, True)
+    assert [(found.compilation, found.guard) for found in blocks.differences[:3]] == [
+        (1, "self.index == 0"), (2, "self.index == 0"), (2, "self.index == 1"),
+    ]  # fmt: skip
+    place = blocks.differences[0].location
+    assert place is not None
+    assert place.line == Scaled.forward.__code__.co_firstlineno + 2
+
+
+def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
+    def forward(module: Block, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = module.linear(x)
+        return y * 2
+
+    return torch.compiler.nested_compile_region(forward)  # type: ignore[no-any-return]
+
+
+def test_a_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    monkeypatch.setattr(regions, "_region", _doubled_region)
+    nested = ways_of(measured(Block))["nested"]
+    assert (nested.equal, nested.time_ratio) == (False, None)
+
+
+def test_nothing_is_compiled_in_other_ways_if_compiling_is_quick() -> None:
+    assert measured(Block) is None
+
+
+def test_blocks_of_one_class_that_hold_most_parameters() -> None:
+    model = torch.nn.Module()
+    model.layers = torch.nn.ModuleList(Block(index) for index in range(3))
+    assert repeated_blocks(model.named_modules(), 3) == Blocks("Block", ("layers.0", "layers.1", "layers.2"))
+    assert repeated_blocks(model.named_modules(), 4) is None
+    model.head = torch.nn.Linear(99, 99)
+    assert repeated_blocks(model.named_modules(), 3) is None  # the blocks are a small part of it
+
+
+def test_sequences_are_blocks_if_they_have_the_same_modules() -> None:
+    def pair() -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+
+    model = torch.nn.Sequential(pair(), pair(), torch.nn.Sequential(torch.nn.Linear(9, 9)))
+    found = repeated_blocks([("model", model), *((f"model.{name}", part) for name, part in model.named_children())], 2)
+    assert found == Blocks("Sequential", ("model.0", "model.1"))
+    assert found.container == "model"
+    assert Blocks("Block", ("self.first", "self.second")).container is None
+
+
+def test_without_caches_nothing_is_left_on_disk() -> None:
+    importlib.import_module("torch._inductor.compile_fx")
+    module = sys.modules["torch._inductor.compile_fx"]
+    own = module.cache_dir
+    with without_caches():
+        folder = Path(module.cache_dir())
+        assert folder.is_dir()
+        assert sys.modules["torch._inductor.config"].force_disable_caches
+    assert not folder.exists()
+    assert module.cache_dir is own
+    assert not sys.modules["torch._inductor.config"].force_disable_caches

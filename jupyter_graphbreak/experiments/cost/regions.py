@@ -24,6 +24,7 @@ from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, seconds_left
 from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.report.cost import BlockDifference, CompiledWay, RegionCost
 
 if TYPE_CHECKING:
@@ -140,6 +141,9 @@ class _Trial:
         """Measure compiling all in one go, with each block as a nested region."""
         if not hasattr(torch.compiler, "nested_compile_region"):  # a different torch
             return None
+        files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
+        if thread_at_work(files) is not None:  # it would run the classes' marked methods
+            return None
         return self._measured("nested", self._with_nested_regions)
 
     def _by_block(self, entry: Entry) -> Variant:
@@ -149,9 +153,13 @@ class _Trial:
     def _with_nested_regions(self, entry: Entry) -> Variant:
         regions: dict[Any, Any] = {}
         variant = Variant(entry, compiled=True, applied=lambda: _replaced_forwards(regions))
-        blocks = [module for place, module in variant.modules() if place in self._blocks.places]
-        regions.update({type(block): _region(type(block).forward) for block in blocks})
+        regions.update({kind: _region(forward) for kind, forward in self._forwards(variant).items()})
         return variant
+
+    def _forwards(self, variant: Variant) -> dict[Any, Any]:
+        """Return the method ``forward`` of each class of blocks."""
+        blocks = [module for place, module in variant.modules() if place in self._blocks.places]
+        return {type(block): type(block).forward for block in blocks}
 
     def _measured(self, way: Way, make: Callable[[Entry], Variant]) -> CompiledWay | None:
         """Compile in one way and time calls, in turn with those of the whole; ``None`` if it fails or does nothing."""

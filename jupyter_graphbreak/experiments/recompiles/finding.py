@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.configuration import applied_settings
@@ -23,6 +24,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     propose,
     with_same_layouts,
 )
+from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
 from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_steps, right_number
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, run_lines
@@ -247,6 +249,7 @@ class _EntrySearch:
         self._trials: CallTrials | None = None
         self._remedies = {remedy.id: remedy for remedy in report.remedies or []}
         self._line: SpecializingLine | None = self._specializing_line(None)
+        self._definition = texts.definition_of(entry)
 
     def run(self, end: float, make_runner: Callable[[], TrialRunner]) -> _Found:
         """Try candidates until one ends all recompiles, and return what was found.
@@ -405,7 +408,7 @@ class _EntrySearch:
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
-            found = with_dynamic(self._texts.all_texts(self._sites()), self._entry.function, trials.owner)
+            found = with_dynamic(self._texts.all_texts(self._sites()), self._definition, trials.owner)
             if found is not None:
                 texts |= found
             else:
@@ -468,6 +471,14 @@ def _overlap(one: Edit, other: Edit) -> bool:
     return one.first_line <= other.last_line + 1 and other.first_line <= one.last_line + 1
 
 
+def _code_of(call: Any) -> CodeType | None:
+    """Return the code that implements a call of a function, a method, a partial or a module."""
+    while isinstance(call, partial):
+        call = call.func
+    function = type(call).forward if isinstance(call, torch.nn.Module) else call
+    return getattr(getattr(function, "__func__", function), "__code__", None)
+
+
 class _Texts:
     """The texts of the sources of a report, and of further cells and files that contain calls."""
 
@@ -519,6 +530,16 @@ class _Texts:
         self._ids[filename], self._files[ident] = ident, filename
         self.new_sources.append(source)
         return ident
+
+    def definition_of(self, entry: Entry) -> Definition:
+        """Return what is known of the definition of an entry's function."""
+        code = _code_of(entry.call)
+        source = self._ids.get(code.co_filename) if code is not None else None
+        if code is None or source is None or not self.is_own(source):
+            return Definition(entry.function)
+        cell = self._find_cell(code.co_filename)
+        line = code.co_firstlineno + (cell.line_offset if cell is not None else 0)
+        return Definition(entry.function, source, line)
 
     def is_own(self, source: str) -> bool:
         """Return whether a source is the user's."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.recompiles.candidates import expression, with_joined_conditions
+from jupyter_graphbreak.experiments.recompiles.compile_calls import compile_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
+    from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite
 
 #: Statements before which code can be inserted, and expressions in which a call is evaluated once and always.
@@ -325,64 +327,23 @@ def _spliced(text: str, splices: Iterable[_Splice]) -> str:
     return "\n".join(line.decode() for line in lines)
 
 
-def with_dynamic(texts: Mapping[str, str], function: str, owner: str | None) -> dict[str, str] | None:
-    """Return the changed text of the source that compiles a function, with ``dynamic=True``; ``None`` if not found.
+def with_dynamic(texts: Mapping[str, str], definition: Definition, owner: str | None) -> dict[str, str] | None:
+    """Return the changed texts of the sources that compile a function, with ``dynamic=True``; ``None`` if not found.
 
     Parameters
     ----------
     texts : mapping
         The texts of cells and files, by source.
-    function : str
-        The name of the function, or of the module's class.
+    definition : Definition
+        The function.
     owner : str or None
         The name of the called module in the user's code.
     """
-    found: list[tuple[str, ast.expr, bool]] = []
-    for source, text in texts.items():
-        tree = _parsed(text)
-        found += [(source, *place) for place in _compile_calls(tree, function, owner)] if tree is not None else []
-    certain = [place for place in found if place[2]]
-    chosen = certain or found
-    if len(chosen) != 1:
-        return None
-    source, node, _ = chosen[0]
-    return {source: _spliced(texts[source], [_with_keyword(texts[source], node)])}
-
-
-def _compile_calls(tree: ast.Module, function: str, owner: str | None) -> list[tuple[ast.expr, bool]]:
-    """Return the calls of ``torch.compile`` and its uses as a decorator, and whether they are for the function."""
-    name = function.rpartition(".")[2]
-    found: list[tuple[ast.expr, bool]] = []
-    decorators: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            for decorator in node.decorator_list:
-                called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if _is_compile(called) or (isinstance(decorator, ast.Call) and _is_partial_compile(decorator)):
-                    decorators.add(id(decorator))
-                    found.append((decorator, node.name == name))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and id(node) not in decorators:
-            if _is_compile(node.func):
-                first = node.args[0] if node.args else None
-                is_certain = isinstance(first, ast.Name) and first.id in {name, owner}
-                found.append((node, is_certain))
-            elif isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
-                called = node.func.value
-                if isinstance(called, ast.Name) and called.id == owner:
-                    found.append((node, True))
-    return found
-
-
-def _is_compile(node: ast.expr) -> bool:
-    match node:
-        case ast.Attribute(value=ast.Name(id="torch"), attr="compile"):
-            return True
-    return False
-
-
-def _is_partial_compile(node: ast.Call) -> bool:
-    return bool(node.args) and _is_compile(node.args[0])
+    trees = {source: tree for source, text in texts.items() if (tree := _parsed(text)) is not None}
+    splices: dict[str, list[_Splice]] = {}
+    for source, node in compile_calls(trees, definition, owner):
+        splices.setdefault(source, []).append(_with_keyword(texts[source], node))
+    return {source: _spliced(texts[source], changes) for source, changes in splices.items()} or None
 
 
 def _with_keyword(text: str, node: ast.expr) -> _Splice:

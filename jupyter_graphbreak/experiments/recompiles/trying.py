@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     #: Opens a context in which a remedy is applied; yields the entry with the remedy.
     EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
 
+#: Objects that mean something else for each of them.
+_CALLED = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
 #: What PyTorch says about a marked size of which the code makes a constant, and the lines of its stacks.
 _SPECIALIZED = "specialized it to be a constant"
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
@@ -270,15 +272,15 @@ def _can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
         known = first.arguments.get(path)
         if isinstance(sketch, Other) and not (isinstance(known, Other) and _can_stand_for(known, sketch)):
             return False
-        if isinstance(sketch, Container) and not issubclass(sketch.kind, list | tuple | dict):
-            return isinstance(known, Container) and known == sketch
+        is_rebuilt = isinstance(sketch, Container) and issubclass(sketch.kind, list | tuple | dict | functools.partial)
+        if isinstance(sketch, Container) and not is_rebuilt and known != sketch:
+            return False
     return True
 
 
 def _can_stand_for(known: Other, sketch: Other) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
-    is_function = issubclass(sketch.kind, types.FunctionType | functools.partial)
-    return known.kind is sketch.kind and (known.identity == sketch.identity or not is_function)
+    return known.kind is sketch.kind and (known.identity == sketch.identity or not issubclass(sketch.kind, _CALLED))
 
 
 def _repeated(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCall]:

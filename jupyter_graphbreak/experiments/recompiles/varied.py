@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 import re
 from dataclasses import dataclass
@@ -50,12 +51,14 @@ class Number:
 
     ``within`` is the class of the tuple that it is in, or of the list if that is an argument, and ``length`` the number
     of their items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should not be.
+    ``is_fixed`` tells that it belongs to a partial, which cannot be changed either.
     """
 
     path: Path
     values: tuple[float, ...]
     within: type | None = None
     length: int = 0
+    is_fixed: bool = False
 
     @property
     def is_replaced_as_a_whole(self) -> bool:
@@ -200,7 +203,9 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
             others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional else []
         elif all(type(sketch) in {int, float} for sketch in sketches):
             if len(set(sketches)) > 1:
-                numbers.append(Number(path, tuple(sketches), *_replaced_container(path, by_path)))
+                around, length = _replaced_container(path, by_path)
+                fixed = any(_is_partial(by_path.get(part, [None])[0]) for part in _within(path))
+                numbers.append(Number(path, tuple(sketches), around, length, fixed))
         else:
             others += _other_variations(path, sketches)
     caches = (path for path, sketches in by_path.items() if any(map(_is_growing_cache, sketches)))
@@ -254,6 +259,10 @@ def _replaced_container(path: Path, by_path: dict[Path, list[Sketch]]) -> tuple[
         return None, 0
     is_replaced = around.kind is tuple or (around.kind is list and path.root.kind == "argument")
     return (around.kind, len(around.keys)) if is_replaced else (None, 0)
+
+
+def _is_partial(sketch: Sketch) -> bool:
+    return isinstance(sketch, Container) and sketch.kind is functools.partial
 
 
 def _within(path: Path) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import gc
 import runpy
@@ -453,38 +454,71 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
     assert person(report).startswith("Training or evaluation selects between two branches")
 
 
-@pytest.mark.parametrize(
-    ("fn", "call", "words"),
-    [
-        (
-            lambda x, callback: callback(torch.relu(x)),
-            lambda c, k: c(torch.ones(3), lambda y, k=k: y * k),
-            "`callback` is a new function in each call, and a number that it keeps varies",
-        ),
-        (
-            lambda x, scale: scale(torch.relu(x)),
-            lambda c, k: c(torch.ones(3), partial(torch.mul, other=k)),
-            "`scale` is a new function in each call, and a number that it keeps varies",
-        ),
-    ],
-)
-def test_a_number_in_a_function_that_is_made_for_each_call(fn: Any, call: Any, words: str) -> None:
+def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_a_person() -> None:
     # By default, older releases do not look at defaults: they use the first number in all calls, without a recompile.
     with torch._dynamo.config.patch(skip_guards_on_constant_func_defaults=False):
-        report = tried(fn, [calling(call, k) for k in (2, 3, 4)])
-    assert words in person(report)
+        report = tried(
+            lambda x, callback: callback(torch.relu(x)),
+            [calling(lambda c, k: c(torch.ones(3), lambda y, k=k: y * k), k) for k in (2, 3, 4)],
+        )
+    assert "`callback` is a new function in each call, and a number that it keeps varies" in person(report)
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
     assert "calls cannot be made again" in (remedy.reason or "")
 
 
-def test_a_partial_that_is_compiled_for_each_number() -> None:
-    def blend(alpha: float, x: torch.Tensor) -> torch.Tensor:
-        return x * alpha
+def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
+    """Return a tensor with two numbers applied, which partials fix."""
+    return x * alpha + shift
 
+
+def applied(x: torch.Tensor, function: Any) -> Any:
+    """Return what a function makes of a tensor."""
+    return function(torch.relu(x))
+
+
+def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
+    x = torch.ones(3)
+    partials = [partial(blend, 0.5, shift=shift) for shift in (0.1, 0.2, 0.3)]
+    passed = tried(applied, [calling(lambda c, function: c(x, function), function) for function in partials])
+    assert (best(passed).title, counts(best(passed))) == ("Compile with `dynamic=True`", (2, 1, 0))
+    assert [fixed.keywords for fixed in partials] == [{"shift": 0.1}, {"shift": 0.2}, {"shift": 0.3}]
+
+    torch.compiler.reset()
     with jupyter_graphbreak.capture(entries=True) as run:
         for alpha in (0.1, 0.2, 0.3):
-            torch.compile(partial(blend, alpha), backend="eager")(torch.ones(3))
-    assert "`functools.partial` fixes varies: compile the function itself once" in person(run.try_remedies(seconds=60))
+            torch.compile(partial(blend, alpha), backend="eager")(x)
+    compiled = run.try_remedies(seconds=60)
+    assert (best(compiled).family, counts(best(compiled))) == ("dynamic", (2, 1, 0))
+    for report_calls in (
+        [partial(torch.compile(applied, backend="eager", dynamic=True), x, function) for function in partials],
+        [partial(torch.compile(partial(blend, k), backend="eager", dynamic=True), x) for k in (0.1, 0.2, 0.3, 0.9)],
+    ):
+        torch.compiler.reset()
+        assert [compiled_frames(call) for call in report_calls] == [1, *[0] * (len(report_calls) - 1)]
+
+
+def test_partials_of_different_functions_are_not_taken_for_each_other() -> None:
+    x = torch.ones(3)
+    functions = [partial(torch.add, other=2), partial(torch.mul, other=2)]
+    report = tried(applied, [calling(lambda c, function: c(x, function), function) for function in functions])
+    assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert person(report)
+
+
+@dataclasses.dataclass
+class Batch:
+    """A tensor with its length."""
+
+    x: torch.Tensor
+    length: int
+
+
+def test_a_dataclass_is_made_again_for_each_call() -> None:
+    def masked(batch: Batch) -> torch.Tensor:
+        return (batch.x * (torch.arange(batch.x.shape[0]) < batch.length)).sum()
+
+    report = tried(masked, [calling(lambda c, n: c(Batch(torch.ones(n), n - 1)), n) for n in (4, 6, 8)])
+    assert counts(best(report)) == (2, 1, 0)
 
 
 class Side(enum.Enum):

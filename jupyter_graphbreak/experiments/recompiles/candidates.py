@@ -31,7 +31,7 @@ _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 _HIGHER = 8
 _LIMIT = "torch._dynamo.config.recompile_limit"
 
-Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch"]
+Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoisting"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class RecompileCandidate:
         """The kind of remedy."""
         if self.adjustment.lines:
             return "mark"
-        return "edit" if self.adjustment.dynamic else "setting"
+        return "edit" if self.adjustment.dynamic or "hoisting" in self.families else "setting"
 
     def with_setting(self, settings: Mapping[str, Any]) -> RecompileCandidate:
         """Return this candidate with settings in place of ``dynamic=True``, if nothing shows where that belongs."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    from jupyter_graphbreak._torch_compat.compiled import CompilationCounts
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.replay import Replayed
     from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation
@@ -209,10 +210,16 @@ class CallTrials:
         # Not all breaks are counted as such, but each splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
-        given_up, before = (sum(count.given_up for count in tried.counts) for tried in (replayed, self.original))
+        given_up, before = (_given_up(tried.counts) for tried in (replayed, self.original))
+        last = len(self.calls)  # the original gives up when it reaches the limit, a change must not do so earlier
         has_fewer = first.frames < original.frames or first.graphs < original.graphs
         has_none = original.graphs > 0 and not first.graphs
-        if given_up > before or has_none or (has_fewer and not may_have_fewer_frames):
+        if (
+            len(given_up) > len(before)
+            or min(given_up, default=last) < min(before, default=last)
+            or has_none
+            or (has_fewer and not may_have_fewer_frames)
+        ):
             return "then Dynamo compiles less"
         return None
 
@@ -244,6 +251,11 @@ class CallTrials:
             compilations_after=replayed.frames(self.calls, unseen=False),
             unseen=UnseenInputs(unseen, replayed.frames(self.calls, unseen=True)) if unseen else None,
         )
+
+
+def _given_up(counts: Sequence[CompilationCounts]) -> list[int]:
+    """Return the calls in which Dynamo gives a function up, by number; one for each function."""
+    return [number for number, count in enumerate(counts) for _ in range(count.given_up)]
 
 
 def _ends_limit(candidate: RecompileCandidate, after: int, before: int) -> bool:

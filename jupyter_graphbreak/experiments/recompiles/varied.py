@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from jupyter_graphbreak.experiments.families.precomputing import Readings
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, TensorSketch
 
 if TYPE_CHECKING:
@@ -211,6 +212,23 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
     caches = (path for path, sketches in by_path.items() if any(map(_is_growing_cache, sketches)))
     lists = tuple(_varied_lists(calls))
     return Varied(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
+
+
+def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
+    """Return what the expressions of a function read, by their text in it."""
+    values = {path: sketch for call in reversed(calls) for path, sketch in call.values.items()}
+    of_others = {
+        part
+        for path, sketch in values.items()
+        if isinstance(sketch, TensorSketch | Other)
+        for part in (*_within(path),)
+    }
+    selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
+    return Readings(
+        frozenset(str(path) for path in values if path not in of_others),
+        frozenset(str(path) for path, sketch in values.items() if isinstance(sketch, TensorSketch)),
+        frozenset(str(variation) for variation in (*varied.sizes, *varied.numbers, *varied.lists, *selecting)),
+    )
 
 
 def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:

@@ -803,3 +803,84 @@ def test_the_limit_counts_as_in_the_run() -> None:
     assert raised.settings == {"torch._dynamo.config.recompile_limit": 64}
     assert counts(raised)[:2] == (8, 10)
     assert raised.verdict == "works on what ran"
+
+
+HOISTED = """
+import torch
+
+WEIGHTS = {f"step{number}": 1 / (number + 1) for number in range(30)}
+
+
+class Annealed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+        self.step = 0
+
+    def forward(self, x):
+        name = f"step{self.step}"
+        y = self.lin(x)
+        return torch.relu(y) * WEIGHTS[name]
+
+
+@torch.compile(backend="eager")
+def scaled(x):
+    return x.cumsum(0) * len(f"size {x.shape[0]}") * 2
+
+
+model = Annealed()
+compiled = torch.compile(model, backend="eager")
+
+
+def count_steps(steps):
+    for step in steps:
+        model.step = step
+        compiled(torch.ones(2, 4))
+
+
+def count_sizes(sizes):
+    for size in sizes:
+        scaled(torch.ones(size))
+"""
+
+
+@pytest.fixture(scope="module")
+def hoisted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Report]:
+    """Return the path of a program, and the report of its run: numbers come from texts that name a step and a size."""
+    torch.compiler.reset()
+    path = tmp_path_factory.mktemp("hoisted") / "hoisted.py"
+    path.write_text(HOISTED)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(HOISTED, str(path), "exec"), names)  # noqa: S102
+        names["count_steps"](range(6))
+        names["count_sizes"]((4, 6, 80, 100))
+    return path, run.try_remedies(seconds=100)
+
+
+@pytest.mark.parametrize(
+    ("function", "title", "seen", "unseen"),
+    [
+        ("count_steps", "Compute `WEIGHTS[name]` before the call", range(6), (7, 9, 25)),
+        ("count_sizes", 'Compute `len(f"size {x.shape[0]}")` before the call', (4, 6, 80, 100), (7, 9, 200)),
+    ],
+)
+def test_what_only_a_varied_value_decides_is_computed_before_the_call(
+    hoisted: tuple[Any, Report], function: str, title: str, seen: Any, unseen: Any
+) -> None:
+    path, report = hoisted
+    remedy = next(r for r in report.remedies or [] if r.title.startswith(title) and r.verdict in WORKING)
+    assert remedy.kind == "edit"
+    assert counts(remedy)[1:] == (1, 0)
+    changed = apply_edits(HOISTED, list(remedy.edits))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(changed, str(path.with_name("changed.py")), "exec"), names)  # noqa: S102
+    torch.compiler.reset()
+    assert compiled_frames(partial(names[function], seen)) == 1
+    assert compiled_frames(partial(names[function], unseen)) == 0
+
+
+def test_a_setting_after_which_a_later_call_breaks_is_no_remedy(hoisted: tuple[Any, Report]) -> None:
+    _, report = hoisted
+    setting = next(r for r in report.remedies or [] if r.title == "Allow ints of modules to change")
+    assert (setting.verdict, setting.reason) == ("another break", "then Dynamo compiles less")

@@ -148,9 +148,9 @@ class _Search:
             case ast.Call(func=ast.Name(id=name)):
                 return self._certainty_of_made(name)
             case ast.Attribute(attr=method):
-                named = [node for _, node in self._definitions(method)]
-                if any(self._is_definition(node, source) for source, node in self._definitions(method)):
-                    return "certain" if len(named) == 1 else "unknown"
+                methods = self._methods(method)
+                if any(self._is_definition(node, source) for source, node in methods):
+                    return "certain" if len(methods) == 1 else "unknown"
                 return "by name" if dotted(value.value) == self.owner else "unknown"
         return "unknown"
 
@@ -195,4 +195,15 @@ class _Search:
             for source, tree in self.trees.items()
             for node in ast.walk(tree)
             if isinstance(node, FunctionNode | ast.ClassDef) and node.name == name
+        ]
+
+    def _methods(self, name: str) -> list[tuple[str, FunctionNode]]:
+        """Return the methods of the classes of all sources with a name."""
+        return [
+            (source, node)
+            for source, tree in self.trees.items()
+            for kind in ast.walk(tree)
+            if isinstance(kind, ast.ClassDef)
+            for node in kind.body
+            if isinstance(node, FunctionNode) and node.name == name
         ]

@@ -710,7 +710,7 @@ def test_a_change_that_contains_another_one_that_is_as_good_is_not_shown() -> No
 
     report = tried(step, [calling(call, lr) for lr in (0.1, 0.1, 0.2, 0.3)])
     works = [remedy.title for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING]
-    assert works == ["Make `lr` of `optimizer` a tensor", "Treat sizes and numbers as dynamic from the start"]
+    assert works == ["Make `lr` of `optimizer` a tensor", "Compile with `dynamic=True`"]
 
 
 def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> None:

@@ -187,6 +187,7 @@ b = torch.compile(f)
         ("def f(x): pass\ndef g(x): pass\nc = torch.compile(g)", "f", 1, []),
         ("@torch.compile\ndef g(x): pass\ndef f(x): pass\nc = table[f]", "f", 3, []),
         ("def f(x): pass\na, b = torch.compile(table[0]), torch.compile(table[1])", "f", 1, []),
+        ("def step(): pass\nc = torch.compile(optimizer.step)\nd = torch.compile(table[0])", "step", 1, []),
         ("def f(x): pass\nc = torch.compile(table[0])", "f", 1, [2]),
     ],
 )

@@ -64,7 +64,7 @@ def with_lines_before(
     if tree is None:
         return None
     splices: list[_Splice] = []
-    with_settings: set[ast.AST] = set()
+    seen_scopes: set[ast.AST] = set()
     for _, site in sorted({(site.line, site.column): site for site in sites}.items()):
         path = _path_to_call(tree, site)
         statement = _statement_of(path) if path is not None else None
@@ -76,9 +76,9 @@ def with_lines_before(
             return None
         scope, outermost = _scope_of(path)
         insertions: dict[ast.stmt, list[str]] = {}
-        if settings and scope not in with_settings:
-            with_settings.add(scope)
-            insertions[outermost] = [*settings]
+        if scope not in seen_scopes:
+            seen_scopes.add(scope)
+            insertions[outermost] = [*writer.declarations, *settings]
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible else ["import torch"]
         for place, lines in insertions.items():
@@ -124,6 +124,8 @@ class _CallWriter:
         self._text = text
         self._path = path
         self._given = given
+        #: The statements that let a function assign global variables.
+        self.declarations: list[str] = []
         self._evaluations: list[str] = []
         self._marks: list[list[str]] = []
         #: The names of arguments that are evaluated before the call, by their places.
@@ -145,9 +147,23 @@ class _CallWriter:
         root = before.path.root
         is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
         is_rebound = before.assigns and not before.path.steps
-        if not is_visible or (is_rebound and (root.kind != "global" or site.function != "<module>")):
+        if not is_visible or (is_rebound and not (root.kind == "global" and self._can_assign_global(root.name))):
             return False
         self._marks.append(before.lines(lambda path: expression(path, site.owner or "")))
+        return True
+
+    def _can_assign_global(self, name: str) -> bool:
+        """Return whether the code around the call can assign a global variable, after a declaration if necessary."""
+        scope, _ = _scope_of(self._path)
+        if isinstance(scope, ast.Module):
+            return True
+        if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        if any(isinstance(part, ast.Global) and name in part.names for part in ast.walk(scope)):
+            return True
+        if name in _names_in(scope):  # a declaration must come before each use of the name
+            return False
+        self.declarations.append(f"global {name}")
         return True
 
     def _on_argument(self, before: BeforeCall) -> bool:
@@ -278,7 +294,15 @@ def _is_lookup(node: ast.expr) -> bool:
 def _new_name(name: str, path: Sequence[ast.AST], taken: Collection[str]) -> str:
     """Return a name that the function around a call does not use, or the cell or file, if it is in no function."""
     scope = next(part for part in reversed(path) if isinstance(part, _SCOPES))
-    used = set(taken)
+    used = _names_in(scope) | set(taken)
+    while name in used:
+        name += "_marked"
+    return name
+
+
+def _names_in(scope: ast.AST) -> set[str]:
+    """Return the names that a function, a cell or a file uses, without those of the functions in it."""
+    used: set[str] = set()
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:
         node = pending.pop()
@@ -290,9 +314,7 @@ def _new_name(name: str, path: Sequence[ast.AST], taken: Collection[str]) -> str
             used.add(node.name)
         if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
             pending += ast.iter_child_nodes(node)
-    while name in used:
-        name += "_marked"
-    return name
+    return used
 
 
 def _inserted(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:

@@ -122,6 +122,28 @@ def test_torch_is_imported_if_the_code_does_not_know_it() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("for N in b:\n    f(a)", "for N in b:\n    N = tensor(N)\n    f(a)"),
+        (
+            "def run(b):\n    global N\n    for N in b:\n        f(a)",
+            "def run(b):\n    global N\n    for N in b:\n        N = tensor(N)\n        f(a)",
+        ),
+        (
+            "def run(b):\n    for change in b:\n        change()\n        f(a)",
+            "def run(b):\n    global N\n    for change in b:\n        change()\n        N = tensor(N)\n        f(a)",
+        ),
+        ("def run(b):\n    print(N)\n    f(a)", None),
+        ("def run(N):\n    f(a)", None),
+        ("class Run:\n    y = f(a)", None),
+    ],
+)
+def test_a_global_is_assigned_before_the_call_in_a_function_that_may_do_so(text: str, expected: str | None) -> None:
+    before = BeforeCall(Path(Root("global", "N", "__main__")), "tensor(NAME)", assigns=True)
+    assert placed(text, before, visible={"torch", "N"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("c = torch.compile(f)", "c = torch.compile(f, dynamic=True)"),
         ("@torch.compile\ndef f(x): pass", "@torch.compile(dynamic=True)\ndef f(x): pass"),
         ("@torch.compile(mode='a')\ndef f(x): pass", "@torch.compile(mode='a', dynamic=True)\ndef f(x): pass"),

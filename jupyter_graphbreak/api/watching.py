@@ -311,8 +311,8 @@ def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
                 recording.note_compiled(described(calls.compiled))
 
 
-def run_routed(path: str, module: str | None = None) -> None:
-    """Run a program as ``__main__``, and compile what it calls (see :func:`capture`).
+def run_program_file(path: str, module: str | None = None, *, routed: bool) -> None:
+    """Run a program as ``__main__``, which stays, and compile what it calls if it is routed (see :func:`capture`).
 
     Parameters
     ----------
@@ -320,6 +320,8 @@ def run_routed(path: str, module: str | None = None) -> None:
         The program's file; not used for a module.
     module : str or None
         The module to run, as with ``python -m``.
+    routed : bool
+        Whether its calls are compiled.
 
     Raises
     ------
@@ -328,7 +330,7 @@ def run_routed(path: str, module: str | None = None) -> None:
     """
     from jupyter_graphbreak.compiling.programs import run_as_main
 
-    run_as_main(path, module)
+    run_as_main(path, module, routed=routed)
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pkgutil
 import runpy
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -136,6 +137,7 @@ def program_of(context: click.Context) -> Program:
         raise click.UsageError(f"{words[0]}: no such file")
     if module is not None and not _module_exists(module):
         raise click.UsageError(f"-m {module}: no such module")
+    context.with_resource(_restored_main())
     return Program(words[0], module, arguments)
 
 
@@ -152,7 +154,7 @@ def run_program(program: Program, *, compiles: bool, to_stderr: bool, **options:
     **options
         The options of :func:`jupyter_graphbreak.capture`.
     """
-    from jupyter_graphbreak.api.watching import capture, run_routed
+    from jupyter_graphbreak.api.watching import capture, run_program_file
 
     status = 0
     run = None
@@ -160,12 +162,10 @@ def run_program(program: Program, *, compiles: bool, to_stderr: bool, **options:
     with _stdout_to_stderr(enabled=to_stderr):
         try:
             with capture(compile=compiles, **options) as run, _as_main(module, file, arguments):
-                if compiles:
-                    run_routed(file, module)
-                elif module is None:
-                    runpy.run_path(file, run_name="__main__")
+                if module is None and not compiles and pkgutil.get_importer(file) is not None:
+                    runpy.run_path(file, run_name="__main__")  # an archive
                 else:
-                    runpy.run_module(module, run_name="__main__", alter_sys=True)
+                    run_program_file(file, module, routed=compiles)
         except SystemExit as end:
             status = _status(end.code)
         except KeyboardInterrupt:
@@ -243,6 +243,16 @@ def _module_exists(module: str) -> bool:
         return False
     finally:
         del sys.path[0]
+
+
+@contextlib.contextmanager
+def _restored_main() -> Iterator[None]:
+    """Put ``__main__`` back when the command has ended; until then it is the program's, whose functions run again."""
+    before = sys.modules["__main__"]
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = before
 
 
 @contextlib.contextmanager

@@ -314,6 +314,20 @@ def test_a_script_is_tried_measured_and_checked_after_its_end(cli: Cli, program:
     assert "--at 'line 7' is not a line: use for example 12 or model.py:12" in wrong.stderr
 
 
+def test_the_globals_of_a_script_are_found_when_its_functions_run_again(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "uses_globals.py"
+    path.write_text(
+        "import torch\n"
+        "def halved(x): return torch.relu(x) / 2\n"
+        "@torch.compile(backend='eager')\n"
+        "def f(x): return halved(x)\n"
+        "for n in (3, 5, 7): f(torch.ones(n))\n"
+    )
+    report = Report.from_json(cli("script", "--try", "--format", "json", path).stdout)
+    (remedy, *_) = report.remedies or []
+    assert (remedy.verdict, remedy.title) == ("works", "Mark dimension 0 of `x` as dynamic")
+
+
 def test_a_patch_is_judged_on_a_script(cli: Cli, program: Path, tmp_path: Path) -> None:
     old = program.read_text()
     new = old.replace("momentum.sum() > 0", "momentum.dim() > 0")

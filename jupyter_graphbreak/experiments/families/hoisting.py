@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FAMILY = "hoisting"
 _BEFORE = "Run it before the call"
 #: Functions whose moment of execution matters: a person must decide about them.
-_TIMED = {
+TIMED = {
     "time",
     "perf_counter",
     "perf_counter_ns",
@@ -63,7 +63,7 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     ends = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
     if is_protected(site.draft, call) or any(isinstance(n, ends) for part in before for n in ast.walk(part)):
         return
-    if dotted(call.func).rpartition(".")[2] in _TIMED or "()" in dotted(call.func):
+    if dotted(call.func).rpartition(".")[2] in TIMED or "()" in dotted(call.func):
         return
     own = {part.id for part in ast.walk(function) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
     own |= {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}

@@ -31,7 +31,7 @@ _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 _HIGHER = 8
 _LIMIT = "torch._dynamo.config.recompile_limit"
 
-Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch"]
+Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoisting"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class RecompileCandidate:
         """The kind of remedy."""
         if self.adjustment.lines:
             return "mark"
-        return "edit" if self.adjustment.dynamic else "setting"
+        return "edit" if self.adjustment.dynamic or "hoisting" in self.families else "setting"
 
     def with_setting(self, settings: Mapping[str, Any]) -> RecompileCandidate:
         """Return this candidate with settings in place of ``dynamic=True``, if nothing shows where that belongs."""
@@ -171,7 +171,7 @@ def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[Rec
         yield mark(sizes, "mark_dynamic", given.owner)
         if len(varied.sizes) > len(sizes):
             yield mark(varied.sizes, "mark_dynamic", given.owner)
-    if all(number.path.root.kind in {"argument", "closure"} and not number.path.steps for number in numbers):
+    if all(_is_symbolic_if_dynamic(number) for number in numbers):
         yield dynamic
     if sizes and tensors:
         yield mark(sizes, "mark_dynamic", given.owner) + tensors[0]
@@ -193,7 +193,7 @@ def _lists_for(
     if not lists:
         return
     others = [number for number in numbers if not any(held.contains(number.path) for held in lists)]
-    others = [number for number in others if number.path.root.kind != "closure" or _is_reached(number, given.visible)]
+    others = [number for number in others if _is_assignable(number, given)]
     for how in _MARKS if any(held.varies_in_length for held in lists) else ("",):
         for float_dtype in ("float64",) if all(held.has_only_ints for held in lists) else ("float64", "float32"):
             whole = _as_one_tensor(lists, given.owner, float_dtype, how)
@@ -220,9 +220,7 @@ def _as_one_tensor(lists: Sequence[NumberList], owner: str, float_dtype: str, ho
 
 def _tensors_for(numbers: Sequence[Number], varied: Varied, given: Circumstances) -> Iterator[RecompileCandidate]:
     """Yield candidates that replace numbers by tensors, with doubles first because Python computes with them."""
-    assignable = [
-        number for number in varied.numbers if number.path.root.kind != "closure" or _is_reached(number, given.visible)
-    ]
+    assignable = [number for number in varied.numbers if _is_assignable(number, given)]
     chosen = [number for number in numbers if number in assignable]
     if not chosen:
         return
@@ -245,6 +243,16 @@ def _settings(varied: Varied, dynamic: RecompileCandidate, given: Circumstances)
         yield RecompileCandidate(
             f"Raise the recompile limit to {limit}", ("limit",), Adjustment(settings={_LIMIT: limit})
         )
+
+
+def _is_symbolic_if_dynamic(number: Number) -> bool:
+    """Return whether ``dynamic=True`` usually suffices for a number."""
+    return number.is_fixed or (number.path.root.kind in {"argument", "closure"} and not number.path.steps)
+
+
+def _is_assignable(number: Number, given: Circumstances) -> bool:
+    """Return whether code before the call can replace a number."""
+    return not number.is_fixed and (number.path.root.kind != "closure" or _is_reached(number, given.visible))
 
 
 def _is_reached(number: Number, visible: Collection[str]) -> bool:

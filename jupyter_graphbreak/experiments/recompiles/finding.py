@@ -13,21 +13,25 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.configuration import applied_settings
 from jupyter_graphbreak.experiments.families.branches import propose_for_size
+from jupyter_graphbreak.experiments.families.precomputing import propose_precomputed
 from jupyter_graphbreak.experiments.recompiles.candidates import (
     DYNAMIC_BY_SETTING,
     Circumstances,
+    RecompileCandidate,
     propose,
     with_same_layouts,
 )
+from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
 from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_steps, right_number
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
-from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, run_lines
+from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
-from jupyter_graphbreak.experiments.recompiles.varied import find_varied
+from jupyter_graphbreak.experiments.recompiles.varied import find_varied, readings
 from jupyter_graphbreak.experiments.remedies.application import compile_file, source_text
 from jupyter_graphbreak.experiments.remedies.change import (
     Change,
@@ -49,8 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import CodeType
 
-    from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
-    from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
     from jupyter_graphbreak.experiments.recompiles.trying import EntryWithRemedy, TriedCandidate
     from jupyter_graphbreak.experiments.recompiles.varied import Varied
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
@@ -86,7 +88,7 @@ class FoundRecompileRemedies(NamedTuple):
             for known, ident, candidate, owner in self.working
             if known is entry
             and not candidate.adjustment.tensors
-            and "branch" not in candidate.families
+            and {"branch", "hoisting"}.isdisjoint(candidate.families)
             and all(before.path.root.kind == "argument" for before in candidate.befores)
         }
 
@@ -166,7 +168,7 @@ def find_recompile_remedies(
         with entry.set_up():
             try:
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
-                    found = search.run(end, lambda: TrialRunner(entry, compile_text, find_cell))  # noqa: B023 - called now
+                    found = search.run(end, lambda changed: TrialRunner(changed, compile_text, find_cell))
                     combined = search.combined(found, without_breaks(entry))
                     is_enough = combined is not None and combined.tried.ended
                     steps = [] if is_enough else found.manual_steps
@@ -247,8 +249,9 @@ class _EntrySearch:
         self._trials: CallTrials | None = None
         self._remedies = {remedy.id: remedy for remedy in report.remedies or []}
         self._line: SpecializingLine | None = self._specializing_line(None)
+        self._definition = texts.definition_of(entry)
 
-    def run(self, end: float, make_runner: Callable[[], TrialRunner]) -> _Found:
+    def run(self, end: float, make_runner: Callable[[Entry], TrialRunner]) -> _Found:
         """Try candidates until one ends all recompiles, and return what was found.
 
         Parameters
@@ -256,7 +259,7 @@ class _EntrySearch:
         end : float
             When to stop, in seconds of :func:`time.monotonic`.
         make_runner : callable
-            Returns what applies changes of the entry's code.
+            Returns what applies changes of the code of an entry.
         """
         seen = self._seen
         if len(seen) < 2:  # noqa: PLR2004
@@ -310,17 +313,54 @@ class _EntrySearch:
         ended = any(tried.ended for tried, _ in self._tried)
         if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
             self._rewrite_condition(self._line, trials, make_runner)
+            ended = any(tried.ended for tried, _ in self._tried)
+        if not ended:
+            self._compute_before(varied, trials, make_runner, end)
         return self._collected(varied)
 
+    def _compute_before(
+        self, varied: Varied, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner], end: float
+    ) -> None:
+        """Try to compute before the call what depends only on values that varied."""
+        source = self._definition.source
+        if source is None:
+            return
+        sources = dict.fromkeys([source, *self._texts.all_texts(self._sites())])
+        texts = {ident: self._texts.text(ident) for ident in sources}
+        entry = dataclasses.replace(self._entry, dynamic=True)
+        failed: set[bool] = set()
+        for proposal in propose_precomputed(source, self._definition.line, texts, readings(self._seen, varied)):
+            if proposal.is_tensor and True in failed:
+                continue
+            is_dynamic = bool(varied.sizes) or not proposal.is_tensor
+            changed, title = dict(proposal.texts), proposal.title
+            if is_dynamic:
+                changed |= with_dynamic(changed, Definition(proposal.inner), None) or {}
+                title = f"{title}; compile with `dynamic=True`"
+            runner = make_runner(entry if is_dynamic else self._entry)
+            idents = {name: ident for ident, name in runner.program.files.items()}
+            theirs = {idents.get(self._texts.filename(ident) or ""): text for ident, text in changed.items()}
+            if None in theirs or time.monotonic() + trials.seconds / 2 > end:
+                return
+            self._on_status(title)
+            candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
+            applied = Change({ident: text for ident, text in theirs.items() if ident is not None}, compiles_itself=True)
+            tried = trials.run(candidate, runner.entry_with_change(applied))
+            self._tried.append((tried, Change(changed)))
+            if tried.verdict == "works" and tried.ended:
+                return
+            if tried.verdict != "another result":  # only the type of the numbers may be at fault
+                failed.add(proposal.is_tensor)
+
     def _rewrite_condition(
-        self, line: SpecializingLine, trials: CallTrials, make_runner: Callable[[], TrialRunner]
+        self, line: SpecializingLine, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner]
     ) -> None:
         """Try to end the recompiles by the best change together with a condition on a size that stays in one graph."""
         source, text = line.source, self._texts.text(line.source)
         proposals = list(propose_for_size(source, text, line.line))[:_MOST_CONDITIONS]
         if not proposals:
             return
-        runner = make_runner()
+        runner = make_runner(self._entry)
         filename = self._texts.filename(source)
         theirs = next((ident for ident, name in runner.program.files.items() if name == filename), None)
         if theirs is None:
@@ -361,6 +401,8 @@ class _EntrySearch:
         if self._trials is None or not found.tried or found.tried[0][0].verdict not in WORKING:
             return None
         (best, change), *_ = found.tried
+        if "hoisting" in best.candidate.families:
+            return None
         usable = [
             (remedy, apply)
             for (ident, *others), apply in without_breaks.items()
@@ -405,7 +447,7 @@ class _EntrySearch:
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
-            found = with_dynamic(self._texts.all_texts(self._sites()), self._entry.function, trials.owner)
+            found = with_dynamic(self._texts.all_texts(self._sites()), self._definition, trials.owner)
             if found is not None:
                 texts |= found
             else:
@@ -468,6 +510,14 @@ def _overlap(one: Edit, other: Edit) -> bool:
     return one.first_line <= other.last_line + 1 and other.first_line <= one.last_line + 1
 
 
+def _code_of(call: Any) -> CodeType | None:
+    """Return the code that implements a call of a function, a method, a partial or a module."""
+    while isinstance(call, partial):
+        call = call.func
+    function = type(call).forward if isinstance(call, torch.nn.Module) else call
+    return getattr(getattr(function, "__func__", function), "__code__", None)
+
+
 class _Texts:
     """The texts of the sources of a report, and of further cells and files that contain calls."""
 
@@ -519,6 +569,16 @@ class _Texts:
         self._ids[filename], self._files[ident] = ident, filename
         self.new_sources.append(source)
         return ident
+
+    def definition_of(self, entry: Entry) -> Definition:
+        """Return what is known of the definition of an entry's function."""
+        code = _code_of(entry.call)
+        source = self._ids.get(code.co_filename) if code is not None else None
+        if code is None or source is None or not self.is_own(source):
+            return Definition(entry.function)
+        cell = self._find_cell(code.co_filename)
+        line = code.co_firstlineno + (cell.line_offset if cell is not None else 0)
+        return Definition(entry.function, source, line)
 
     def is_own(self, source: str) -> bool:
         """Return whether a source is the user's."""

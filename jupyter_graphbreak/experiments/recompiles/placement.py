@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.recompiles.candidates import expression, with_joined_conditions
+from jupyter_graphbreak.experiments.recompiles.compile_calls import compile_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
+    from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite
 
 #: Statements before which code can be inserted, and expressions in which a call is evaluated once and always.
@@ -62,7 +64,7 @@ def with_lines_before(
     if tree is None:
         return None
     splices: list[_Splice] = []
-    with_settings: set[ast.AST] = set()
+    seen_scopes: set[ast.AST] = set()
     for _, site in sorted({(site.line, site.column): site for site in sites}.items()):
         path = _path_to_call(tree, site)
         statement = _statement_of(path) if path is not None else None
@@ -74,9 +76,9 @@ def with_lines_before(
             return None
         scope, outermost = _scope_of(path)
         insertions: dict[ast.stmt, list[str]] = {}
-        if settings and scope not in with_settings:
-            with_settings.add(scope)
-            insertions[outermost] = [*settings]
+        if scope not in seen_scopes:
+            seen_scopes.add(scope)
+            insertions[outermost] = [*writer.declarations, *settings]
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible else ["import torch"]
         for place, lines in insertions.items():
@@ -122,6 +124,8 @@ class _CallWriter:
         self._text = text
         self._path = path
         self._given = given
+        #: The statements that let a function assign global variables.
+        self.declarations: list[str] = []
         self._evaluations: list[str] = []
         self._marks: list[list[str]] = []
         #: The names of arguments that are evaluated before the call, by their places.
@@ -143,9 +147,23 @@ class _CallWriter:
         root = before.path.root
         is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
         is_rebound = before.assigns and not before.path.steps
-        if not is_visible or (is_rebound and (root.kind != "global" or site.function != "<module>")):
+        if not is_visible or (is_rebound and not (root.kind == "global" and self._can_assign_global(root.name))):
             return False
         self._marks.append(before.lines(lambda path: expression(path, site.owner or "")))
+        return True
+
+    def _can_assign_global(self, name: str) -> bool:
+        """Return whether the code around the call can assign a global variable, after a declaration if necessary."""
+        scope, _ = _scope_of(self._path)
+        if isinstance(scope, ast.Module):
+            return True
+        if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        if any(isinstance(part, ast.Global) and name in part.names for part in ast.walk(scope)):
+            return True
+        if name in _names_in(scope):  # a declaration must come before each use of the name
+            return False
+        self.declarations.append(f"global {name}")
         return True
 
     def _on_argument(self, before: BeforeCall) -> bool:
@@ -276,7 +294,15 @@ def _is_lookup(node: ast.expr) -> bool:
 def _new_name(name: str, path: Sequence[ast.AST], taken: Collection[str]) -> str:
     """Return a name that the function around a call does not use, or the cell or file, if it is in no function."""
     scope = next(part for part in reversed(path) if isinstance(part, _SCOPES))
-    used = set(taken)
+    used = _names_in(scope) | set(taken)
+    while name in used:
+        name += "_marked"
+    return name
+
+
+def _names_in(scope: ast.AST) -> set[str]:
+    """Return the names that a function, a cell or a file uses, without those of the functions in it."""
+    used: set[str] = set()
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:
         node = pending.pop()
@@ -288,9 +314,7 @@ def _new_name(name: str, path: Sequence[ast.AST], taken: Collection[str]) -> str
             used.add(node.name)
         if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
             pending += ast.iter_child_nodes(node)
-    while name in used:
-        name += "_marked"
-    return name
+    return used
 
 
 def _inserted(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
@@ -325,64 +349,23 @@ def _spliced(text: str, splices: Iterable[_Splice]) -> str:
     return "\n".join(line.decode() for line in lines)
 
 
-def with_dynamic(texts: Mapping[str, str], function: str, owner: str | None) -> dict[str, str] | None:
-    """Return the changed text of the source that compiles a function, with ``dynamic=True``; ``None`` if not found.
+def with_dynamic(texts: Mapping[str, str], definition: Definition, owner: str | None) -> dict[str, str] | None:
+    """Return the changed texts of the sources that compile a function, with ``dynamic=True``; ``None`` if not found.
 
     Parameters
     ----------
     texts : mapping
         The texts of cells and files, by source.
-    function : str
-        The name of the function, or of the module's class.
+    definition : Definition
+        The function.
     owner : str or None
         The name of the called module in the user's code.
     """
-    found: list[tuple[str, ast.expr, bool]] = []
-    for source, text in texts.items():
-        tree = _parsed(text)
-        found += [(source, *place) for place in _compile_calls(tree, function, owner)] if tree is not None else []
-    certain = [place for place in found if place[2]]
-    chosen = certain or found
-    if len(chosen) != 1:
-        return None
-    source, node, _ = chosen[0]
-    return {source: _spliced(texts[source], [_with_keyword(texts[source], node)])}
-
-
-def _compile_calls(tree: ast.Module, function: str, owner: str | None) -> list[tuple[ast.expr, bool]]:
-    """Return the calls of ``torch.compile`` and its uses as a decorator, and whether they are for the function."""
-    name = function.rpartition(".")[2]
-    found: list[tuple[ast.expr, bool]] = []
-    decorators: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            for decorator in node.decorator_list:
-                called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if _is_compile(called) or (isinstance(decorator, ast.Call) and _is_partial_compile(decorator)):
-                    decorators.add(id(decorator))
-                    found.append((decorator, node.name == name))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and id(node) not in decorators:
-            if _is_compile(node.func):
-                first = node.args[0] if node.args else None
-                is_certain = isinstance(first, ast.Name) and first.id in {name, owner}
-                found.append((node, is_certain))
-            elif isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
-                called = node.func.value
-                if isinstance(called, ast.Name) and called.id == owner:
-                    found.append((node, True))
-    return found
-
-
-def _is_compile(node: ast.expr) -> bool:
-    match node:
-        case ast.Attribute(value=ast.Name(id="torch"), attr="compile"):
-            return True
-    return False
-
-
-def _is_partial_compile(node: ast.Call) -> bool:
-    return bool(node.args) and _is_compile(node.args[0])
+    trees = {source: tree for source, text in texts.items() if (tree := _parsed(text)) is not None}
+    splices: dict[str, list[_Splice]] = {}
+    for source, node in compile_calls(trees, definition, owner):
+        splices.setdefault(source, []).append(_with_keyword(texts[source], node))
+    return {source: _spliced(texts[source], changes) for source, changes in splices.items()} or None
 
 
 def _with_keyword(text: str, node: ast.expr) -> _Splice:

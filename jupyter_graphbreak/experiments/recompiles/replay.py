@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
+import functools
 import inspect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -198,7 +200,7 @@ def _part(value: Any, step: Step) -> Any:
 
 
 def with_part(value: Any, steps: Sequence[Step], new: Any) -> Any:
-    """Return a value with a part replaced: the same object if it is mutable, a new tuple otherwise."""
+    """Return a value with a part replaced: the same object if it can be changed, a new tuple otherwise."""
     if not steps:
         return new
     step = steps[0]
@@ -207,7 +209,10 @@ def with_part(value: Any, steps: Sequence[Step], new: Any) -> Any:
         if step.kind == "attribute":
             return value._replace(**{step.key: inner})  # type: ignore[attr-defined]
         return tuple(inner if index == step.key else part for index, part in enumerate(value))
-    if step.kind == "attribute":
+    if isinstance(value, functools.partial):
+        changed = {"func": value.func, "args": value.args, "keywords": value.keywords, step.key: inner}
+        value.__setstate__((*changed.values(), vars(value)))  # type: ignore[attr-defined]
+    elif step.kind == "attribute":
         if getattr(value, step.key) is not inner:
             setattr(value, step.key, inner)
     else:
@@ -303,8 +308,16 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RepeatedCall, given: A
 
 def _built_container(sketch: Container, path: Path, known: Any, build: Callable[[Path, Any], Any]) -> Any:
     kind = sketch.kind
+    if kind is functools.partial:
+        func, args, keywords = (build(path.into("attribute", key), getattr(known, key, None)) for key in sketch.keys)
+        return functools.partial(func, *args, **keywords)
     if hasattr(kind, "_fields"):
         return kind(*(build(path.into("attribute", key), getattr(known, key, None)) for key in sketch.keys))
+    if dataclasses.is_dataclass(kind) and type(known) is kind:
+        built = copy.copy(known)
+        for key in sketch.keys:
+            object.__setattr__(built, key, build(path.into("attribute", key), getattr(known, key, None)))
+        return built
     if issubclass(kind, list | tuple):
         at = [known[index] if isinstance(known, list | tuple) and index < len(known) else None for index in sketch.keys]
         return kind(build(path.into("item", index), part) for index, part in zip(sketch.keys, at, strict=True))

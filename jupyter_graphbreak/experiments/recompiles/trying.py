@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    from jupyter_graphbreak._torch_compat.compiled import CompilationCounts
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.replay import Replayed
     from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     #: Opens a context in which a remedy is applied; yields the entry with the remedy.
     EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
 
+#: Objects that mean something else for each of them.
+_CALLED = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
 #: What PyTorch says about a marked size of which the code makes a constant, and the lines of its stacks.
 _SPECIALIZED = "specialized it to be a constant"
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
@@ -207,10 +210,16 @@ class CallTrials:
         # Not all breaks are counted as such, but each splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
-        given_up, before = (sum(count.given_up for count in tried.counts) for tried in (replayed, self.original))
+        given_up, before = (_given_up(tried.counts) for tried in (replayed, self.original))
+        last = len(self.calls)  # the original gives up when it reaches the limit, a change must not do so earlier
         has_fewer = first.frames < original.frames or first.graphs < original.graphs
         has_none = original.graphs > 0 and not first.graphs
-        if given_up > before or has_none or (has_fewer and not may_have_fewer_frames):
+        if (
+            len(given_up) > len(before)
+            or min(given_up, default=last) < min(before, default=last)
+            or has_none
+            or (has_fewer and not may_have_fewer_frames)
+        ):
             return "then Dynamo compiles less"
         return None
 
@@ -244,6 +253,11 @@ class CallTrials:
         )
 
 
+def _given_up(counts: Sequence[CompilationCounts]) -> list[int]:
+    """Return the calls in which Dynamo gives a function up, by number; one for each function."""
+    return [number for number, count in enumerate(counts) for _ in range(count.given_up)]
+
+
 def _ends_limit(candidate: RecompileCandidate, after: int, before: int) -> bool:
     """Return whether a higher limit lets Dynamo compile calls that it refused."""
     return "limit" in candidate.families and after > before
@@ -270,15 +284,15 @@ def _can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
         known = first.arguments.get(path)
         if isinstance(sketch, Other) and not (isinstance(known, Other) and _can_stand_for(known, sketch)):
             return False
-        if isinstance(sketch, Container) and not issubclass(sketch.kind, list | tuple | dict):
-            return isinstance(known, Container) and known == sketch
+        is_rebuilt = isinstance(sketch, Container) and issubclass(sketch.kind, list | tuple | dict | functools.partial)
+        if isinstance(sketch, Container) and not is_rebuilt and known != sketch:
+            return False
     return True
 
 
 def _can_stand_for(known: Other, sketch: Other) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
-    is_function = issubclass(sketch.kind, types.FunctionType | functools.partial)
-    return known.kind is sketch.kind and (known.identity == sketch.identity or not is_function)
+    return known.kind is sketch.kind and (known.identity == sketch.identity or not issubclass(sketch.kind, _CALLED))
 
 
 def _repeated(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCall]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from jupyter_graphbreak.experiments.families.precomputing import Readings
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, TensorSketch
 
 if TYPE_CHECKING:
@@ -50,12 +52,14 @@ class Number:
 
     ``within`` is the class of the tuple that it is in, or of the list if that is an argument, and ``length`` the number
     of their items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should not be.
+    ``is_fixed`` tells that it belongs to a partial, which cannot be changed either.
     """
 
     path: Path
     values: tuple[float, ...]
     within: type | None = None
     length: int = 0
+    is_fixed: bool = False
 
     @property
     def is_replaced_as_a_whole(self) -> bool:
@@ -200,12 +204,31 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
             others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional else []
         elif all(type(sketch) in {int, float} for sketch in sketches):
             if len(set(sketches)) > 1:
-                numbers.append(Number(path, tuple(sketches), *_replaced_container(path, by_path)))
+                around, length = _replaced_container(path, by_path)
+                fixed = any(_is_partial(by_path.get(part, [None])[0]) for part in _within(path))
+                numbers.append(Number(path, tuple(sketches), around, length, fixed))
         else:
             others += _other_variations(path, sketches)
     caches = (path for path, sketches in by_path.items() if any(map(_is_growing_cache, sketches)))
     lists = tuple(_varied_lists(calls))
     return Varied(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
+
+
+def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
+    """Return what the expressions of a function read, by their text in it."""
+    values = {path: sketch for call in reversed(calls) for path, sketch in call.values.items()}
+    of_others = {
+        part
+        for path, sketch in values.items()
+        if isinstance(sketch, TensorSketch | Other)
+        for part in (*_within(path),)
+    }
+    selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
+    return Readings(
+        frozenset(str(path) for path in values if path not in of_others),
+        frozenset(str(path) for path, sketch in values.items() if isinstance(sketch, TensorSketch)),
+        frozenset(str(variation) for variation in (*varied.sizes, *varied.numbers, *varied.lists, *selecting)),
+    )
 
 
 def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:
@@ -254,6 +277,10 @@ def _replaced_container(path: Path, by_path: dict[Path, list[Sketch]]) -> tuple[
         return None, 0
     is_replaced = around.kind is tuple or (around.kind is list and path.root.kind == "argument")
     return (around.kind, len(around.keys)) if is_replaced else (None, 0)
+
+
+def _is_partial(sketch: Sketch) -> bool:
+    return isinstance(sketch, Container) and sketch.kind is functools.partial
 
 
 def _within(path: Path) -> Iterator[Path]:

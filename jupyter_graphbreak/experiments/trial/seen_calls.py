@@ -23,7 +23,7 @@ from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterator
 
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
@@ -52,7 +52,8 @@ _OPAQUE = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType, types
 class Root(NamedTuple):
     """Where a value starts: an argument, the module that is called, a closure variable, or a global variable.
 
-    ``scope`` is the module of a global variable, or the function of a closure variable.
+    ``scope`` is the module of a global variable, or the function of a closure variable. A partial that is compiled is
+    called ``fn``, as in Dynamo's guards.
     """
 
     kind: str
@@ -268,11 +269,16 @@ class SeenCalls:
         self._by_key[key].append(seen)
 
 
-def key_of(call: Callable[..., Any]) -> int:
-    """Return what identifies the entry of a call in any mode: the id of the module or the code that is called."""
+def key_of(call: Callable[..., Any]) -> Hashable:
+    """Return what identifies the entry of a call in any mode: the id of the module or the code that is called.
+
+    Partials of one function, which fix the same parameters, are one entry, as closures with the same code are.
+    """
     owner = owner_of(call)
     if isinstance(owner, torch.nn.Module):
         return id(owner)
+    if type(call) is partial:
+        return key_of(call.func), len(call.args), tuple(call.keywords)
     function = getattr(call, "__func__", call)
     return id(getattr(function, "__code__", function))
 
@@ -320,7 +326,7 @@ def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, S
     sketches: dict[Path, Sketch] = {}
     for root, place in state_roots(call, arguments).items():
         for path, value in parts(place.read(), Path(root), inside=True):
-            if isinstance(value, _PLAIN) or _is_dense(value) or isinstance(value, list | tuple | dict | set):
+            if isinstance(value, (*_PLAIN, list, tuple, dict, set, partial)) or _is_dense(value):
                 sketches[path] = sketch(value)
         if len(sketches) > _MOST_VALUES:
             break
@@ -345,8 +351,8 @@ def _identity_of(value: Any) -> int:
     if isinstance(value, types.FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if _has_content(cell)]
         return _hash_of(value.__code__, *cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-    if isinstance(value, partial):
-        return _hash_of(value.func, *value.args, *value.keywords.values())
+    if isinstance(value, types.MethodType):
+        return hash((id(value.__func__), id(value.__self__)))
     return id(value)
 
 
@@ -401,7 +407,9 @@ def _children(value: Any, *, inside: bool) -> list[tuple[Step, Any]]:
 
 
 def _attributes(value: Any, *, inside: bool) -> dict[str, Any]:
-    """Return the attributes of a named tuple, a dataclass and, if wanted, of other objects that may hold state."""
+    """Return the attributes of a named tuple, a partial, a dataclass and, if wanted, of others that may hold state."""
+    if type(value) is partial:
+        return {"func": value.func, "args": value.args, "keywords": value.keywords}
     if isinstance(value, tuple):
         return {name: getattr(value, name) for name in getattr(value, "_fields", ())}
     if isinstance(value, torch.nn.Module) and inside:
@@ -435,7 +443,8 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Pl
     roots: dict[Root, Place] = {}
     owner = owner_of(call)
     if not isinstance(owner, types.FunctionType | types.BuiltinFunctionType | type):
-        roots[Root("module", "self")] = Place(lambda: owner, _ignore)
+        root = Root("partial", "fn") if isinstance(owner, partial) else Root("module", "self")
+        roots[root] = Place(lambda: owner, _ignore)
     for name, value in arguments.named(call).items():
         if not isinstance(value, (*_PLAIN, torch.Tensor)):
             # A method of an object that is no module may be given as a function and its object.

@@ -136,7 +136,7 @@ export class RemedyApplier {
     if (edits.length === 0 && code === '') {
       return {
         message: trans.__(
-          'The cell already contains this change; run it to see which breaks are gone'
+          'The cell already contains this change; run it to see what is left'
         )
       };
     }
@@ -224,11 +224,11 @@ export class RemedyApplier {
     if (MAGIC.test(cell.sharedModel.getSource())) {
       return isElsewhere
         ? trans.__('Applied in another cell: run it, then this one')
-        : trans.__('Applied; run the cell to see which breaks are gone');
+        : trans.__('Applied; run the cell to see what is left');
     }
     return isElsewhere
       ? trans.__('Applied in another cell: run it, then explain this one')
-      : trans.__('Applied; explain the cell to see which breaks are gone');
+      : trans.__('Applied; explain the cell to see what is left');
   }
 
   private _find(root: HTMLElement): {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import gc
 import runpy
@@ -453,38 +454,71 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
     assert person(report).startswith("Training or evaluation selects between two branches")
 
 
-@pytest.mark.parametrize(
-    ("fn", "call", "words"),
-    [
-        (
-            lambda x, callback: callback(torch.relu(x)),
-            lambda c, k: c(torch.ones(3), lambda y, k=k: y * k),
-            "`callback` is a new function in each call, and a number that it keeps varies",
-        ),
-        (
-            lambda x, scale: scale(torch.relu(x)),
-            lambda c, k: c(torch.ones(3), partial(torch.mul, other=k)),
-            "`scale` is a new function in each call, and a number that it keeps varies",
-        ),
-    ],
-)
-def test_a_number_in_a_function_that_is_made_for_each_call(fn: Any, call: Any, words: str) -> None:
+def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_a_person() -> None:
     # By default, older releases do not look at defaults: they use the first number in all calls, without a recompile.
     with torch._dynamo.config.patch(skip_guards_on_constant_func_defaults=False):
-        report = tried(fn, [calling(call, k) for k in (2, 3, 4)])
-    assert words in person(report)
+        report = tried(
+            lambda x, callback: callback(torch.relu(x)),
+            [calling(lambda c, k: c(torch.ones(3), lambda y, k=k: y * k), k) for k in (2, 3, 4)],
+        )
+    assert "`callback` is a new function in each call, and a number that it keeps varies" in person(report)
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
     assert "calls cannot be made again" in (remedy.reason or "")
 
 
-def test_a_partial_that_is_compiled_for_each_number() -> None:
-    def blend(alpha: float, x: torch.Tensor) -> torch.Tensor:
-        return x * alpha
+def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
+    """Return a tensor with two numbers applied, which partials fix."""
+    return x * alpha + shift
 
+
+def applied(x: torch.Tensor, function: Any) -> Any:
+    """Return what a function makes of a tensor."""
+    return function(torch.relu(x))
+
+
+def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
+    x = torch.ones(3)
+    partials = [partial(blend, 0.5, shift=shift) for shift in (0.1, 0.2, 0.3)]
+    passed = tried(applied, [calling(lambda c, function: c(x, function), function) for function in partials])
+    assert (best(passed).title, counts(best(passed))) == ("Compile with `dynamic=True`", (2, 1, 0))
+    assert [fixed.keywords for fixed in partials] == [{"shift": 0.1}, {"shift": 0.2}, {"shift": 0.3}]
+
+    torch.compiler.reset()
     with jupyter_graphbreak.capture(entries=True) as run:
         for alpha in (0.1, 0.2, 0.3):
-            torch.compile(partial(blend, alpha), backend="eager")(torch.ones(3))
-    assert "`functools.partial` fixes varies: compile the function itself once" in person(run.try_remedies(seconds=60))
+            torch.compile(partial(blend, alpha), backend="eager")(x)
+    compiled = run.try_remedies(seconds=60)
+    assert (best(compiled).family, counts(best(compiled))) == ("dynamic", (2, 1, 0))
+    for report_calls in (
+        [partial(torch.compile(applied, backend="eager", dynamic=True), x, function) for function in partials],
+        [partial(torch.compile(partial(blend, k), backend="eager", dynamic=True), x) for k in (0.1, 0.2, 0.3, 0.9)],
+    ):
+        torch.compiler.reset()
+        assert [compiled_frames(call) for call in report_calls] == [1, *[0] * (len(report_calls) - 1)]
+
+
+def test_partials_of_different_functions_are_not_taken_for_each_other() -> None:
+    x = torch.ones(3)
+    functions = [partial(torch.add, other=2), partial(torch.mul, other=2)]
+    report = tried(applied, [calling(lambda c, function: c(x, function), function) for function in functions])
+    assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert person(report)
+
+
+@dataclasses.dataclass
+class Batch:
+    """A tensor with its length."""
+
+    x: torch.Tensor
+    length: int
+
+
+def test_a_dataclass_is_made_again_for_each_call() -> None:
+    def masked(batch: Batch) -> torch.Tensor:
+        return (batch.x * (torch.arange(batch.x.shape[0]) < batch.length)).sum()
+
+    report = tried(masked, [calling(lambda c, n: c(Batch(torch.ones(n), n - 1)), n) for n in (4, 6, 8)])
+    assert counts(best(report)) == (2, 1, 0)
 
 
 class Side(enum.Enum):
@@ -676,7 +710,7 @@ def test_a_change_that_contains_another_one_that_is_as_good_is_not_shown() -> No
 
     report = tried(step, [calling(call, lr) for lr in (0.1, 0.1, 0.2, 0.3)])
     works = [remedy.title for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING]
-    assert works == ["Make `lr` of `optimizer` a tensor", "Treat sizes and numbers as dynamic from the start"]
+    assert works == ["Make `lr` of `optimizer` a tensor", "Compile with `dynamic=True`"]
 
 
 def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> None:
@@ -769,3 +803,84 @@ def test_the_limit_counts_as_in_the_run() -> None:
     assert raised.settings == {"torch._dynamo.config.recompile_limit": 64}
     assert counts(raised)[:2] == (8, 10)
     assert raised.verdict == "works on what ran"
+
+
+HOISTED = """
+import torch
+
+WEIGHTS = {f"step{number}": 1 / (number + 1) for number in range(30)}
+
+
+class Annealed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+        self.step = 0
+
+    def forward(self, x):
+        name = f"step{self.step}"
+        y = self.lin(x)
+        return torch.relu(y) * WEIGHTS[name]
+
+
+@torch.compile(backend="eager")
+def scaled(x):
+    return x.cumsum(0) * len(f"size {x.shape[0]}") * 2
+
+
+model = Annealed()
+compiled = torch.compile(model, backend="eager")
+
+
+def count_steps(steps):
+    for step in steps:
+        model.step = step
+        compiled(torch.ones(2, 4))
+
+
+def count_sizes(sizes):
+    for size in sizes:
+        scaled(torch.ones(size))
+"""
+
+
+@pytest.fixture(scope="module")
+def hoisted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Report]:
+    """Return the path of a program, and the report of its run: numbers come from texts that name a step and a size."""
+    torch.compiler.reset()
+    path = tmp_path_factory.mktemp("hoisted") / "hoisted.py"
+    path.write_text(HOISTED)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(HOISTED, str(path), "exec"), names)  # noqa: S102
+        names["count_steps"](range(6))
+        names["count_sizes"]((4, 6, 80, 100))
+    return path, run.try_remedies(seconds=100)
+
+
+@pytest.mark.parametrize(
+    ("function", "title", "seen", "unseen"),
+    [
+        ("count_steps", "Compute `WEIGHTS[name]` before the call", range(6), (7, 9, 25)),
+        ("count_sizes", 'Compute `len(f"size {x.shape[0]}")` before the call', (4, 6, 80, 100), (7, 9, 200)),
+    ],
+)
+def test_what_only_a_varied_value_decides_is_computed_before_the_call(
+    hoisted: tuple[Any, Report], function: str, title: str, seen: Any, unseen: Any
+) -> None:
+    path, report = hoisted
+    remedy = next(r for r in report.remedies or [] if r.title.startswith(title) and r.verdict in WORKING)
+    assert remedy.kind == "edit"
+    assert counts(remedy)[1:] == (1, 0)
+    changed = apply_edits(HOISTED, list(remedy.edits))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(changed, str(path.with_name("changed.py")), "exec"), names)  # noqa: S102
+    torch.compiler.reset()
+    assert compiled_frames(partial(names[function], seen)) == 1
+    assert compiled_frames(partial(names[function], unseen)) == 0
+
+
+def test_a_setting_after_which_a_later_call_breaks_is_no_remedy(hoisted: tuple[Any, Report]) -> None:
+    _, report = hoisted
+    setting = next(r for r in report.remedies or [] if r.title == "Allow ints of modules to change")
+    assert (setting.verdict, setting.reason) == ("another break", "then Dynamo compiles less")

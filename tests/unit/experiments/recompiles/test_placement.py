@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
+from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
 
@@ -121,6 +122,28 @@ def test_torch_is_imported_if_the_code_does_not_know_it() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("for N in b:\n    f(a)", "for N in b:\n    N = tensor(N)\n    f(a)"),
+        (
+            "def run(b):\n    global N\n    for N in b:\n        f(a)",
+            "def run(b):\n    global N\n    for N in b:\n        N = tensor(N)\n        f(a)",
+        ),
+        (
+            "def run(b):\n    for change in b:\n        change()\n        f(a)",
+            "def run(b):\n    global N\n    for change in b:\n        change()\n        N = tensor(N)\n        f(a)",
+        ),
+        ("def run(b):\n    print(N)\n    f(a)", None),
+        ("def run(N):\n    f(a)", None),
+        ("class Run:\n    y = f(a)", None),
+    ],
+)
+def test_a_global_is_assigned_before_the_call_in_a_function_that_may_do_so(text: str, expected: str | None) -> None:
+    before = BeforeCall(Path(Root("global", "N", "__main__")), "tensor(NAME)", assigns=True)
+    assert placed(text, before, visible={"torch", "N"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("c = torch.compile(f)", "c = torch.compile(f, dynamic=True)"),
         ("@torch.compile\ndef f(x): pass", "@torch.compile(dynamic=True)\ndef f(x): pass"),
         ("@torch.compile(mode='a')\ndef f(x): pass", "@torch.compile(mode='a', dynamic=True)\ndef f(x): pass"),
@@ -133,5 +156,75 @@ def test_torch_is_imported_if_the_code_does_not_know_it() -> None:
     ],
 )
 def test_dynamic_true_is_added_where_the_function_is_compiled(text: str, expected: str | None) -> None:
-    changed = with_dynamic({"s1": text}, "f", None)
+    changed = with_dynamic({"s1": text}, Definition("f"), None)
     assert (changed["s1"] if changed is not None else None) == expected
+
+
+TWO_OF_ONE_NAME = """
+@torch.compile(backend="eager")
+def f(x):
+    return x
+
+first = f
+
+@torch.compile(backend="inductor")
+def f(x):
+    return x + 1
+"""
+FACTORY = """
+def make(k):
+    def inner(x):
+        return x * k
+    return inner
+
+one = torch.compile(make(1))
+other = torch.compile(make(2))
+third = torch.compile(g)
+"""
+DEFINED_TWICE = """
+def f(x):
+    return x
+a = torch.compile(f)
+def f(x):
+    return x + 1
+b = torch.compile(f)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "line", "places"),
+    [
+        (TWO_OF_ONE_NAME, "f", 2, [2]),
+        (TWO_OF_ONE_NAME, "f", 8, [8]),
+        (FACTORY, "make.<locals>.inner", 3, [7, 8]),
+        (DEFINED_TWICE, "f", 2, [4]),
+        (DEFINED_TWICE, "f", 5, [7]),
+        ("import torch as t\ndef f(x): pass\nc = t.compile(f)\nd = torch.compile(g)", "f", 2, [3]),
+        ("from torch import compile\ndef f(x): pass\nc = compile(f)\nd = torch.compile(g)", "f", 2, [3]),
+        ("def f(x, k): pass\np = partial(f, k=1)\nc = torch.compile(p)\nd = torch.compile(h)", "f", 1, [3]),
+        ("class N:\n  def forward(self): pass\nn = N()\nc = torch.compile(n)\nd = torch.compile(h)", "N", 2, [4]),
+        ("class N:\n  @torch.compile\n  def forward(self): pass\nc = torch.compile(h)", "N", 2, [2]),
+        ("class A:\n  def f(self): pass\nclass B:\n  def f(self): pass\nc = torch.compile(B().f)", "f", 4, [5]),
+        # The only call compiles something else, or nothing tells which of two is meant.
+        ("def f(x): pass\ndef g(x): pass\nc = torch.compile(g)", "f", 1, []),
+        ("@torch.compile\ndef g(x): pass\ndef f(x): pass\nc = table[f]", "f", 3, []),
+        ("def f(x): pass\na, b = torch.compile(table[0]), torch.compile(table[1])", "f", 1, []),
+        ("def step(): pass\nc = torch.compile(optimizer.step)\nd = torch.compile(table[0])", "step", 1, []),
+        ("def f(x): pass\nc = torch.compile(table[0])", "f", 1, [2]),
+    ],
+)
+def test_dynamic_true_goes_to_the_calls_that_compile_this_function(
+    text: str, name: str, line: int, places: list[int]
+) -> None:
+    changed = with_dynamic({"s1": text}, Definition(name, "s1", line), None)
+    lines = zip(text.split("\n"), (changed or {"s1": text})["s1"].split("\n"), strict=True)
+    differing = [number for number, (old, new) in enumerate(lines, 1) if old != new and "dynamic=True" in new]
+    assert differing == places
+
+
+def test_functions_of_one_name_in_two_cells_are_told_apart() -> None:
+    cell = "@torch.compile\ndef f(x):\n    return x"
+    changed = with_dynamic({"s1": cell, "s2": cell}, Definition("f", "s2", 1), None)
+    assert changed == {"s2": cell.replace("compile", "compile(dynamic=True)")}
+    defined = {"s1": "def f(x): pass", "s2": "c = torch.compile(f)", "s3": "d = torch.compile(h)"}
+    assert list(with_dynamic(defined, Definition("f", "s1", 1), None) or {}) == ["s2"]

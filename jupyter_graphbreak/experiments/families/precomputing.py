@@ -1,0 +1,359 @@
+"""Compute what changes in each call before the call, if the compiled function needs only the result."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.hoisting import TIMED
+from jupyter_graphbreak.experiments.families.protection import is_protected
+from jupyter_graphbreak.experiments.families.site import Site, dotted, draft_of, names_bound, names_read
+from jupyter_graphbreak.experiments.families.wrapping import wrap_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from jupyter_graphbreak.experiments.families.drafting import Draft, Splice
+
+#: Expressions that are computed from their parts alone.
+_COMPOSED = (
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
+    ast.Dict, ast.Set, ast.Subscript, ast.Slice, ast.Starred,
+)  # fmt: skip
+#: What a tensor has without its values.
+_OF_SIZE = {"shape", "ndim"}
+_SIZE_METHODS = {"size", "dim", "numel"}
+_BUILTINS = {
+    "abs", "bool", "dict", "divmod", "float", "format", "hex", "int", "len", "list", "max", "min", "pow", "range",
+    "repr", "round", "sorted", "str", "sum", "tuple",
+}  # fmt: skip
+_ENDS = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Try)
+_SIMPLE = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
+#: The longest expression in a title.
+_LONGEST = 40
+
+
+class Readings(NamedTuple):
+    """What the expressions of a function mean, by their text, such as ``self.step``.
+
+    Parameters
+    ----------
+    plain : collection of str
+        Those that are numbers, texts and the like, or containers of them.
+    tensors : collection of str
+        Those that are tensors.
+    varied : collection of str
+        The numbers that varied between the calls, and the tensors of which a size did.
+    """
+
+    plain: Collection[str]
+    tensors: Collection[str]
+    varied: Collection[str]
+
+
+class Precomputed(NamedTuple):
+    """A change that computes values before the call.
+
+    Parameters
+    ----------
+    title : str
+    texts : mapping
+        The whole new text of each changed source, by the source's id.
+    inner : str
+        The name of the function that is compiled now.
+    is_tensor : bool
+        Whether the values are passed as tensors.
+    """
+
+    title: str
+    texts: Mapping[str, str]
+    inner: str
+    is_tensor: bool
+
+
+def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readings: Readings) -> Iterator[Precomputed]:
+    """Yield changes of a compiled function that move out what depends on the varied values alone.
+
+    Parameters
+    ----------
+    source : str
+        The id of the source that defines the function.
+    line : int
+        The function's first line there, which may be that of a decorator.
+    texts : mapping
+        The texts of all sources of the user, by their ids.
+    readings : Readings
+        What the function reads.
+    """
+    draft = draft_of(texts[source])
+    function = _function_at(draft, line) if draft is not None else None
+    if draft is None or function is None:
+        return
+    parts = _Partition(draft, function, readings)
+    if not parts.is_worthwhile():
+        return
+    site = Site(source, draft, function.body[0], function.body[0], texts)
+    torch, _ = site.torch()
+    names = parts.given()
+    what = " and ".join(f"`{parts.shown(name)}`" for name in names)
+    for is_tensor, dtype in ((True, f", dtype={torch}.float64"), (True, ""), (False, "")):
+        lines = [*parts.lines, *(f"{name} = {torch}.as_tensor({name}{dtype})" for name in names if is_tensor)]
+        changed = wrap_function(site, function, ", ".join(names), _returning(lines), parts.splices)
+        inner = _new_function(draft, changed[source]) if changed is not None else None
+        if changed is not None and inner is not None:
+            passed = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if is_tensor else ""
+            of_kind = f" of `{torch}.float64`" if dtype else ""
+            yield Precomputed(f"Compute {what} before the call{passed}{of_kind}", changed, inner, is_tensor)
+
+
+def _returning(lines: list[str]) -> Callable[[str], list[str]]:
+    return lambda call: [*lines, f"return {call}"]
+
+
+def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
+    """Return the function with a first line, if it can be wrapped."""
+    for node in ast.walk(draft.tree):
+        if isinstance(node, ast.FunctionDef) and line == min([node.lineno, *(d.lineno for d in node.decorator_list)]):
+            refused = ast.Yield | ast.YieldFrom | ast.Nonlocal
+            return None if any(isinstance(part, refused) for part in ast.walk(node)) else node
+    return None
+
+
+def _new_function(draft: Draft, text: str) -> str | None:
+    """Return the name of the function that a changed text defines in addition."""
+    changed = draft_of(text)
+    known = {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)}
+    new = (
+        [node.name for node in ast.walk(changed.tree) if isinstance(node, FunctionNode)] if changed is not None else []
+    )
+    return next((name for name in new if name not in known), None)
+
+
+@dataclass
+class _Partition:
+    """A function in two parts: what can be computed before the call, and the rest.
+
+    ``lines`` compute the values, and ``splices`` make the rest use them.
+    """
+
+    draft: Draft
+    function: ast.FunctionDef
+    readings: Readings
+    lines: list[str] = field(default_factory=list)
+    splices: list[Splice | None] = field(default_factory=list)
+    #: The statements that move, and the names of the expressions that do.
+    _moved: list[ast.stmt] = field(default_factory=list)
+    _named: dict[ast.expr, str] = field(default_factory=dict)
+    #: Variables that can be computed before the call, those that must be, and the statements of the others.
+    _known: set[str] = field(default_factory=set)
+    _dependent: dict[str, None] = field(default_factory=dict)
+    _copied: dict[str, ast.stmt] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        stores = [
+            node for node in ast.walk(self.function) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+        ]
+        self._written = {dotted(_target(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)}
+        declared = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
+        self._written |= {name for node in declared for name in node.names}
+        for statement in self.function.body:
+            self._take(statement)
+            if any(isinstance(part, _ENDS) for part in ast.walk(statement)):
+                break
+        self.splices = [
+            *(self.draft.deletion(statement) for statement in self._moved),
+            *(self.draft.replacement(node, name) for node, name in self._named.items()),
+        ]
+
+    def is_worthwhile(self) -> bool:
+        """Return whether more than the varied values themselves is computed before the call."""
+        return bool(self.given()) and (bool(self._moved) or any(not self._is_reading(node) for node in self._named))
+
+    def given(self) -> list[str]:
+        """Return the names of the values that the rest needs."""
+        inside = {id(part) for node in (*self._moved, *self._named) for part in ast.walk(node)}
+        rest = [node for node in ast.walk(self.function) if isinstance(node, ast.Name) and id(node) not in inside]
+        read = {node.id for node in rest}
+        return [*(name for name in self._dependent if name in read), *dict.fromkeys(self._named.values())]
+
+    def shown(self, name: str) -> str:
+        """Return a value as a title names it: by its expression if that is short."""
+        texts = [self.draft.text_of(node) for node, given in self._named.items() if given == name]
+        return next((text for text in texts if len(text) <= _LONGEST and "\n" not in text), name)
+
+    def _take(self, statement: ast.stmt) -> None:
+        """Move a statement or expressions of it, if they can be computed before the call."""
+        if self._is_movable(statement):
+            bound = sorted(names_bound(statement))
+            if self._depends(statement):
+                self._copy_for(statement)
+                self._add(statement)
+                self._moved.append(statement)
+                self._dependent |= dict.fromkeys(bound)
+            else:
+                self._copied |= dict.fromkeys(bound, statement)
+            self._known.update(bound)
+        elif isinstance(statement, _SIMPLE):
+            parts = [statement.test] if isinstance(statement, ast.If) else list(ast.iter_child_nodes(statement))
+            for node in [node for part in parts for node in self._largest(part)]:
+                self._name(node)
+
+    def _name(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Name) and node.id in self._dependent:
+            return
+        text = self.draft.text_of(node)
+        known = next((name for other, name in self._named.items() if self.draft.text_of(other) == text), None)
+        if known is None:
+            self._copy_for(node)
+            known = self._fresh(node)
+            self.lines.append(f"{known} = {text}")
+        self._named[node] = known
+
+    def _fresh(self, node: ast.expr) -> str:
+        wish = f"given_{node.attr}" if isinstance(node, ast.Attribute) else "given"
+        parts = list(ast.walk(self.draft.tree))
+        used = {part.id for part in parts if isinstance(part, ast.Name)} | set(self._named.values())
+        used |= {part.arg for part in parts if isinstance(part, ast.arg)}
+        return next(name for name in (wish, *(f"{wish}_{n}" for n in range(2, len(used) + 3))) if name not in used)
+
+    def _copy_for(self, node: ast.AST) -> None:
+        """Repeat the statements before the call that give names to what a piece of code needs."""
+        for name in sorted(names_read(node) & self._copied.keys()):
+            statement = self._copied.pop(name, None)
+            if statement is not None:
+                self._copy_for(statement)
+                self._add(statement)
+                self._copied = {key: kept for key, kept in self._copied.items() if kept is not statement}
+
+    def _add(self, statement: ast.stmt) -> None:
+        indent = self.draft.indent_of(statement) or ""
+        self.lines += [line.removeprefix(indent) for line in self.draft.text_of(statement).split("\n")]
+
+    def _is_movable(self, statement: ast.stmt) -> bool:
+        """Return whether a statement only gives names to values that can be computed before the call."""
+        match statement:
+            case ast.Assign(targets=[ast.Name()]) | ast.If():
+                pass
+            case _:
+                return False
+        return self._only_assigns(statement) and all(
+            self._count_of(name)
+            == sum(
+                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(statement)
+            )
+            for name in names_bound(statement)
+        )
+
+    def _only_assigns(self, statement: ast.stmt) -> bool:
+        match statement:
+            case ast.Assign(targets=[ast.Name()], value=value):
+                return self._is_available(value)
+            case ast.If(test=test, body=body, orelse=orelse):
+                return self._is_available(test) and all(map(self._only_assigns, [*body, *orelse]))
+        return False
+
+    def _count_of(self, name: str) -> int:
+        """Return how often the function binds a name, its parameters included."""
+        stores = [n for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        return sum(n.id == name for n in stores) + sum(
+            isinstance(n, ast.arg) and n.arg == name for n in ast.walk(self.function)
+        )
+
+    def _largest(self, node: ast.AST) -> Iterator[ast.expr]:
+        """Yield the largest expressions that depend on what varied and can be computed before the call."""
+        if isinstance(node, ast.Lambda | ast.JoinedStr | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            if isinstance(node, ast.JoinedStr) and self._is_available(node) and self._depends(node):
+                yield node
+            return
+        is_read = not isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+        if isinstance(node, ast.expr) and is_read and self._is_available(node) and self._depends(node):
+            if not is_protected(self.draft, node) and not isinstance(node, ast.Starred | ast.Slice):
+                yield node
+            return
+        for child in ast.iter_child_nodes(node):
+            if is_read or not isinstance(child, ast.Name):
+                yield from self._largest(child)
+
+    def _is_reading(self, node: ast.expr) -> bool:
+        """Return whether an expression only reads a varied value or a size."""
+        return ast.unparse(node) in self.readings.varied or self._is_size(node)
+
+    def _is_size(self, node: ast.expr) -> bool:
+        """Return whether an expression reads a size of a tensor."""
+        match node:
+            case ast.Attribute(value=tensor, attr=attr):
+                return attr in _OF_SIZE and self._is_tensor(tensor)
+            case ast.Call(func=ast.Attribute(value=tensor, attr=attr)):
+                return attr in _SIZE_METHODS and self._is_tensor(tensor)
+            case ast.Call(func=ast.Name(id="len"), args=[tensor]):
+                return self._is_tensor(tensor)
+            case ast.Subscript(value=value, slice=ast.Constant()):
+                return self._is_size(value)
+        return False
+
+    def _is_tensor(self, node: ast.expr) -> bool:
+        return ast.unparse(node) in self.readings.tensors and not self._is_written(node)
+
+    def _is_written(self, node: ast.expr) -> bool:
+        """Return whether the function assigns what an expression reads, or a part that leads to it."""
+        while True:
+            if dotted(node) in self._written:
+                return True
+            if not isinstance(node, ast.Attribute | ast.Subscript):
+                return False
+            node = node.value
+
+    def _is_available(self, node: ast.AST) -> bool:
+        """Return whether an expression can be computed before the call."""
+        if isinstance(node, ast.Constant | ast.expr_context | ast.operator | ast.unaryop | ast.cmpop | ast.boolop):
+            return True
+        if isinstance(node, ast.expr) and self._is_size(node):
+            return True
+        if isinstance(node, ast.Name) and node.id in self._known:
+            return True
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and ast.unparse(node) in self.readings.plain:
+            return not self._is_written(node)
+        if isinstance(node, ast.Call):
+            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+            return self._is_usable(node.func) and all(map(self._is_available, arguments))
+        if isinstance(node, ast.Attribute):
+            return self._is_imported(node)
+        return isinstance(node, _COMPOSED) and all(map(self._is_available, ast.iter_child_nodes(node)))
+
+    def _is_usable(self, function: ast.expr) -> bool:
+        """Return whether a function can be called before the call: a builtin, one of a module, or a text's method."""
+        name = dotted(function)
+        if name.rpartition(".")[2] in TIMED:
+            return False
+        if isinstance(function, ast.Name):
+            return name in _BUILTINS and name not in self._written
+        return isinstance(function, ast.Attribute) and (
+            self._is_imported(function) or self._is_available(function.value)
+        )
+
+    def _is_imported(self, node: ast.Attribute) -> bool:
+        """Return whether an expression is a part of a module other than torch."""
+        root = dotted(node).partition(".")[0]
+        imports = [alias for part in ast.walk(self.draft.tree) if isinstance(part, ast.Import) for alias in part.names]
+        names = {alias.asname or alias.name.partition(".")[0] for alias in imports if not _is_torch(alias.name)}
+        return root in names and root not in self._written
+
+    def _depends(self, node: ast.AST) -> bool:
+        """Return whether a piece of code depends on what varied."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and part.id in self._dependent:
+                return True
+            if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and ast.unparse(part) in self.readings.varied:
+                return True
+        return False
+
+
+def _target(node: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
+    """Return what an assignment to an expression changes: of an item, what contains it."""
+    return node.value if isinstance(node, ast.Subscript) else node
+
+
+def _is_torch(name: str) -> bool:
+    return name.partition(".")[0] in {"torch", "random", "time"}

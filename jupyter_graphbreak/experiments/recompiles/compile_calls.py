@@ -1,0 +1,209 @@
+"""Find where the user's code compiles a function."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.site import dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: How sure it is that a call compiles the function: it certainly does, it compiles something with the name of the
+#: function or of the called module, or nothing tells.
+_Certainty = Literal["certain", "by name", "unknown"]
+#: How many assignments are followed to what a name stands for.
+_MOST_ASSIGNMENTS = 3
+
+
+class Definition(NamedTuple):
+    """What is known of the function that is compiled.
+
+    Parameters
+    ----------
+    name : str
+        Its name, or that of the module's class.
+    source : str or None
+        The source that defines it; ``None`` if it is none of the user's.
+    line : int
+        Its first line there, which may be that of a decorator.
+    """
+
+    name: str
+    source: str | None = None
+    line: int = 0
+
+
+class CompileCall(NamedTuple):
+    """A call of ``torch.compile``, or its use as a decorator, in a source."""
+
+    source: str
+    node: ast.expr
+
+
+def compile_calls(trees: Mapping[str, ast.Module], definition: Definition, owner: str | None) -> list[CompileCall]:
+    """Return the calls that compile a function; empty if it cannot be told which ones do.
+
+    Parameters
+    ----------
+    trees : mapping
+        The syntax trees of cells and files, by source.
+    definition : Definition
+        The function.
+    owner : str or None
+        The name of the called module in the user's code.
+    """
+    found: dict[_Certainty, list[CompileCall]] = {"certain": [], "by name": [], "unknown": []}
+    for source, tree in trees.items():
+        search = _Search(source, tree, trees, definition, owner)
+        for node, certainty in search.calls():
+            found[certainty].append(CompileCall(source, node))
+    if found["certain"]:
+        return found["certain"]
+    chosen = found["by name"] or found["unknown"]
+    return chosen if len(chosen) == 1 else []
+
+
+@dataclass
+class _Search:
+    """The search in one source."""
+
+    source: str
+    tree: ast.Module
+    trees: Mapping[str, ast.Module]
+    definition: Definition
+    owner: str | None
+    _torch: set[str] = field(default_factory=lambda: {"torch"})
+    _compile: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                self._torch |= {alias.asname for alias in node.names if alias.name == "torch" and alias.asname}
+            elif isinstance(node, ast.ImportFrom) and node.module == "torch":
+                self._compile |= {alias.asname or alias.name for alias in node.names if alias.name == "compile"}
+
+    def calls(self) -> Iterator[tuple[ast.expr, _Certainty]]:
+        """Yield the calls that may compile the function."""
+        decorators = [decorator for _, decorator in self._decorators()]
+        for node, decorator in self._decorators():
+            if self._is_definition(node):
+                yield decorator, "certain"
+            elif len(node.decorator_list) > 1:  # it compiles what another decorator returns
+                yield decorator, "unknown"
+        for call in ast.walk(self.tree):
+            if not isinstance(call, ast.Call) or call in decorators:
+                continue
+            if self._is_compile(call.func):
+                certainty = self._certainty(call.args[0], call, _MOST_ASSIGNMENTS) if call.args else "unknown"
+                if certainty is not None:
+                    yield call, certainty
+            elif self.owner is not None and dotted(call.func) == f"{self.owner}.compile":
+                yield call, "by name"
+
+    def _decorators(self) -> Iterator[tuple[FunctionNode | ast.ClassDef, ast.expr]]:
+        """Yield the functions and classes that a decorator compiles, each with the decorator."""
+        for node in (node for node in ast.walk(self.tree) if isinstance(node, FunctionNode | ast.ClassDef)):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if self._is_compile(called) or (isinstance(decorator, ast.Call) and self._is_partial(decorator)):
+                    yield node, decorator
+
+    def _is_compile(self, node: ast.expr) -> bool:
+        name, _, attribute = dotted(node).rpartition(".")
+        return (name in self._torch and attribute == "compile") or (not name and attribute in self._compile)
+
+    def _is_partial(self, node: ast.Call) -> bool:
+        """Return whether a decorator is ``functools.partial(torch.compile, ...)``."""
+        return bool(node.args) and self._is_compile(node.args[0])
+
+    def _is_definition(self, node: ast.AST, source: str | None = None) -> bool:
+        """Return whether a statement defines the function, or the module's class."""
+        if isinstance(node, ast.ClassDef):
+            return node.name == self._name
+        if not isinstance(node, FunctionNode):
+            return False
+        if self.definition.source is None:
+            return node.name == self._name
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        return (source or self.source, first) == (self.definition.source, self.definition.line)
+
+    @property
+    def _name(self) -> str:
+        return self.definition.name.rpartition(".")[2]
+
+    def _certainty(self, value: ast.expr, call: ast.Call, assignments: int) -> _Certainty | None:
+        """Return how sure it is that an expression is the function; ``None`` if it is something else."""
+        match value:
+            case ast.Name():
+                return self._certainty_of_name(value.id, call, assignments)
+            case ast.Lambda():
+                is_it = (self.source, value.lineno) == (self.definition.source, self.definition.line)
+                return "certain" if is_it and self._name == "<lambda>" else None
+            case ast.Call(func=function) if dotted(function).rpartition(".")[2] == "partial" and value.args:
+                return self._certainty(value.args[0], call, assignments)
+            case ast.Call(func=ast.Name(id=name)):
+                return self._certainty_of_made(name)
+            case ast.Attribute(attr=method):
+                methods = self._methods(method)
+                if any(self._is_definition(node, source) for source, node in methods):
+                    return "certain" if len(methods) == 1 else "unknown"
+                return "by name" if dotted(value.value) == self.owner else "unknown"
+        return "unknown"
+
+    def _certainty_of_name(self, name: str, call: ast.Call, assignments: int) -> _Certainty | None:
+        before = [node for node in ast.walk(self.tree) if getattr(node, "lineno", call.lineno) < call.lineno]
+        bindings = [
+            node
+            for node in before
+            if (isinstance(node, FunctionNode | ast.ClassDef) and node.name == name)
+            or (isinstance(node, ast.Assign) and any(dotted(target) == name for target in node.targets))
+        ]
+        last = max(bindings, key=lambda node: node.lineno, default=None)
+        if isinstance(last, ast.Assign) and assignments:
+            certainty = self._certainty(last.value, call, assignments - 1)
+            return "by name" if certainty == "unknown" and name == self.owner else certainty
+        if last is not None and not isinstance(last, ast.Assign):
+            is_parameter = any(isinstance(node, ast.arg) and node.arg == name for node in before)
+            return "certain" if self._is_definition(last) else "unknown" if is_parameter else None
+        if name == self.owner:
+            return "by name"
+        elsewhere = self._definitions(name)
+        if len(elsewhere) == 1:
+            source, node = elsewhere[0]
+            return "certain" if self._is_definition(node, source) else None
+        return "by name" if name == self._name and not elsewhere else "unknown"
+
+    def _certainty_of_made(self, name: str) -> _Certainty | None:
+        """Return how sure it is that a function or a class makes the function."""
+        made = self._definitions(name)
+        for source, node in made:
+            if isinstance(node, ast.ClassDef):
+                if node.name == self._name:
+                    return "certain"
+            elif any(self._is_definition(inner, source) for inner in ast.walk(node)):
+                return "certain"
+        return None if any(isinstance(node, ast.ClassDef) for _, node in made) else "unknown"
+
+    def _definitions(self, name: str) -> list[tuple[str, FunctionNode | ast.ClassDef]]:
+        """Return the functions and classes of all sources with a name."""
+        return [
+            (source, node)
+            for source, tree in self.trees.items()
+            for node in ast.walk(tree)
+            if isinstance(node, FunctionNode | ast.ClassDef) and node.name == name
+        ]
+
+    def _methods(self, name: str) -> list[tuple[str, FunctionNode]]:
+        """Return the methods of the classes of all sources with a name."""
+        return [
+            (source, node)
+            for source, tree in self.trees.items()
+            for kind in ast.walk(tree)
+            if isinstance(kind, ast.ClassDef)
+            for node in kind.body
+            if isinstance(node, FunctionNode) and node.name == name
+        ]

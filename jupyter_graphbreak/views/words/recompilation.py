@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import joined
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
-from jupyter_graphbreak.views.words.where import function_of, place, without_function
+from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -158,7 +158,7 @@ def limited_functions(report: Report) -> str:
     """
     limited = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
     of_wrappers = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]
-    names = list(dict.fromkeys(of_wrappers or [_function_name(report, recompilation) for recompilation in limited]))
+    names = list(dict.fromkeys(of_wrappers or [function_name(report, recompilation) for recompilation in limited]))
     if not names:
         return ""
     verb = "now runs eagerly (recompile limit)" if len(names) == 1 else "now run eagerly (recompile limit)"
@@ -210,9 +210,16 @@ def guard_lines(report: Report, guard: FailedGuard) -> str:
     return joined([place(report, without_function(location)) for location in guard.locations[:_MOST_LINES]], " and ")
 
 
-def _function_name(report: Report, recompilation: Recompilation) -> str:
-    """Return the name of a recompiled function, with its class if known."""
-    return function_of(report, recompilation.location) if recompilation.location is not None else recompilation.function
+def function_name(report: Report, recompilation: Recompilation) -> str:
+    """Return the name of a recompiled function, with its class if known.
+
+    ``torch.compile(functools.partial(f))`` compiles a wrapper of PyTorch's, whose own name says nothing to the reader.
+    """
+    if recompilation.location is None:
+        return recompilation.function
+    if is_wrapper_of_torch(report, recompilation.location):
+        return "the wrapped function"
+    return function_of(report, recompilation.location)
 
 
 def _recompilation(recompiles: list[Recompile], limit: int) -> Recompilation:

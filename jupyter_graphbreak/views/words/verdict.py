@@ -16,6 +16,7 @@ from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     Recompilation,
     best_recompile_remedy,
+    function_name,
     limited_functions,
     recompilations,
 )
@@ -231,7 +232,7 @@ def _called_name(report: Report, function: Recompilation) -> str:
     }
     if len(report.compiled or ()) == 1 and {recompile.of for recompile in report.recompiles} == outermost:
         return compiled_name(report)
-    return function_of(report, function.location) if function.location is not None else function.function
+    return function_name(report, function)
 
 
 def _end_of_recompiles(report: Report) -> str:

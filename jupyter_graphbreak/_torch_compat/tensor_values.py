@@ -21,3 +21,8 @@ def looking_at_tensors() -> Iterator[None]:
 def changes_in_place(tensor: torch.Tensor) -> int | None:
     """Return how often a tensor was changed in place; ``None`` for a tensor that does not count it."""
     return None if tensor.is_inference() else tensor._version
+
+
+def has_own_dispatch(kind: type[torch.Tensor]) -> bool:
+    """Return whether a class of tensors runs operations itself, so that its data may be anywhere."""
+    return bool(kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)

@@ -18,7 +18,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.operations import custom_operator
-from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
+from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
 from jupyter_graphbreak.experiments.reproducer.definitions import class_node, function_node, outer_names
 from jupyter_graphbreak.experiments.reproducer.objects import (
     MISSING,
@@ -571,7 +571,7 @@ class Writer:
 def _as_plain(tensor: torch.Tensor) -> torch.Tensor:
     """Return the data of a tensor whose class adds only methods."""
     kind = type(tensor)
-    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__:
+    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or has_own_dispatch(kind):
         raise UnwritableError(f"a tensor of the class {kind.__name__} cannot be written as source text")
     with looking_at_tensors():
         return tensor.detach().as_subclass(torch.Tensor)

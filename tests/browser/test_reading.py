@@ -34,8 +34,8 @@ _PAIRS = {"dd": ["d", "d"], "00": ["0", "0"]}
 
 
 def press(page: Page, key: str) -> None:
-    for each in _PAIRS.get(key, [key]):
-        page.keyboard.press(each)
+    for pressed in _PAIRS.get(key, [key]):
+        page.keyboard.press(pressed)
 
 
 def some_keys(number: int) -> list[str]:

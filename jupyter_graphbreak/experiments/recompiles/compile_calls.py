@@ -27,7 +27,7 @@ class Definition(NamedTuple):
     name : str
         Its name, or that of the module's class.
     source : str or None
-        The source that defines it; ``None`` if it is none of the user's.
+        The source that defines it; ``None`` if it is in a library.
     line : int
         Its first line there, which may be that of a decorator.
     """

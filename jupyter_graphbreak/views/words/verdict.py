@@ -198,14 +198,19 @@ def _weight(break_: Break) -> tuple[int, int]:
 
 
 def _why_nothing(report: Report) -> str:
-    """Return why nothing was compiled: ": norm ran eagerly", ": there is no tensor operation in f"."""
+    """Return why nothing was compiled: ": norm ran eagerly", ": the first call of f had no tensor operation, ..."."""
     # The name of a torch wrapper is useless to the reader; the name of the function called through it is not.
     through = _names(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
     eager = _names(_name(report, skipped) for skipped in report.skipped) or through
     if eager:
         return f": {eager} ran eagerly"
-    empty = _names(_name(report, frame) for frame in report.frames if frame.outcome == "empty")
-    return f": there is no tensor operation in {empty}" if empty else ""
+    empty = [_name(report, frame) for frame in report.frames if frame.outcome == "empty"]
+    names = _names(empty)
+    if not names:
+        return ""
+    # Dynamo marks such a code object, and does not look at later calls.
+    calls, them = ("call", "it") if len({name for name in empty if name}) == 1 else ("calls", "them")
+    return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {them} eagerly from now on"
 
 
 def _recompiled(report: Report) -> str:

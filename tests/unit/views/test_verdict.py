@@ -94,7 +94,7 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
         (replace(run(), skipped=[SKIPPED]), "plain", "No breaks, but norm ran eagerly."),
         (Report("ok", Device("auto", "cpu")), "plain", "Nothing was compiled in this run."),
         (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "f", None, "entry", "empty")]), "plain",
-         "Nothing was compiled: there is no tensor operation in f."),
+         "Nothing was compiled: the first call of f had no tensor operation, so PyTorch runs it eagerly from now on."),
         (Report("ok", Device("auto", "cpu"), skipped=[SKIPPED]), "plain", "Nothing was compiled: norm ran eagerly."),
         (Report("ok", Device("auto", "cpu"), skipped=MANY),
          "plain", "Nothing was compiled: 9 functions ran eagerly."),

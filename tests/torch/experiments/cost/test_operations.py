@@ -22,7 +22,7 @@ def busy(us: float) -> None:
 
 
 def slow_sine(x: torch.Tensor) -> torch.Tensor:
-    busy(1000)
+    busy(5000)
     return torch.sin(x)
 
 
@@ -65,7 +65,7 @@ def test_the_slow_operation_is_named_with_its_line() -> None:
     assert (op.graph, op.op) == ("A", "torch.sin")
     assert op.location is not None
     assert op.location.line == wave.__code__.co_firstlineno + 4
-    assert op.compiled.median_us - op.eager.median_us == pytest.approx(1000, rel=0.5)
+    assert op.compiled.median_us - op.eager.median_us == pytest.approx(5000, rel=0.5)
     assert op.compiled.runs >= 7
     assert not {"y", "mul_"} & set(compiler.single)  # a matrix product, and an operation in place
 

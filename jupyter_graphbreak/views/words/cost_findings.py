@@ -238,7 +238,7 @@ def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> F
     sentence += counted(way.compilations, "compilation")
     sentence += ", and the rest of them runs eagerly (recompile limit)," if way.limit_hit else ""
     sentence += f" because of what differs: {'; '.join(stories)}"
-    sentence += f". To make them alike: {one_line(guards[0].advice)}" if guards[0].advice else ""
+    sentence += f". Advice: {one_line(guards[0].advice)}" if guards[0].advice else ""
     return Finding(sentence, location=next(iter(guards[0].locations), None))
 
 

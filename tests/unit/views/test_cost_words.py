@@ -453,7 +453,7 @@ def test_the_way_to_compile_blocks_that_starts_first_is_named_first() -> None:
         "compiled alone, the 12 `Block` modules need 2 compilations, and the rest of them runs eagerly (recompile "
         "limit), because of what differs: self.index: 0 -> 1"
     )
-    assert "(line 12). To make them alike: " in found[1]
+    assert "(line 12). Advice: " in found[1]
     assert sentences(RegionCost("Block", 12, None, [ways[0], replace(apart, start_s=None)])) == found[1:]
 
 

@@ -369,7 +369,8 @@ class Search:
 
     def _is_a_part_the_usual_answer(self) -> bool:
         """Return whether breaks are left that are rarely removed one by one: many, or those of a training step."""
-        breaks = [break_ for break_ in self.runner.original.report.breaks if break_.id in self._unfixed()]
+        unfixed = self._unfixed()
+        breaks = [break_ for break_ in self.runner.original.report.breaks if break_.id in unfixed]
         steps = (known_cause(break_.gb_id, break_.gb_type, code=_code(break_)).manual_step for break_ in breaks)
         return len(breaks) >= _MANY or any(step is not None and step.is_where_to_end for step in steps)
 

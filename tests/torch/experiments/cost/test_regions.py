@@ -99,7 +99,7 @@ def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_apart(monk
     blocks = ways["blocks"]
     assert (blocks.start_s, blocks.time_ratio) == (None, None)  # nothing would be saved
     assert (blocks.compilations, blocks.graphs, blocks.limit_hit, blocks.equal) == (3, 3, True, True)
-    assert [(found.compilation, found.guard) for found in blocks.differences[:3]] == [
+    assert [(difference.compilation, difference.guard) for difference in blocks.differences[:3]] == [
         (1, "self.index == 0"), (2, "self.index == 0"), (2, "self.index == 1"),
     ]  # fmt: skip
     place = blocks.differences[0].location

@@ -78,6 +78,10 @@ class PageUnderTest:
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
+    def forget(self) -> None:
+        for recorded in (self.errors, self.complaints, self.requests):
+            recorded.clear()
+
     def record_failure(self, request: Request) -> None:
         # Leaving a page aborts its pending requests.
         if request.failure != "net::ERR_ABORTED":
@@ -109,29 +113,55 @@ class PageUnderTest:
         ]
 
 
-@pytest.fixture
-def open_page(request: pytest.FixtureRequest) -> Iterator[Callable[..., PageUnderTest]]:
-    pages: list[Page] = []
+@pytest.fixture(scope="session")
+def kept_pages() -> dict[str, PageUnderTest]:
+    """Pages that several tests use, by the name of their address."""
+    return {}
 
-    def opened(url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280) -> PageUnderTest:
-        context: BrowserContext = request.getfixturevalue("profile" if scripts else "without_scripts")
-        page = context.new_page()
-        pages.append(page)
-        page.set_viewport_size({"width": width, "height": 800})
-        page.emulate_media(color_scheme=scheme)
-        made = PageUnderTest(page)
-        page.on("pageerror", lambda error: made.errors.append(str(error)))
-        page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
-        page.on("requestfailed", made.record_failure)
-        page.on("response", lambda answer: made.record(answer.status, answer.url))
-        page.on("request", lambda request: made.requests.append(request.url))
-        page.goto(url.as_uri() if isinstance(url, Path) else url)
+
+@pytest.fixture
+def open_page(
+    request: pytest.FixtureRequest, kept_pages: dict[str, PageUnderTest]
+) -> Iterator[Callable[..., PageUnderTest]]:
+    pages: list[Page] = []
+    failures = request.session.testsfailed
+
+    def opened(
+        url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280, keep: bool = False
+    ) -> PageUnderTest:
+        address = url.as_uri() if isinstance(url, Path) else url
+        made = kept_pages.get(address) if keep else None
+        loaded = made is not None
+        if made is None:
+            context: BrowserContext = request.getfixturevalue("profile" if scripts else "without_scripts")
+            made = watched(context.new_page())
+        made.page.set_viewport_size({"width": width, "height": 800})
+        made.page.emulate_media(color_scheme=scheme)
+        if not loaded:
+            made.page.goto(address)
+        if keep:
+            kept_pages[address] = made
+        else:
+            pages.append(made.page)
         return made
 
     yield opened
+    if request.session.testsfailed > failures:
+        pages += [kept.page for kept in kept_pages.values()]
+        kept_pages.clear()
     for page in pages:
         page.context.clear_cookies()
         page.close()
+
+
+def watched(page: Page) -> PageUnderTest:
+    made = PageUnderTest(page)
+    page.on("pageerror", lambda error: made.errors.append(str(error)))
+    page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
+    page.on("requestfailed", made.record_failure)
+    page.on("response", lambda answer: made.record(answer.status, answer.url))
+    page.on("request", lambda request: made.requests.append(request.url))
+    return made
 
 
 @pytest.fixture

@@ -17,15 +17,54 @@ if TYPE_CHECKING:
 NOTEBOOKS = "@jupyterlab/notebook-extension:tracker"
 
 
+#: Leave the page as it is after loading.
+_CLOSE_ALL = """async () => {
+    const { commands, shell } = jupyterapp;
+    for (const widget of Array.from(shell.widgets('main'))) {
+        await widget.context?.sessionContext.shutdown();
+        widget.dispose();
+    }
+    if (document.body.dataset.jpThemeName !== 'JupyterLab Light') {
+        await commands.execute('apputils:change-theme', { theme: 'JupyterLab Light' });
+    }
+    shell.collapseRight();
+    shell.collapseLeft();
+}"""
+
+_OPEN = "async path => void await jupyterapp.commands.execute('docmanager:open', { path })"
+
+
 def opened_in_lab(
-    open_page: Callable[..., PageUnderTest], lab: Lab, name: str, *, windowing: str | None = None, **options: Any
+    open_page: Callable[..., PageUnderTest],
+    lab: Lab,
+    name: str,
+    *,
+    fresh: bool = False,
+    windowing: str | None = None,
 ) -> PageUnderTest:
-    """Open a notebook in a fresh JupyterLab page with the light theme."""
-    lab.set("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
-    lab.set("jupyter-graphbreak:plugin", {})
-    lab.set(NOTEBOOKS, {} if windowing is None else {"windowingMode": windowing})
-    opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset", **options)
+    """Open a notebook as the only one in JupyterLab, with the light theme.
+
+    Parameters
+    ----------
+    fresh : bool
+        In a page of its own, with the default settings. Otherwise, the page is that of earlier tests, because loading
+        JupyterLab takes longer than most tests.
+    windowing : str or None
+        How a fresh page renders notebooks.
+    """
+    if fresh:
+        lab.set("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
+        lab.set("jupyter-graphbreak:plugin", {})
+        lab.set(NOTEBOOKS, {} if windowing is None else {"windowingMode": windowing})
+    opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset" if fresh else f"{lab.url}/lab?reset", keep=not fresh)
     page = opened.page
+    if not fresh:
+        page.wait_for_function("window.jupyterapp?.shell.restored.then(() => true)")
+        while page.locator(".jp-Dialog").count():
+            page.keyboard.press("Escape")
+        page.evaluate(_CLOSE_ALL)
+        opened.forget()  # JupyterLab complains about requests to the kernels that have ended
+        page.evaluate(_OPEN, f"{name}.ipynb")
     wait_for_notebook(page)
     page.evaluate("jupyterapp.shell.collapseLeft()")
     return opened

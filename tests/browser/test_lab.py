@@ -39,7 +39,7 @@ step(torch.ones(4))"""
 def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: Lab) -> None:
     """Use a live report by keyboard and save it; then shut the kernel down and reopen the notebook."""
     lab.save("live", "%load_ext jupyter_graphbreak", CELL)
-    opened = opened_in_lab(open_page, lab, "live")
+    opened = opened_in_lab(open_page, lab, "live", fresh=True)
     page = opened.page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
@@ -83,7 +83,7 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
 
     page.close()
     lab.stop_kernels()
-    opened = opened_in_lab(open_page, lab, "live")
+    opened = opened_in_lab(open_page, lab, "live", fresh=True)
     page = opened.page
     report = page.locator(".graphbreak")
     expect(report).to_have_count(1, timeout=30_000)

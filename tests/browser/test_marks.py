@@ -237,7 +237,7 @@ def test_a_cell_that_cannot_be_explained_is_not_run(open_page: Open, lab: Lab, w
     notebook: dict[str, Any] = json.loads((lab.folder / "bare.ipynb").read_text())
     notebook["metadata"]["kernelspec"] = {"name": without_us, "display_name": "Bare", "language": "python"}
     (lab.folder / "bare.ipynb").write_text(json.dumps(notebook))
-    opened = opened_in_lab(open_page, lab, "bare")
+    opened = opened_in_lab(open_page, lab, "bare", fresh=True)
     page = opened.page
     wait_for_kernel(page)
     explain(page)

@@ -105,7 +105,7 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     lab.save("first", "%load_ext jupyter_graphbreak", two_breaks(), failed(), "x = 1")
     lab.save("second", no_breaks())
     lab.save("third", "x = 1")
-    opened = opened_in_lab(open_page, lab, "first")
+    opened = opened_in_lab(open_page, lab, "first", fresh=True)
     page = opened.page
     show_panel(page)
     runs = rows(page, 1)
@@ -159,7 +159,7 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
 @pytest.mark.exhaustive
 def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(open_page: Open, lab: Lab) -> None:
     lab.save("reload", two_breaks(), failed())
-    opened = opened_in_lab(open_page, lab, "reload")
+    opened = opened_in_lab(open_page, lab, "reload", fresh=True)
     page = opened.page
     show_panel(page)
     expect(rows(page, 1)).to_have_count(2)
@@ -185,7 +185,7 @@ def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(ope
 
 def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
     lab.save("keys", "x = 1", two_breaks(), failed())
-    opened = opened_in_lab(open_page, lab, "keys")
+    opened = opened_in_lab(open_page, lab, "keys", fresh=True)
     page = opened.page
     page.keyboard.press("Alt+g")
     expect(rows(page).first).to_be_focused()
@@ -238,7 +238,7 @@ def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
     lab.save("kinds", two_breaks())
-    opened = opened_in_lab(open_page, lab, "kinds")
+    opened = opened_in_lab(open_page, lab, "kinds", fresh=True)
     page = opened.page
     show_panel(page)
     breaks = panel(page).get_by_role("treeitem", name=re.compile("^Break "))
@@ -278,7 +278,7 @@ def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, 
     lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed())
     setting = lab.api(f"lab/api/settings/{NOTEBOOKS}")["schema"]["properties"]["windowingMode"]
     for mode in setting.get("enum") or [option["const"] for option in setting["oneOf"]]:
-        opened = opened_in_lab(open_page, lab, "long", windowing=mode)
+        opened = opened_in_lab(open_page, lab, "long", fresh=True, windowing=mode)
         page = opened.page
         show_panel(page)
         for name, code in (("^Break 1, score", "if score > 3:"), ("^Break 1, torch", "torch._dynamo.graph_break()")):
@@ -313,7 +313,7 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
         cell(spoilt),
         hostile(),
     )
-    opened = opened_in_lab(open_page, lab, "elsewhere")
+    opened = opened_in_lab(open_page, lab, "elsewhere", fresh=True)
     page = opened.page
     show_panel(page)
     runs = rows(page, 1)
@@ -343,7 +343,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     before = msgspec.structs.replace(after, timing=slower, breaks=[*failed().breaks, *after.breaks[1:]])
     after = msgspec.structs.replace(after, changes=before.diff(after))
     lab.save("compare", after, no_breaks())
-    opened = opened_in_lab(open_page, lab, "compare")
+    opened = opened_in_lab(open_page, lab, "compare", fresh=True)
     page = opened.page
     command(page, "jupyter-graphbreak:compare")
     expect(rows(page, 1).first).to_contain_text("Since the last run: 1 break gone, 1 new")
@@ -369,7 +369,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
 def test_the_panel_opens_at_the_first_break_of_a_session(open_page: Open, lab: Lab, is_on: bool) -> None:
     """It opens once, without taking the focus, unless a setting forbids it."""
     lab.save("opens", "%load_ext jupyter_graphbreak", "%%compile_explain\nimport torch\ntorch.ones(2) + 1", CELL)
-    page = opened_in_lab(open_page, lab, "opens").page
+    page = opened_in_lab(open_page, lab, "opens", fresh=True).page
     if not is_on:
         lab.set("jupyter-graphbreak:plugin", {"open": False})
         page.reload()
@@ -394,7 +394,7 @@ def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:
     first = report.remedies[0]  # type: ignore[index]
     own = msgspec.structs.replace(first, family="own", title="Your edit", verdict="works")
     lab.save("own-edit", msgspec.structs.replace(report, remedies=[own]), no_breaks())
-    opened = opened_in_lab(open_page, lab, "own-edit")
+    opened = opened_in_lab(open_page, lab, "own-edit", fresh=True)
     page = opened.page
     show_panel(page)
     result = panel(page).get_by_text("Your edit: same results, removes break 1")
@@ -407,7 +407,7 @@ def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:
 @pytest.mark.slow
 def test_the_panel_is_live_through_runs_restart_and_shutdown(open_page: Open, lab: Lab) -> None:
     lab.save("kernel", "%load_ext jupyter_graphbreak", CELL)
-    opened = opened_in_lab(open_page, lab, "kernel")
+    opened = opened_in_lab(open_page, lab, "kernel", fresh=True)
     page = opened.page
     show_panel(page)
     expect(panel(page).get_by_text("No reports yet")).to_be_visible()
@@ -451,7 +451,7 @@ def test_in_notebook_7(open_page: Open, lab: Lab) -> None:
 def test_the_installation_is_checked_on_request(open_page: Open, lab: Lab) -> None:
     # A program that only prints its arguments stands in for Python, because compiling the probes takes seconds.
     lab.save("no-compiler", "import sys\nsys.executable = '/bin/echo'", failed())
-    opened = opened_in_lab(open_page, lab, "no-compiler")
+    opened = opened_in_lab(open_page, lab, "no-compiler", fresh=True)
     page = opened.page
     show_panel(page)
     wait_for_kernel(page)

@@ -12,8 +12,8 @@ from msgspec import structs
 
 from jupyter_graphbreak._torch_compat.compiled import running_eagerly
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
-from jupyter_graphbreak._torch_compat.numerics import inductor_changes
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.tried_settings import inductor_changes
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
     Exact,

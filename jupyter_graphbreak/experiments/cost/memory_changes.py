@@ -10,7 +10,7 @@ import torch
 import torch.utils.checkpoint
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.memory_settings import memory_changes
+from jupyter_graphbreak._torch_compat.tried_settings import memory_changes
 from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks
 from jupyter_graphbreak.experiments.cost.memory import SavedBytes, memory_activities, peak_bytes
 from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
-from jupyter_graphbreak._torch_compat.cache_settings import CacheSettings
+from jupyter_graphbreak._torch_compat.tried_settings import CacheSettings
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import recompiling

@@ -1,17 +1,25 @@
-"""A change of a program, made of proposals; its form as edits, as a patch, as code for settings, and as a remedy."""
+"""A change of a program, made of proposals; its form as edits, as a patch, as code for settings, and as a remedy.
+
+A trial restores what the switches of libraries in a change may set.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import importlib
+import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jupyter_graphbreak.knowledge.switches import switch_with
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.families.proposal import InnerCall, Proposal
+    from jupyter_graphbreak.knowledge.switches import KnownSwitch
     from jupyter_graphbreak.report.remedies import Evidence, Kind, RemedyVerdict
 
 
@@ -230,3 +238,40 @@ def decision_for_person(ident: str, sentence: str | None, reason: str | None) ->
         id=ident, breaks=[], family="person", title="A person must decide", kind="person", verdict="not tried",
         reason=reason, person=sentence,
     )  # fmt: skip
+
+
+def library_switches(change: Change) -> list[KnownSwitch]:
+    """Return the switches of a change that set something in a library, not only in the program's objects."""
+    known = [switch_with(code) for code in change.codes]
+    return [switch for switch in known if switch is not None and switch.state]
+
+
+@contextlib.contextmanager
+def restored_switches(change: Change) -> Iterator[None]:
+    """Restore what the switches of a change may set when the context ends: the environment, and states of libraries."""
+    before = dict(os.environ)
+    owners = [owner for switch in library_switches(change) for owner in _state_owners(switch)]
+    attributes = [(owner, dict(vars(owner))) for owner in owners]
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+        for owner, values in attributes:
+            _restore_attributes(owner, values)
+
+
+def _state_owners(switch: KnownSwitch) -> list[Any]:
+    """Return the objects whose attributes a switch may change."""
+    names = {switch.library: importlib.import_module(switch.library)}
+    return [eval(expression, names) for expression in switch.state]  # noqa: S307 - an entry of our table
+
+
+def _restore_attributes(owner: Any, values: Mapping[str, Any]) -> None:
+    """Set the attributes of an object that have changed to their earlier values."""
+    for name in vars(owner).keys() - values.keys():
+        delattr(owner, name)
+    for name, value in values.items():
+        if vars(owner).get(name) is not value:
+            setattr(owner, name, value)

@@ -27,11 +27,10 @@ from jupyter_graphbreak.experiments.remedies.application import (
     source_text,
 )
 from jupyter_graphbreak.experiments.remedies.break_places import RunBreaks, compare_breaks
-from jupyter_graphbreak.experiments.remedies.change import Change
+from jupyter_graphbreak.experiments.remedies.change import Change, library_switches, restored_switches
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import Original
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
-from jupyter_graphbreak.experiments.remedies.switch_states import library_switches, restored_switches
 from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_statement
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules

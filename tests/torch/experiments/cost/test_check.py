@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.numerics import SettingChange
+from jupyter_graphbreak._torch_compat.tried_settings import SettingChange
 from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.check.checking import check_entry, check_instances, instances_of
 from jupyter_graphbreak.experiments.trial.entry import Entry

@@ -1,17 +1,18 @@
-"""Settings of PyTorch that bring the values of compiled code closer to those of eager code."""
+"""Settings of PyTorch that a trial changes: for values closer to those of eager code, for memory, and for the cache."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
 #: Settings of inductor to switch on; each release has some of them. Fused code otherwise keeps more digits than float16
@@ -21,6 +22,14 @@ _SETTINGS = ("emulate_precision_casts",)
 _CUDA_SETTINGS = (
     "eager_numerics.division_rounding", "eager_numerics.disable_ftz", "eager_numerics.use_pytorch_libdevice",
 )  # fmt: skip
+#: The shares of the memory that inductor would keep; for the rest it computes again in the backward pass.
+_BUDGETS = (0.5, 0.2)
+#: The operation that Dynamo makes of a ``torch.autograd.Function``; it has a setting of its own.
+_CUSTOM_FUNCTION = "autograd_function_apply"
+_ALLOWED = "autograd_cache_allow_custom_autograd_functions"
+_CACHEABLE = "unsafe_marked_cacheable_functions"
+#: The name of an operation in a reason, from ``check_node_safe`` in PyTorch's autograd_cache.py.
+_NAME = re.compile(r"Function module: (?P<module>[\w.]+),\s*Function name: (?P<name>\w+)")
 
 
 @dataclass(frozen=True)
@@ -101,3 +110,76 @@ def _without_decompositions(overloads: list[Any]) -> Iterator[None]:
     finally:
         module.decompositions.update(removed)
         clear()
+
+
+def memory_changes() -> list[SettingChange]:
+    """Return changes of settings that may save memory, and that the process has not made."""
+    config: Any = importlib.import_module("torch._functorch.config")
+    current = config.get_config_copy()
+    wanted: list[tuple[str, Any]] = []
+    if current.get("donated_buffer") is False:
+        wanted.append(("donated_buffer", True))
+    if current.get("activation_memory_budget") == 1.0:
+        wanted += [("activation_memory_budget", budget) for budget in _BUDGETS]
+    return [
+        SettingChange(f"torch._functorch.config.{name} = {value}", functools.partial(config.patch, {name: value}))
+        for name, value in wanted
+    ]
+
+
+@dataclass(frozen=True)
+class CacheSettings:
+    """Settings to change.
+
+    Parameters
+    ----------
+    allows_functions : bool
+        Whether graphs with a ``torch.autograd.Function`` are kept.
+    operations : tuple of str
+        Operations that are marked as cacheable.
+    """
+
+    allows_functions: bool = False
+    operations: tuple[str, ...] = ()
+
+    def extended(self, reasons: Iterable[str]) -> CacheSettings:
+        """Return these settings together with those against further bypasses.
+
+        Parameters
+        ----------
+        reasons : iterable of str
+            PyTorch's reasons for the bypasses.
+        """
+        allows, operations = self.allows_functions, dict.fromkeys(self.operations)
+        for reason in reasons:
+            named = _NAME.search(reason)
+            if named is not None and named["name"] == _CUSTOM_FUNCTION:
+                allows = True
+            elif named is not None:
+                operations[f"{named['module']}.{named['name']}"] = None
+        return CacheSettings(allows, tuple(operations))
+
+    @property
+    def code(self) -> str:
+        """The statements that change the settings."""
+        lines = [f"torch._functorch.config.{_ALLOWED} = True"] if self.allows_functions else []
+        if self.operations:
+            marked = ", ".join(f'"{name}": "1"' for name in self.operations)
+            lines.append(f"torch._inductor.config.{_CACHEABLE}.update({{{marked}}})")
+        return "; ".join(lines)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Change the settings while the context is open.
+
+        Raises
+        ------
+        AttributeError
+            If this PyTorch does not have a setting.
+        """
+        functions: Any = importlib.import_module("torch._functorch.config")
+        inductor: Any = importlib.import_module("torch._inductor.config")
+        marked = {**getattr(inductor, _CACHEABLE), **dict.fromkeys(self.operations, "1")}
+        allows = getattr(functions, _ALLOWED) or self.allows_functions
+        with functions.patch({_ALLOWED: allows}), inductor.patch({_CACHEABLE: marked}):
+            yield

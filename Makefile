@@ -39,10 +39,10 @@ help: ## list the targets
 demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write build/demo.html
 	@$(BIN)/python notebooks/run_demo.py build
 
-# The front end is checked while pip loads what Python needs.
+# The front end is checked while pip loads what Python needs. The tests run side by side, so torch has one thread in each.
 test: $(VENV)/dev.stamp $(if $(TORCH),,$(FRONT_END_LINTERS)) ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
 	@$(MAKE) --no-print-directory browser bytecode $(if $(TORCH),,$(PYTHON_LINTERS))
-	@$(if $(COLD),COLD_START=1 )$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
+	@OMP_NUM_THREADS=1 $(if $(COLD),COLD_START=1 )$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
 
 test-exhaustive: $(VENV)/dev.stamp ## run all programs with traps and with side effects, of which `make test` runs some
 	@$(BIN)/python -m pytest -n $(WORKERS) -m exhaustive $(ARGS)

@@ -112,7 +112,8 @@ def test_a_notebook_of_five_megabytes_with_20_000_sources(open_page: Open, lab: 
     assert [*opened.errors, *opened.complaints] == []
 
 
-@pytest.mark.parametrize("trusted", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("trusted", [False, True])
 def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, trusted: bool) -> None:
     name = f"breaks-{trusted}"
     lab.save(name, carrying(many_breaks()))

@@ -43,6 +43,10 @@ _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "
 _OTHER_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MOST_NAMES = 2
+#: How to avoid recompiles by sizes that a break returns.
+INNER_SIZES_ADVICE = "`torch.compile(..., dynamic=True)`, or remove the break"
+#: From so many functions on, those that size changes within a call recompile are one sentence.
+_MANY_WITHIN = 4
 #: How many lines of one guard are named.
 _MOST_LINES = 20
 #: How many values at the beginning of a series are written out; a longer series shows these and the last.
@@ -65,12 +69,15 @@ class FailedGuard:
         The lines that created the guard, if PyTorch names them.
     advice : str
         How to avoid the recompiles; empty if unknown.
+    is_size : bool
+        Whether it is about the size of a tensor.
     """
 
     story: str
     times: int
     locations: list[Location]
     advice: str
+    is_size: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,9 @@ class Recompilation:
         The ids of its recompiles.
     limit : int
         After how many compilations it runs eagerly; 0 if that is unknown.
+    is_by_inner_sizes : bool
+        Whether the compiled code is called between breaks, and only sizes of tensors varied: the program passes none of
+        them to a compiled function itself.
     """
 
     function: str
@@ -99,6 +109,7 @@ class Recompilation:
     total: int
     ids: list[str]
     limit: int
+    is_by_inner_sizes: bool = False
 
     @property
     def warning(self) -> str:
@@ -137,6 +148,9 @@ class _Variation:
     old: str
     new: str | None
     advice: str
+    #: What tells the variable from others; the name may be words.
+    subject: str = ""
+    is_size: bool = False
 
 
 @per_report
@@ -148,7 +162,28 @@ def recompilations(report: Report) -> list[Recompilation]:
         by_function.setdefault((recompile.of, recompile.function, line), []).append(recompile)
     limit = report.config.get("recompile_limit")
     known_limit = limit if isinstance(limit, int) else 0
-    return [_recompilation(recompiles, known_limit) for recompiles in by_function.values()]
+    inner = {frame.id for frame in report.frames if frame.role != "entry"}
+    return [
+        _recompilation(recompiles, known_limit, is_inner=not inner.isdisjoint({recompiles[0].frame, recompiles[0].of}))
+        for recompiles in by_function.values()
+    ]
+
+
+def recompiled_by_inner_sizes(report: Report) -> list[Recompilation]:
+    """Return the functions to name in one sentence, because sizes that the call computes recompiled many."""
+    found = [
+        recompilation
+        for recompilation in recompilations(report)
+        if recompilation.is_by_inner_sizes and not recompile_remedies(report, recompilation)
+    ]
+    return found if len(found) >= _MANY_WITHIN else []
+
+
+def inner_sizes_sentence(report: Report, inner: list[Recompilation]) -> str:
+    """Say which functions sizes recompiled that the call itself computes."""
+    named = ", ".join(place(report, each.location) for each in inner[:_MOST_NAMES])
+    more = f" and {len(inner) - _MOST_NAMES} more" if len(inner) > _MOST_NAMES else ""
+    return f"{len(inner)} functions between breaks were recompiled, because the sizes of results varied: {named}{more}"
 
 
 def limited_functions(report: Report) -> str:
@@ -222,12 +257,15 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
     return function_of(report, recompilation.location)
 
 
-def _recompilation(recompiles: list[Recompile], limit: int) -> Recompilation:
+def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool) -> Recompilation:
     """Group the failed guards of a function by subject."""
     guards = failed_guards(
-        (index, reason)
-        for index, recompile in enumerate(recompiles)
-        for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
+        (
+            (index, reason)
+            for index, recompile in enumerate(recompiles)
+            for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
+        ),
+        is_inner=is_inner,
     )
     last = recompiles[-1]
     return Recompilation(
@@ -239,22 +277,25 @@ def _recompilation(recompiles: list[Recompile], limit: int) -> Recompilation:
         total=len(recompiles) - last.limit_hit + 1 if last.of is not None else 0,
         ids=[recompile.id for recompile in recompiles if recompile.id],
         limit=limit,
+        is_by_inner_sizes=is_inner and not last.limit_hit and bool(guards) and all(guard.is_size for guard in guards),
     )
 
 
-def failed_guards(failures: Iterable[tuple[int, _Failure]]) -> list[FailedGuard]:
+def failed_guards(failures: Iterable[tuple[int, _Failure]], *, is_inner: bool = False) -> list[FailedGuard]:
     """Group guards that failed by subject, the most frequent first.
 
     Parameters
     ----------
     failures : iterable of tuple
         The guards in the order in which they failed, each with the number of the recompile.
+    is_inner : bool
+        Whether the function is called between breaks, so that the program itself passes no arguments to it.
     """
     failed: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
-        variation = _variation(reason.guard)
-        name = variation.name if variation is not None else reason.guard
-        failed.setdefault(name, []).append((index, reason, variation))
+        variation = _variation(reason.guard, is_inner=is_inner)
+        subject = variation.subject or variation.name if variation is not None else reason.guard
+        failed.setdefault(subject, []).append((index, reason, variation))
     return sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
 
 
@@ -266,6 +307,7 @@ def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> Faile
         times=len({index for index, _, _ in group}),
         locations=list(places),
         advice=variations[-1][1].advice if variations else "",
+        is_size=bool(variations) and all(variation.is_size for _, variation in variations),
     )
 
 
@@ -301,13 +343,13 @@ def _story(variations: list[tuple[int, _Variation]]) -> str:
     return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
 
 
-def _variation(guard: str) -> _Variation | None:
+def _variation(guard: str, *, is_inner: bool) -> _Variation | None:
     guard = _VARIABLE.sub(r"\1", guard.partition(_HINT)[0])
     if guard.startswith(_TENSOR_BEGINS) and (tensor := _TENSOR.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL):
             name = guard[len(_TENSOR_BEGINS) : tensor.start()]
-            return _of_tensor(name, tensor, rest.removeprefix(_ACTUAL) or None)
+            return _of_tensor(name, tensor, rest.removeprefix(_ACTUAL) or None, is_inner=is_inner)
     if value := _VALUE.fullmatch(guard):
         name = value["name"]
         shown = "the value that the break returned" if name.startswith(_ON_THE_STACK) else name
@@ -320,17 +362,27 @@ def _variation(guard: str) -> _Variation | None:
     return None
 
 
-def _of_tensor(name: str, guard: re.Match[str], new: str | None) -> _Variation:
+def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bool) -> _Variation:
     index, what, old = guard["index"], guard["what"], guard["old"]
+    is_from_break = name.startswith(_ON_THE_STACK)
     advice = ""
-    if what == "size":
+    if what == "size" and is_from_break:
+        advice = f"{INNER_SIZES_ADVICE} before it"
+    elif what == "size" and is_inner:
+        advice = (
+            f"`torch.compile(..., dynamic=True)`; if an argument of the compiled function gives `{name}` its size, "
+            "`torch._dynamo.mark_dynamic` on that argument before the call"
+        )
+    elif what == "size":
         advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"
-    elif what == "dtype":
+    elif what == "dtype" and not is_from_break:
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif what == "requires_grad":
         old = "True" if old.endswith("1") else "False"
         new = _OTHER_FLAG[old]
-    return _Variation(f"{_OF_TENSOR.get(what, what).format(index=index)} of {name}", old, new, advice)
+    feature = _OF_TENSOR.get(what, what).format(index=index)
+    shown = "a tensor that the break returned" if is_from_break else name
+    return _Variation(f"{feature} of {shown}", old, new, advice, f"{feature} of {name}", what == "size")
 
 
 def _advice_for(name: str, value: str) -> str:

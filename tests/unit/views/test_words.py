@@ -37,7 +37,12 @@ from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
-from jupyter_graphbreak.views.words.recompilation import limited_functions, recompilations
+from jupyter_graphbreak.views.words.recompilation import (
+    inner_sizes_sentence,
+    limited_functions,
+    recompilations,
+    recompiled_by_inner_sizes,
+)
 from jupyter_graphbreak.views.words.verdict import verdict
 from jupyter_graphbreak.views.words.where import brief_code, place
 from tests.support.sample_reports import no_breaks, two_breaks
@@ -254,6 +259,49 @@ def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice
     (recompilation,) = recompilations(report)
     (guard,) = recompilation.guards
     assert (guard.story, guard.advice) == (story, advice)
+
+
+def between_breaks(count: int, guard: str) -> Report:
+    """Return a report on functions that are called between breaks, each recompiled once."""
+    made = [
+        Recompile(f"{index}/1", f"{index}/0", f"f{index}", Location("s1", index, index), [GuardFailure(guard)])
+        for index in range(1, count + 1)
+    ]
+    frame = no_breaks().frames[0]
+    frames = [replace(frame, id=f"{index}/0", role="call") for index in range(1, count + 1)]
+    return replace(no_breaks(), recompiles=made, frames=[frame, *frames])
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "advice"),
+    [
+        (
+            "___stack0[0]",
+            "a tensor that the break returned",
+            "`torch.compile(..., dynamic=True)`, or remove the break before it",
+        ),
+        (
+            "pairs[0]",
+            "pairs[0]",
+            "`torch.compile(..., dynamic=True)`; if an argument of the compiled function gives `pairs[0]` its size, "
+            "`torch._dynamo.mark_dynamic` on that argument before the call",
+        ),
+    ],
+)
+def test_sizes_between_breaks_are_not_marked_where_no_reader_can(name: str, subject: str, advice: str) -> None:
+    guard = f"tensor '{name}' size mismatch at index 0. expected 2, actual 3"
+    few = between_breaks(3, guard)
+    first = recompilations(few)[0].guards[0]
+    assert (first.story, first.advice) == (f"dimension 0 of {subject}: 2 -> 3", advice)
+    assert recompiled_by_inner_sizes(few) == []
+    many = between_breaks(6, guard)
+    sentence = "6 functions between breaks were recompiled, because the sizes of results varied: "
+    assert inner_sizes_sentence(many, recompiled_by_inner_sizes(many)) == f"{sentence}line 1, line 2 and 4 more"
+    text = " ".join(render_text(many).split())
+    assert text.count("recompiled,") == 1
+    assert f"{sentence}line 1, line 2 and 4 more do: `torch.compile(..., dynamic=True)`, or remove the breaks" in text
+    other = between_breaks(6, "k == 2")
+    assert recompiled_by_inner_sizes(other) == []
 
 
 SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"

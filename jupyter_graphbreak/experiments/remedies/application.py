@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gc
 import linecache
+import sys
 import types
 import weakref
 from collections import defaultdict
@@ -77,11 +78,26 @@ class LivingFunctions:
         if not filenames:
             return []
         if self._known is None:
-            functions = (value for value in gc.get_objects() if type(value) is types.FunctionType)
+            functions = (value for value in _all_objects() if type(value) is types.FunctionType)
             self._known = [weakref.ref(f) for f in functions if f.__code__.co_filename in self._filenames]
         known = [function for reference in self._known if (function := reference()) is not None]
         by_id = {id(function): function for function in (*known, *copies)}
         return [function for function in by_id.values() if function.__code__.co_filename in filenames]
+
+
+def _all_objects() -> list[Any]:
+    """Return all objects that the garbage collector tracks, including those that ``gc.freeze`` hides from it."""
+    found = gc.get_objects()
+    if not gc.get_freeze_count():
+        return found
+    seen = set(map(id, found))
+    referents = gc.get_referents(sys.modules, *found)
+    while referents:
+        new = {id(value): value for value in referents if gc.is_tracked(value) and id(value) not in seen}
+        seen.update(new)
+        found += new.values()
+        referents = gc.get_referents(*new.values())
+    return found
 
 
 @dataclass(frozen=True)

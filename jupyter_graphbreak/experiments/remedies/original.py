@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import itertools
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.families.proposal import Condition
     from jupyter_graphbreak.experiments.remedies.application import Program
@@ -95,6 +96,8 @@ _LARGEST_KEPT = 1 << 26
 _FEWEST_EDGES = 3
 #: The share of the remaining time after which no further inputs are derived.
 _SHARE_OF_INPUTS = 0.1
+#: Words by which a condition asks about sizes.
+_SIZES = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: A condition, and the change of the program to whose text the condition's position refers.
 Watched = tuple[Change, "Condition"]
 
@@ -161,7 +164,10 @@ class Original:
         return run(program, subject, subject.with_copies(trial.input.arguments), trial.input.seed)
 
     def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
-        """Choose inputs on which each condition is both true and false; return them, and whether that was possible."""
+        """Choose inputs on which each condition is both true and false; return them, and whether that was possible.
+
+        Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
+        """
         chosen = self.usual_inputs()
         if not watched:
             return chosen, None
@@ -180,8 +186,12 @@ class Original:
             trials = pool() if callable(pool) else pool
             taken: list[set[tuple[int, int, bool]]] = [set() for _ in trials]
             for group, (change, conditions) in enumerate(by_change.values()):
-                for sides, more in zip(taken, self._sides_taken(program, change, conditions, trials), strict=True):
-                    sides |= {(group, index, side) for index, side in more}
+                texts = {**program.texts, **change.texts}
+                about_sizes = [bool(_SIZES.search(_code_of(condition, texts))) for condition in conditions]
+                rows = zip(taken, self._sides_taken(program, change, conditions, trials), trials, strict=True)
+                for sides, more, trial in rows:
+                    counts = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
+                    sides |= {(group, index, side) for index, side in more if counts or about_sizes[index]}
             wanted -= set().union(*taken[:done])
             for trial, sides in zip(trials[done:], taken[done:], strict=True):
                 if sides & wanted:
@@ -219,6 +229,17 @@ class Original:
         places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
         return [{(numbers[number], side) for number, side in sides} for sides in taken]
+
+
+def _code_of(condition: Condition, texts: Mapping[str, str]) -> str:
+    lines = [line.encode() for line in texts[condition.source].split("\n")[condition.line - 1 : condition.end_line]]
+    lines[-1] = lines[-1][: condition.end_column]
+    lines[0] = lines[0][condition.column :]
+    return b"\n".join(lines).decode()
+
+
+def _empty_tensors(arguments: Arguments) -> int:
+    return sum(tensor.numel() == 0 for _, tensor in named_tensors((arguments.args, arguments.kwargs), ""))
 
 
 def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:

@@ -231,12 +231,16 @@ class TrialRunner:
                 **{source: cell.text for source, (_, cell) in self.other_cells.items()},
             },
         )
-        # The differences that compilation alone makes, by input: no remedy causes them.
+        # The differences that compilation alone makes, by input: no remedy causes them. Those on the first input, such
+        # as state that a library sets only if `is_compiling()` is false, are expected on all.
         self._compile_differences: dict[int, set[str]] = {}
+        self._usual_differences: set[str] = set()
         for case, result in zip(usual_inputs, self.original.results, strict=False):
             diffs = self._differences(case, result)
             self._compile_differences[id(case)] = {difference.text for difference in diffs}
-            if not all(difference.declared for difference in diffs):
+            if case is usual_inputs[0]:
+                self._usual_differences = self._compile_differences[id(case)]
+            if not all(difference.declared or difference.text in self._usual_differences for difference in diffs):
                 self._uncompiled_original.exclude(case)
 
     def _run_original(self, cases: list[ReferenceCase]) -> tuple[CompiledRun, float]:
@@ -498,7 +502,7 @@ class TrialRunner:
         """Return why the changed program fails, if it does, and how its results differ."""
         diffs: list[Difference] = []
         for case, result in zip(cases, run.results, strict=False):
-            known = self._compile_differences.get(id(case), set())
+            known = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
                 return f"raises {_error_summary(result.raised)}, on {case.input.example.what}", []
             diffs += [difference for difference in self._differences(case, result) if difference.text not in known]

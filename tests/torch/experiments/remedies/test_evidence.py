@@ -1,0 +1,51 @@
+"""What counts as evidence: differences that compiling alone makes do not, nor do results without values."""
+
+from __future__ import annotations
+
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.report.remedies import WORKING, Remedy
+
+
+class Remembering(torch.nn.Module):
+    """Remembers its last sizes, but not in compiled code, as some libraries do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: tuple[int, ...] | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = None if torch.compiler.is_compiling() else tuple(x.shape)
+        if x.sum() > 0:
+            x = x * 2
+        return x + 1
+
+
+def shifted(x: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
+    """Shifts and clamps, unless all shifts are 3.5."""
+    if (shifts != 3.5).any():
+        x = (x + shifts.sum()).clamp(-50, 50)
+    return x + 1
+
+
+def tried(fn: object, *args: torch.Tensor) -> list[Remedy]:
+    torch._dynamo.reset()
+    remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend="eager"), *args).remedies
+    assert remedies
+    return remedies
+
+
+def test_state_that_only_eager_code_sets_is_no_difference() -> None:
+    (works,) = [remedy for remedy in tried(Remembering(), torch.ones(3)) if remedy.verdict == "works"]
+    assert works.differences == []
+    assert works.evidence is not None
+    assert works.evidence.inputs > 5
+
+
+def test_a_side_that_only_empty_tensors_take_did_not_run() -> None:
+    remedies = [remedy for remedy in tried(shifted, torch.ones(3), torch.tensor([2.0, 3.0, 4.0])) if remedy.breaks]
+    working = [remedy for remedy in remedies if remedy.verdict in WORKING and remedy.kind == "edit"]
+    assert working
+    assert {remedy.verdict for remedy in working} == {"works on what ran"}
+    assert "one side of a condition never ran" in {remedy.reason for remedy in working}

@@ -88,7 +88,7 @@ class FoundRecompileRemedies(NamedTuple):
             for known, ident, candidate, owner in self.working
             if known is entry
             and not candidate.adjustment.tensors
-            and {"branch", "hoisting"}.isdisjoint(candidate.families)
+            and candidate.changes_only_calls
             and all(before.path.root.kind == "argument" for before in candidate.befores)
         }
 
@@ -284,9 +284,28 @@ class _EntrySearch:
             any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible for site in self._sites())),
         )
-        right = trials.right_number(named.others)
-        pending = deque(propose(named, varied, given))
+        candidates = propose(named, varied, given)
+        is_right = self._try_in_turn(candidates, trials, trials.right_number(named.others), end)
+        works = any(tried.verdict in WORKING for tried, _ in self._tried)
+        self._line = self._specializing_line(None if works else trials.specializing)
+        ended = any(tried.ended for tried, _ in self._tried)
+        if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
+            self._rewrite_condition(self._line, trials, make_runner)
+            ended = any(tried.ended for tried, _ in self._tried)
+        if not ended and not is_right:
+            self._compute_before(varied, trials, make_runner, end)
+        return self._collected(varied)
+
+    def _try_in_turn(
+        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, right: int, end: float
+    ) -> bool:
+        """Try candidates until one leaves no more than the right number of compilations; return whether one does.
+
+        If nothing shows where that one belongs, go on with those that can be written into the sources.
+        """
+        pending = deque(candidates)
         known: set[Any] = set()
+        is_right = False
         while pending:
             candidate = pending.popleft()
             candidate, change = self._placed(candidate, trials)
@@ -294,7 +313,7 @@ class _EntrySearch:
             if key in known or len(known) >= _MOST_CANDIDATES:
                 continue
             known.add(key)
-            if self._is_no_better(candidate):
+            if self._is_no_better(candidate) or (is_right and not change.texts):
                 continue
             if time.monotonic() + trials.seconds / 2 > end and self._tried:
                 break
@@ -302,21 +321,15 @@ class _EntrySearch:
             tried = trials.run(candidate)
             self._tried.append((tried, change))
             if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
-                break
+                is_right = True
+                if _has_place(change):
+                    break
             if (
                 _OTHER_LAYOUT.search(tried.reason or "")
                 and candidate.adjustment != (adjusted := with_same_layouts(candidate)).adjustment
             ):
                 pending.appendleft(adjusted)
-        works = any(tried.verdict in WORKING for tried, _ in self._tried)
-        self._line = self._specializing_line(None if works else trials.specializing)
-        ended = any(tried.ended for tried, _ in self._tried)
-        if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
-            self._rewrite_condition(self._line, trials, make_runner)
-            ended = any(tried.ended for tried, _ in self._tried)
-        if not ended:
-            self._compute_before(varied, trials, make_runner, end)
-        return self._collected(varied)
+        return is_right
 
     def _compute_before(
         self, varied: Varied, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner], end: float
@@ -481,7 +494,7 @@ class _EntrySearch:
     def _collected(self, varied: Varied) -> _Found:
         """Return the candidates, the best first, with a decision for a person if none works."""
         works = [pair for pair in self._tried if pair[0].verdict in WORKING]
-        best = sorted(works, key=lambda pair: (not pair[0].ended, pair[0].compilations))
+        best = sorted(works, key=lambda pair: (not pair[0].ended, pair[0].compilations, not _has_place(pair[1])))
         # A change that leaves more compilations than the best one is no remedy of its own.
         kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
         more = [one for one in kept if any(one[0].candidate.includes(other[0].candidate) for other in kept)]
@@ -498,6 +511,11 @@ class _EntrySearch:
             return self._collected(varied)
         steps = manual_steps(varied, self._recompiles, self._line)
         return _Found(self._recompiles, [], manual_steps=steps, reason=reason)
+
+
+def _has_place(change: Change) -> bool:
+    """Return whether a change can be written into the sources, or only changes settings."""
+    return bool(change.texts) or not change.codes
 
 
 def _can_be_combined(remedy: Remedy) -> bool:

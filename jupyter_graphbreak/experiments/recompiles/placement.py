@@ -71,7 +71,7 @@ def with_lines_before(
         if path is None or statement is None:
             return None
         node: Any = path[-1]
-        writer = _CallWriter(text, path, _arguments(node, call) or {})
+        writer = _CallWriter(text, path, _arguments(node, call), _unpacked(node))
         if not all(writer.on(before, site) for before in befores):
             return None
         scope, outermost = _scope_of(path)
@@ -119,11 +119,17 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
 class _CallWriter:
     """Collects the lines to insert before a call, and the replacements in the call itself."""
 
-    def __init__(self, text: str, path: Sequence[ast.AST], given: Mapping[str, ast.expr]) -> None:
+    def __init__(
+        self, text: str, path: Sequence[ast.AST], given: Mapping[str, ast.expr] | None, unpacked: ast.expr | None
+    ) -> None:
         self.splices: list[_Splice] = []
         self._text = text
         self._path = path
-        self._given = given
+        #: Whether the arguments of the call are known.
+        self._is_known = given is not None
+        self._given = given or {}
+        #: The mapping that the call unpacks.
+        self._unpacked = unpacked
         #: The statements that let a function assign global variables.
         self.declarations: list[str] = []
         self._evaluations: list[str] = []
@@ -170,6 +176,10 @@ class _CallWriter:
         """Write what to do with an argument; return whether that is possible."""
         name = before.path.root.name
         argument = self._given.get(name)
+        if not self._is_known:
+            return False
+        if argument is None and self._unpacked is not None:
+            return self._on_unpacked(before, self._source(self._unpacked))
         if argument is None:
             return before.optional is not None  # this call leaves it out
         hoisted = self._hoisted.get(_start(argument))
@@ -184,6 +194,13 @@ class _CallWriter:
             return False
         source = self._hoisted.get(_start(argument)) or self._source(argument)
         self._marks.append(before.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
+        return True
+
+    def _on_unpacked(self, before: BeforeCall, mapping: str) -> bool:
+        """Write what to do with an item of the mapping that the call unpacks; return whether that is possible."""
+        if before.assigns or before.optional is not None:  # the mapping is the caller's, and may lack an optional item
+            return False
+        self._marks.append(before.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}"))
         return True
 
     def _on_new_value(self, before: BeforeCall, argument: ast.expr) -> bool:
@@ -265,10 +282,9 @@ def _is_within(node: ast.AST, outer: ast.AST) -> bool:
 
 
 def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
-    """Return the expressions of a call's arguments by parameter name."""
-    if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
-        keyword.arg is None for keyword in node.keywords
-    ):
+    """Return the expressions of a call's arguments by parameter name, without those in a mapping that it unpacks."""
+    unpacks = any(keyword.arg is None for keyword in node.keywords)
+    if any(isinstance(argument, ast.Starred) for argument in node.args) or (unpacks and _unpacked(node) is None):
         return None
     try:
         signature = inspect.signature(getattr(call, "forward", call))
@@ -277,6 +293,12 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
         return dict(signature.bind_partial(*node.args, **keywords).arguments)
     except (TypeError, ValueError):
         return None
+
+
+def _unpacked(node: ast.Call) -> ast.expr | None:
+    """Return the mapping that a call unpacks, if it is only one and can be looked up again."""
+    mappings = [keyword.value for keyword in node.keywords if keyword.arg is None]
+    return mappings[0] if len(mappings) == 1 and _is_lookup(mappings[0]) else None
 
 
 def _is_lookup(node: ast.expr) -> bool:

@@ -23,12 +23,14 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     DYNAMIC_BY_SETTING,
     Circumstances,
     RecompileCandidate,
+    expression,
     propose,
+    with_joined_conditions,
     with_same_layouts,
 )
 from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
 from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_steps, right_number
-from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
+from jupyter_graphbreak.experiments.recompiles.placement import module_of, with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied, readings
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.trying import EntryWithRemedy, TriedCandidate
     from jupyter_graphbreak.experiments.recompiles.varied import Varied
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, SeenCall
+    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, SeenCall
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
@@ -456,7 +458,7 @@ class _EntrySearch:
 
     def _placed(self, candidate: RecompileCandidate, trials: CallTrials) -> tuple[RecompileCandidate, Change]:
         """Return a candidate with its change of the sources; without a place, ``dynamic=True`` becomes a setting."""
-        change = Change(settings=candidate.adjustment.settings, codes=candidate.adjustment.lines)
+        change = Change(settings=candidate.adjustment.settings, codes=self._codes(candidate))
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
@@ -465,7 +467,7 @@ class _EntrySearch:
                 texts |= found
             else:
                 candidate = candidate.with_setting(DYNAMIC_BY_SETTING)
-                change = Change(settings=candidate.adjustment.settings, codes=candidate.adjustment.lines)
+                change = Change(settings=candidate.adjustment.settings, codes=self._codes(candidate))
         if candidate.befores:
             by_source: dict[str, list[CallSite]] = {}
             sites = self._sites()
@@ -487,6 +489,20 @@ class _EntrySearch:
                 else:
                     texts[source] = new
         return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
+
+    def _codes(self, candidate: RecompileCandidate) -> tuple[str, ...]:
+        """Return the lines for the reader: a global variable that the calls do not see has the name of its module."""
+        sites = self._sites()
+
+        def name_of(path: Path) -> str:
+            root = path.root
+            is_hidden = root.kind == "global" and bool(sites) and not any(root.name in site.visible for site in sites)
+            name = expression(path, self._owner)
+            return f"{module_of(root, sites[0]) or root.scope}.{name}" if is_hidden and root.scope else name
+
+        if not candidate.befores:
+            return candidate.adjustment.lines
+        return tuple(with_joined_conditions(before.lines(name_of) for before in candidate.befores))
 
     def _sites(self) -> list[CallSite]:
         return [call.site for call in self._seen if call.site is not None]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
     from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite
+    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Root
 
 #: Statements before which code can be inserted, and expressions in which a call is evaluated once and always.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
@@ -116,6 +116,11 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
     return statement if all(isinstance(part, _TRANSPARENT) for part in between) else None
 
 
+def module_of(root: Root, site: CallSite) -> str | None:
+    """Return the name that a call's code has for the Python module of a global variable; ``None`` if it has none."""
+    return dict(site.modules).get(root.scope) if root.kind == "global" else None
+
+
 class _CallWriter:
     """Collects the lines to insert before a call, and the replacements in the call itself."""
 
@@ -151,6 +156,9 @@ class _CallWriter:
     def _on_state(self, before: BeforeCall, site: CallSite) -> bool:
         """Write what to do with the called module or a variable; return whether that is possible."""
         root = before.path.root
+        if root.name not in site.visible and (module := module_of(root, site)) is not None:
+            self._marks.append(before.lines(lambda path: f"{module}.{expression(path, '')}"))
+            return True
         is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
         is_rebound = before.assigns and not before.path.steps
         if not is_visible or (is_rebound and not (root.kind == "global" and self._can_assign_global(root.name))):

@@ -151,6 +151,15 @@ def test_a_global_is_assigned_before_the_call_in_a_function_that_may_do_so(text:
     assert placed(text, before, visible={"torch", "N"}) == expected
 
 
+def test_a_global_of_a_module_is_assigned_by_the_name_of_the_module() -> None:
+    before = BeforeCall(Path(Root("global", "N", "lib.settings")), "tensor(NAME)", assigns=True)
+    text = "def run(b):\n    f(a)"
+    site = site_of(text)
+    assert with_lines_before(text, [site], f, [before]) is None  # an own N, if there is one, is a different variable
+    site = site._replace(modules=frozenset({("lib.settings", "st")}))
+    assert with_lines_before(text, [site], f, [before]) == "def run(b):\n    st.N = tensor(st.N)\n    f(a)"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

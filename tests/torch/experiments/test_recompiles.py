@@ -75,7 +75,8 @@ def test_a_mark_ends_recompiles_for_sizes_also_for_sizes_that_the_run_never_used
         return torch.relu(x).sum(0) * 2
 
     report = tried(scale, [calling(lambda c, n: c(torch.randn(n, 3)), n) for n in (4, 6, 9, 6, 13)])
-    remedy = best(report)
+    assert best(report).edits  # a lambda has no place for a mark, so dynamic=True comes first
+    remedy = next(remedy for remedy in report.remedies or [] if remedy.kind == "mark")
     assert (remedy.kind, remedy.code, remedy.verdict) == ("mark", "torch._dynamo.mark_dynamic(x, 0)", "works")
     assert remedy.recompiles == [recompile.id for recompile in report.recompiles] == ["r1"]
     assert counts(remedy) == (2, 1, 0)
@@ -181,7 +182,7 @@ def test_a_default_that_a_call_leaves_out_is_left_out_again() -> None:
             compiled()
             schedule.step()
 
-    counted = compiled_frames(lambda: train(torch.compile(optimizer.step, backend="eager")))
+    counted = compiled_frames(lambda: train(partial(torch.compile, backend="eager")(optimizer.step)))
     torch.compiler.reset()
     report = tried(optimizer.step, [train])
     assert counts(best(report))[0] == counted

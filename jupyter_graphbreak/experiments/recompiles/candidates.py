@@ -98,6 +98,11 @@ class RecompileCandidate:
             return "mark"
         return "edit" if self.adjustment.dynamic or "hoisting" in self.families else "setting"
 
+    @property
+    def changes_only_calls(self) -> bool:
+        """Whether the adjustment is the whole change: the code of the function stays."""
+        return {"branch", "hoisting"}.isdisjoint(self.families)
+
     def with_setting(self, settings: Mapping[str, Any]) -> RecompileCandidate:
         """Return this candidate with settings in place of ``dynamic=True``, if nothing shows where that belongs."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
@@ -108,7 +113,8 @@ class RecompileCandidate:
         """Return whether this candidate makes all changes of a different one, and more."""
         mine, theirs = self.adjustment, other.adjustment
         return (
-            mine != theirs
+            other.changes_only_calls
+            and mine != theirs
             and set(theirs.lines) <= set(mine.lines)
             and (not theirs.dynamic or bool(mine.dynamic))
             and theirs.settings.items() <= mine.settings.items()

@@ -85,6 +85,9 @@ class _Search:
                 self._torch |= {alias.asname for alias in node.names if alias.name == "torch" and alias.asname}
             elif isinstance(node, ast.ImportFrom) and node.module == "torch":
                 self._compile |= {alias.asname or alias.name for alias in node.names if alias.name == "compile"}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and self._is_partial(node.value):
+                self._compile |= {target.id for target in node.targets if isinstance(target, ast.Name)}
 
     def calls(self) -> Iterator[tuple[ast.expr, _Certainty]]:
         """Yield the calls that may compile the function."""
@@ -117,8 +120,9 @@ class _Search:
         return (name in self._torch and attribute == "compile") or (not name and attribute in self._compile)
 
     def _is_partial(self, node: ast.Call) -> bool:
-        """Return whether a decorator is ``functools.partial(torch.compile, ...)``."""
-        return bool(node.args) and self._is_compile(node.args[0])
+        """Return whether a call is ``functools.partial(torch.compile, ...)``."""
+        is_partial = dotted(node.func).rpartition(".")[2] == "partial"
+        return is_partial and bool(node.args) and self._is_compile(node.args[0])
 
     def _is_definition(self, node: ast.AST, source: str | None = None) -> bool:
         """Return whether a statement defines the function, or the module's class."""

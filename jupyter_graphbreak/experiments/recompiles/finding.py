@@ -23,12 +23,14 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     DYNAMIC_BY_SETTING,
     Circumstances,
     RecompileCandidate,
+    expression,
     propose,
+    with_joined_conditions,
     with_same_layouts,
 )
 from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
 from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_steps, right_number
-from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
+from jupyter_graphbreak.experiments.recompiles.placement import module_of, with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied, readings
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.trying import EntryWithRemedy, TriedCandidate
     from jupyter_graphbreak.experiments.recompiles.varied import Varied
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, SeenCall
+    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, SeenCall
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
@@ -88,7 +90,7 @@ class FoundRecompileRemedies(NamedTuple):
             for known, ident, candidate, owner in self.working
             if known is entry
             and not candidate.adjustment.tensors
-            and {"branch", "hoisting"}.isdisjoint(candidate.families)
+            and candidate.changes_only_calls
             and all(before.path.root.kind == "argument" for before in candidate.befores)
         }
 
@@ -284,9 +286,28 @@ class _EntrySearch:
             any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible for site in self._sites())),
         )
-        right = trials.right_number(named.others)
-        pending = deque(propose(named, varied, given))
+        candidates = propose(named, varied, given)
+        is_right = self._try_in_turn(candidates, trials, trials.right_number(named.others), end)
+        works = any(tried.verdict in WORKING for tried, _ in self._tried)
+        self._line = self._specializing_line(None if works else trials.specializing)
+        ended = any(tried.ended for tried, _ in self._tried)
+        if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
+            self._rewrite_condition(self._line, trials, make_runner)
+            ended = any(tried.ended for tried, _ in self._tried)
+        if not ended and not is_right:
+            self._compute_before(varied, trials, make_runner, end)
+        return self._collected(varied)
+
+    def _try_in_turn(
+        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, right: int, end: float
+    ) -> bool:
+        """Try candidates until one leaves no more than the right number of compilations; return whether one does.
+
+        If nothing shows where that one belongs, go on with those that can be written into the sources.
+        """
+        pending = deque(candidates)
         known: set[Any] = set()
+        is_right = False
         while pending:
             candidate = pending.popleft()
             candidate, change = self._placed(candidate, trials)
@@ -294,7 +315,7 @@ class _EntrySearch:
             if key in known or len(known) >= _MOST_CANDIDATES:
                 continue
             known.add(key)
-            if self._is_no_better(candidate):
+            if self._is_no_better(candidate) or (is_right and not change.texts):
                 continue
             if time.monotonic() + trials.seconds / 2 > end and self._tried:
                 break
@@ -302,21 +323,15 @@ class _EntrySearch:
             tried = trials.run(candidate)
             self._tried.append((tried, change))
             if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
-                break
+                is_right = True
+                if _has_place(change):
+                    break
             if (
                 _OTHER_LAYOUT.search(tried.reason or "")
                 and candidate.adjustment != (adjusted := with_same_layouts(candidate)).adjustment
             ):
                 pending.appendleft(adjusted)
-        works = any(tried.verdict in WORKING for tried, _ in self._tried)
-        self._line = self._specializing_line(None if works else trials.specializing)
-        ended = any(tried.ended for tried, _ in self._tried)
-        if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
-            self._rewrite_condition(self._line, trials, make_runner)
-            ended = any(tried.ended for tried, _ in self._tried)
-        if not ended:
-            self._compute_before(varied, trials, make_runner, end)
-        return self._collected(varied)
+        return is_right
 
     def _compute_before(
         self, varied: Varied, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner], end: float
@@ -443,7 +458,7 @@ class _EntrySearch:
 
     def _placed(self, candidate: RecompileCandidate, trials: CallTrials) -> tuple[RecompileCandidate, Change]:
         """Return a candidate with its change of the sources; without a place, ``dynamic=True`` becomes a setting."""
-        change = Change(settings=candidate.adjustment.settings, codes=candidate.adjustment.lines)
+        change = Change(settings=candidate.adjustment.settings, codes=self._codes(candidate))
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
@@ -452,7 +467,7 @@ class _EntrySearch:
                 texts |= found
             else:
                 candidate = candidate.with_setting(DYNAMIC_BY_SETTING)
-                change = Change(settings=candidate.adjustment.settings, codes=candidate.adjustment.lines)
+                change = Change(settings=candidate.adjustment.settings, codes=self._codes(candidate))
         if candidate.befores:
             by_source: dict[str, list[CallSite]] = {}
             sites = self._sites()
@@ -475,13 +490,27 @@ class _EntrySearch:
                     texts[source] = new
         return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
 
+    def _codes(self, candidate: RecompileCandidate) -> tuple[str, ...]:
+        """Return the lines for the reader: a global variable that the calls do not see has the name of its module."""
+        sites = self._sites()
+
+        def name_of(path: Path) -> str:
+            root = path.root
+            is_hidden = root.kind == "global" and bool(sites) and not any(root.name in site.visible for site in sites)
+            name = expression(path, self._owner)
+            return f"{module_of(root, sites[0]) or root.scope}.{name}" if is_hidden and root.scope else name
+
+        if not candidate.befores:
+            return candidate.adjustment.lines
+        return tuple(with_joined_conditions(before.lines(name_of) for before in candidate.befores))
+
     def _sites(self) -> list[CallSite]:
         return [call.site for call in self._seen if call.site is not None]
 
     def _collected(self, varied: Varied) -> _Found:
         """Return the candidates, the best first, with a decision for a person if none works."""
         works = [pair for pair in self._tried if pair[0].verdict in WORKING]
-        best = sorted(works, key=lambda pair: (not pair[0].ended, pair[0].compilations))
+        best = sorted(works, key=lambda pair: (not pair[0].ended, pair[0].compilations, not _has_place(pair[1])))
         # A change that leaves more compilations than the best one is no remedy of its own.
         kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
         more = [one for one in kept if any(one[0].candidate.includes(other[0].candidate) for other in kept)]
@@ -498,6 +527,11 @@ class _EntrySearch:
             return self._collected(varied)
         steps = manual_steps(varied, self._recompiles, self._line)
         return _Found(self._recompiles, [], manual_steps=steps, reason=reason)
+
+
+def _has_place(change: Change) -> bool:
+    """Return whether a change can be written into the sources, or only changes settings."""
+    return bool(change.texts) or not change.codes
 
 
 def _can_be_combined(remedy: Remedy) -> bool:

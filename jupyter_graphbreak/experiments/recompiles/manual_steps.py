@@ -6,7 +6,7 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.recompiles.varied import plain_guard
+from jupyter_graphbreak.experiments.recompiles.varied import Number, Size, plain_guard
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ GENERAL_STEP = "Decide whether what varied between the calls can stay the same, 
 _FEW = 4
 
 
-def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], line: SpecializingLine | None) -> str:
+def manual_step(
+    varied: Varied, named: Varied, recompiles: Sequence[Recompile], line: SpecializingLine | None, graphs: int = 0
+) -> str:
     """Return a sentence about recompiles with one cause, which no change ends.
 
     Parameters
@@ -69,6 +71,8 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
     recompiles : sequence of Recompile
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
+    graphs : int
+        How many graphs the function has for all calls; 0 if that is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in varied.growing_caches):
@@ -81,7 +85,7 @@ def manual_step(varied: Varied, named: Varied, recompiles: Sequence[Recompile], 
     for variation in named.others:
         return _about(variation)
     if line is not None:
-        return _about_line(line)
+        return _about_line(line, _shared_graphs(named, graphs))
     for guard in guards:
         if sentence := _about_guard(guard):
             return sentence
@@ -110,7 +114,9 @@ def manual_steps(
     by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         named = varied.named_by(reason.guard for reason in recompile.reasons)
-        by_sentence.setdefault(manual_step(varied, named, [recompile], line), []).append(recompile.id)
+        same = [other for other in recompiles if other.of == recompile.of]
+        graphs = 0 if any(other.limit_hit for other in same) else len(same) + 1
+        by_sentence.setdefault(manual_step(varied, named, [recompile], line, graphs), []).append(recompile.id)
     if len(by_sentence) > 1:
         by_sentence.pop(GENERAL_STEP, None)
     return list(by_sentence.items())
@@ -156,8 +162,24 @@ def _about_kept(guard: str, varied: Varied) -> str:
     return ""
 
 
-def _about_line(line: SpecializingLine) -> str:
+def _shared_graphs(named: Varied, graphs: int) -> str:
+    """Return how many graphs the values of a size or a number have, if some share one; else empty."""
+    variations: tuple[Size | Number, ...] = (*named.sizes, *named.numbers)
+    most = max(variations, key=lambda variation: len(set(variation.values)), default=None)
+    if most is None or not 0 < graphs < len(set(most.values)):
+        return ""
+    name = f"dimension {most.dim} of `{most}`" if isinstance(most, Size) else f"`{most}`"
+    return (
+        f"treats some values of {name} separately: the {len(set(most.values))} values of this run need {graphs} "
+        "graphs, and that is right if further values need no more"
+    )
+
+
+def _about_line(line: SpecializingLine, shared_graphs: str) -> str:
     code = line.code.rstrip(":").strip()
+    if shared_graphs and not _LOOP.match(line.code) and not _CONDITION.match(line.code):
+        at = f" of {line.library_file}" if line.library_file is not None else ""
+        return f"Line {line.line}{at}, `{code}`, {shared_graphs}."
     if line.library_file is not None:
         return (
             f"Line {line.line} of {line.library_file}, `{code}`, makes a constant of a size or a number: each value "

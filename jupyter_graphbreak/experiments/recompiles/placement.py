@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
     from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite
+    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Root
 
 #: Statements before which code can be inserted, and expressions in which a call is evaluated once and always.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
@@ -71,7 +71,7 @@ def with_lines_before(
         if path is None or statement is None:
             return None
         node: Any = path[-1]
-        writer = _CallWriter(text, path, _arguments(node, call) or {})
+        writer = _CallWriter(text, path, _arguments(node, call), _unpacked(node))
         if not all(writer.on(before, site) for before in befores):
             return None
         scope, outermost = _scope_of(path)
@@ -116,14 +116,25 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
     return statement if all(isinstance(part, _TRANSPARENT) for part in between) else None
 
 
+def module_of(root: Root, site: CallSite) -> str | None:
+    """Return the name that a call's code has for the Python module of a global variable; ``None`` if it has none."""
+    return dict(site.modules).get(root.scope) if root.kind == "global" else None
+
+
 class _CallWriter:
     """Collects the lines to insert before a call, and the replacements in the call itself."""
 
-    def __init__(self, text: str, path: Sequence[ast.AST], given: Mapping[str, ast.expr]) -> None:
+    def __init__(
+        self, text: str, path: Sequence[ast.AST], given: Mapping[str, ast.expr] | None, unpacked: ast.expr | None
+    ) -> None:
         self.splices: list[_Splice] = []
         self._text = text
         self._path = path
-        self._given = given
+        #: Whether the arguments of the call are known.
+        self._is_known = given is not None
+        self._given = given or {}
+        #: The mapping that the call unpacks.
+        self._unpacked = unpacked
         #: The statements that let a function assign global variables.
         self.declarations: list[str] = []
         self._evaluations: list[str] = []
@@ -145,6 +156,9 @@ class _CallWriter:
     def _on_state(self, before: BeforeCall, site: CallSite) -> bool:
         """Write what to do with the called module or a variable; return whether that is possible."""
         root = before.path.root
+        if root.name not in site.visible and (module := module_of(root, site)) is not None:
+            self._marks.append(before.lines(lambda path: f"{module}.{expression(path, '')}"))
+            return True
         is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
         is_rebound = before.assigns and not before.path.steps
         if not is_visible or (is_rebound and not (root.kind == "global" and self._can_assign_global(root.name))):
@@ -170,6 +184,10 @@ class _CallWriter:
         """Write what to do with an argument; return whether that is possible."""
         name = before.path.root.name
         argument = self._given.get(name)
+        if not self._is_known:
+            return False
+        if argument is None and self._unpacked is not None:
+            return self._on_unpacked(before, self._source(self._unpacked))
         if argument is None:
             return before.optional is not None  # this call leaves it out
         hoisted = self._hoisted.get(_start(argument))
@@ -184,6 +202,13 @@ class _CallWriter:
             return False
         source = self._hoisted.get(_start(argument)) or self._source(argument)
         self._marks.append(before.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
+        return True
+
+    def _on_unpacked(self, before: BeforeCall, mapping: str) -> bool:
+        """Write what to do with an item of the mapping that the call unpacks; return whether that is possible."""
+        if before.assigns or before.optional is not None:  # the mapping is the caller's, and may lack an optional item
+            return False
+        self._marks.append(before.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}"))
         return True
 
     def _on_new_value(self, before: BeforeCall, argument: ast.expr) -> bool:
@@ -265,10 +290,9 @@ def _is_within(node: ast.AST, outer: ast.AST) -> bool:
 
 
 def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
-    """Return the expressions of a call's arguments by parameter name."""
-    if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
-        keyword.arg is None for keyword in node.keywords
-    ):
+    """Return the expressions of a call's arguments by parameter name, without those in a mapping that it unpacks."""
+    unpacks = any(keyword.arg is None for keyword in node.keywords)
+    if any(isinstance(argument, ast.Starred) for argument in node.args) or (unpacks and _unpacked(node) is None):
         return None
     try:
         signature = inspect.signature(getattr(call, "forward", call))
@@ -277,6 +301,12 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
         return dict(signature.bind_partial(*node.args, **keywords).arguments)
     except (TypeError, ValueError):
         return None
+
+
+def _unpacked(node: ast.Call) -> ast.expr | None:
+    """Return the mapping that a call unpacks, if it is only one and can be looked up again."""
+    mappings = [keyword.value for keyword in node.keywords if keyword.arg is None]
+    return mappings[0] if len(mappings) == 1 and _is_lookup(mappings[0]) else None
 
 
 def _is_lookup(node: ast.expr) -> bool:

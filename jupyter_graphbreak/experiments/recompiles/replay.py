@@ -299,11 +299,29 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RepeatedCall, given: A
                 return known
         return sketch
 
-    names = [path.root.name for path in sketches if not path.steps]
+    defaults = _defaults(call)
+    names = [
+        path.root.name
+        for path, sketch in sketches.items()
+        if not path.steps
+        # A frame has the defaults of arguments that the call left out, but a wrapper would be compiled again for them.
+        and not (
+            path.root.name in defaults.keys() - first.keys() - repeated.keywords and sketch is defaults[path.root.name]
+        )
+    ]
     built = {name: build(Path(Root("argument", name)), first.get(name)) for name in names}
     if "self" in first:
         built.setdefault("self", first["self"])
     return bound_arguments(call, built, repeated.keywords)
+
+
+def _defaults(call: Callable[..., Any]) -> dict[str, Any]:
+    """Return the defaults of a function's or a module's parameters."""
+    try:
+        parameters = inspect.signature(getattr(call, "forward", call)).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: known.default for name, known in parameters.items() if known.default is not known.empty}
 
 
 def _built_container(sketch: Container, path: Path, known: Any, build: Callable[[Path, Any], Any]) -> Any:

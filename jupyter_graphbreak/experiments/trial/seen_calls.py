@@ -121,7 +121,8 @@ class CallSite(NamedTuple):
     """The place of a call in the user's code; columns count characters, lines start at 1.
 
     ``owner`` is the name of the called module there, if it has one; ``visible`` has the names there of other variables
-    that the callable reads.
+    that the callable reads. ``modules`` has the Python modules with global variables that it reads, each with its name
+    there.
     """
 
     filename: str
@@ -132,6 +133,7 @@ class CallSite(NamedTuple):
     end_column: int
     owner: str | None
     visible: frozenset[str] = frozenset()
+    modules: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass
@@ -513,6 +515,12 @@ def _is_state(value: Any) -> bool:
     )
 
 
+def _is_global_of(frame: types.FrameType, root: Root) -> bool:
+    """Return whether a name in a frame is a global variable, not an imported or a local one with the same value."""
+    is_shadowed = frame.f_locals is not frame.f_globals and root.name in frame.f_locals
+    return root.scope == str(frame.f_globals.get("__name__")) and not is_shadowed
+
+
 def _site_of(started: StartedCall) -> CallSite | None:
     """Return the place of a call, ``None`` if it is unknown or in a library."""
     frame = started.caller
@@ -539,11 +547,19 @@ def _site_of(started: StartedCall) -> CallSite | None:
     named = {
         root.name
         for root, place in roots.items()
-        if root.kind in {"global", "closure"} and visible.get(root.name) is place.read()
+        if root.kind in {"global", "closure"}
+        and visible.get(root.name) is place.read()
+        and (root.kind == "closure" or not isinstance(place.read(), _PLAIN) or _is_global_of(frame, root))
+    }
+    read = {root.scope for root in roots if root.kind == "global"}
+    modules = {
+        (value.__name__, name)
+        for name, value in visible.items()
+        if isinstance(value, types.ModuleType) and value.__name__ in read
     }
     named |= {"torch"} if visible.get("torch") is torch else set()
     function = frame.f_code.co_name
     return CallSite(
         frame.f_code.co_filename, function, line or 0, end_line or 0, column or 0, end_column or 0, name,
-        frozenset(named),
+        frozenset(named), frozenset(modules),
     )  # fmt: skip

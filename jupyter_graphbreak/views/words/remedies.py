@@ -31,6 +31,9 @@ _SIGNS: dict[RemedyVerdict, str] = {"works": "✓", "works on what ran": "✓", 
 _LABELS: dict[RemedyVerdict, str] = {
     "another break": "breaks elsewhere", "break stays": "still breaks", "another result": "different result",
 }  # fmt: skip
+_LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
+    "break stays": "still recompiles", "another break": "makes it worse",
+}  # fmt: skip
 #: Lines of context around a change.
 _AROUND = 2
 #: How many remedies for one break, and for combinations, are considered.
@@ -136,8 +139,8 @@ def sign_of(remedy: Remedy) -> str:
 
 def verdict_label(remedy: Remedy) -> str:
     """Return the verdict on a remedy as shown to a reader."""
-    if remedy.recompiles and remedy.verdict == "break stays":
-        return "still recompiles"
+    if remedy.recompiles and remedy.verdict in _LABELS_FOR_RECOMPILES:
+        return _LABELS_FOR_RECOMPILES[remedy.verdict]
     return _LABELS.get(remedy.verdict, remedy.verdict)
 
 
@@ -435,7 +438,8 @@ def breaks_of(report: Report, remedy: Remedy) -> str:
 def trials_sentence(trials: BreakRemedies) -> str:
     """Say what came of the changes that do not work: "3 others tried, none works"; empty if there are none.
 
-    One that removes the break but changes results is named, because a reader may want it nevertheless.
+    One that removes the break or saves compilations but changes results is named, because a reader may want it
+    nevertheless.
     """
     failed = trials.failed
     if not failed:
@@ -443,9 +447,21 @@ def trials_sentence(trials: BreakRemedies) -> str:
     others = (
         f"{len(failed)} {'other' if len(failed) == 1 else 'others'} tried" if trials.working else f"{len(failed)} tried"
     )
-    changed = next((trial for trial in failed if trial.verdict == "another result"), None)
-    but = f'; "{changed.title}" removes the break, but changes the result' if changed is not None else ""
+    changed = next((trial for trial in failed if trial.verdict == "another result" and _has_effect(trial)), None)
+    does = "saves compilations" if changed is not None and changed.recompiles else "removes the break"
+    but = f'; "{changed.title}" {does}, but changes the result' if changed is not None else ""
     return f"{others}, {'it does not work' if len(failed) == 1 else 'none works'}{but}"
+
+
+def _has_effect(remedy: Remedy) -> bool:
+    """Return whether a change that alters results removes a break or saves compilations."""
+    evidence = remedy.evidence
+    if not remedy.recompiles:
+        return True
+    before, after = (
+        (evidence.compilations_before, evidence.compilations_after) if evidence is not None else (None, None)
+    )
+    return before is not None and after is not None and after < before
 
 
 def shown_elsewhere(report: Report, remedy: Remedy, number: int) -> int | None:

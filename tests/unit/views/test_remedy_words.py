@@ -14,6 +14,7 @@ from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.rows.sections import about
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.remedies import (
+    BreakRemedies,
     breaks_of,
     change_lines,
     code_of,
@@ -27,6 +28,7 @@ from jupyter_graphbreak.views.words.remedies import (
     remedies_for_break,
     remedies_for_frame,
     sign_of,
+    trials_sentence,
 )
 from tests.support.sample_reports import HOSTILE, hostile, remedies, two_breaks
 
@@ -65,6 +67,11 @@ def own(report: Report, ident: str) -> Remedy:
         ),
         (a_remedy("break stays"), "still breaks"),
         (a_remedy("another break", reason="GB0010, line 3"), "breaks elsewhere: GB0010, line 3"),
+        (a_remedy("break stays", breaks=[], recompiles=["r1"]), "still recompiles"),
+        (
+            a_remedy("another break", breaks=[], recompiles=["r1"], reason="then a graph breaks"),
+            "makes it worse: then a graph breaks",
+        ),
         (a_remedy("another result", differences=["a", "b"]), "different result: a; b"),
         (a_remedy("fails", reason="NameError: y"), "fails: NameError: y"),
         (a_remedy("not tried", reason="no time was left"), "not tried: no time was left"),
@@ -73,6 +80,22 @@ def own(report: Report, ident: str) -> Remedy:
 )
 def test_a_verdict_comes_with_its_evidence(remedy: Remedy, said: str) -> None:
     assert outcome(remedy) == said
+
+
+def test_a_failed_trial_is_named_for_what_it_would_have_done() -> None:
+    saves = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=1)
+    saves_none = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=4)
+    trials = {
+        "for a break": a_remedy("another result"),
+        "for recompiles": a_remedy("another result", breaks=[], recompiles=["r1"], evidence=saves),
+        "no effect": a_remedy("another result", breaks=[], recompiles=["r1"], evidence=saves_none),
+    }
+    sentences = {name: trials_sentence(BreakRemedies([], [trial], [])) for name, trial in trials.items()}
+    assert sentences == {
+        "for a break": '1 tried, it does not work; "A change" removes the break, but changes the result',
+        "for recompiles": '1 tried, it does not work; "A change" saves compilations, but changes the result',
+        "no effect": "1 tried, it does not work",
+    }
 
 
 def test_working_remedies_come_first_and_decisions_are_separate() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jupyter_graphbreak.experiments.recompiles.manual_steps import manual_step, manual_steps
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
-from jupyter_graphbreak.experiments.recompiles.varied import Varied
+from jupyter_graphbreak.experiments.recompiles.varied import Number, Varied
+from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 
 CODE = "pad = 16 - int(x.shape[0])"
@@ -20,6 +21,17 @@ def test_line_of_the_reader_says_how_to_write_it() -> None:
     sentence = manual_step(Varied(), Varied(), [], SpecializingLine("s1", 7, CODE))
     assert sentence.startswith(f"Line 7, `{CODE}`, makes a constant")
     assert "convert it outside" in sentence
+
+
+def test_values_that_share_a_graph_are_not_said_to_have_their_own() -> None:
+    position = Number(Path(Root("argument", "position")), (0, 1, 2, 3))
+    recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("position == 0")], id="r1")
+    line = SpecializingLine("s1", 7, "cache[position] = x")
+    ((shared, _),) = manual_steps(Varied(numbers=(position,)), [recompile], line)
+    assert shared.startswith("Line 7, `cache[position] = x`, treats some values of `position` separately")
+    assert "the 4 values of this run need 2 graphs" in shared
+    ((separate, _),) = manual_steps(Varied(numbers=(position,)), [recompile] * 3, line)
+    assert "each value has its own graph" in separate
 
 
 def test_each_cause_has_a_sentence_of_its_own() -> None:

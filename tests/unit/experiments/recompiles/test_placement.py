@@ -44,6 +44,8 @@ def placed(text: str, *befores: BeforeCall, **options: Any) -> str | None:
         ("x = 1\nf(make(3))", "x = 1\nx_marked = make(3)\nmark(x_marked, 0)\nf(x_marked)"),
         ("f(k=g(), x=h())", "k = g()\nx = h()\nmark(x, 0)\nf(k=k, x=x)"),
         ("f(x=batch['ids'])", "mark(batch['ids'], 0)\nf(x=batch['ids'])"),
+        ("f(**batch)", "mark(batch['x'], 0)\nf(**batch)"),
+        ("f(a, **more)", "mark(a, 0)\nf(a, **more)"),
         ("a = 1; f(a)", "a = 1\nmark(a, 0)\nf(a)"),
         ("if f(a):\n    pass", "mark(a, 0)\nif f(a):\n    pass"),
         ("é = 'é'; f(é)", "é = 'é'\nmark(é, 0)\nf(é)"),
@@ -56,7 +58,15 @@ def test_a_mark_is_inserted_before_the_statement_of_the_call(text: str, expected
 
 @pytest.mark.parametrize(
     "text",
-    ["[f(a) for a in b]", "g = lambda a: f(a)", "while f(a):\n    pass", "c and f(a)", "f(*a)"],
+    [
+        "[f(a) for a in b]",
+        "g = lambda a: f(a)",
+        "while f(a):\n    pass",
+        "c and f(a)",
+        "f(*a)",
+        "f(**make())",
+        "f(**a, **b)",
+    ],
 )
 def test_no_place_is_found_if_the_call_is_not_evaluated_once_and_always(text: str) -> None:
     assert placed(text, MARK) is None
@@ -141,6 +151,15 @@ def test_a_global_is_assigned_before_the_call_in_a_function_that_may_do_so(text:
     assert placed(text, before, visible={"torch", "N"}) == expected
 
 
+def test_a_global_of_a_module_is_assigned_by_the_name_of_the_module() -> None:
+    before = BeforeCall(Path(Root("global", "N", "lib.settings")), "tensor(NAME)", assigns=True)
+    text = "def run(b):\n    f(a)"
+    site = site_of(text)
+    assert with_lines_before(text, [site], f, [before]) is None  # an own N, if there is one, is a different variable
+    site = site._replace(modules=frozenset({("lib.settings", "st")}))
+    assert with_lines_before(text, [site], f, [before]) == "def run(b):\n    st.N = tensor(st.N)\n    f(a)"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -202,6 +221,8 @@ b = torch.compile(f)
         ("import torch as t\ndef f(x): pass\nc = t.compile(f)\nd = torch.compile(g)", "f", 2, [3]),
         ("from torch import compile\ndef f(x): pass\nc = compile(f)\nd = torch.compile(g)", "f", 2, [3]),
         ("def f(x, k): pass\np = partial(f, k=1)\nc = torch.compile(p)\nd = torch.compile(h)", "f", 1, [3]),
+        ("fast = partial(torch.compile, mode='a')\n@fast\ndef f(x): pass\nd = torch.compile(h)", "f", 2, [2]),
+        ("fast = partial(torch.compile, mode='a')\ndef f(x): pass\nc = fast(f)\nd = fast(h)", "f", 2, [3]),
         ("class N:\n  def forward(self): pass\nn = N()\nc = torch.compile(n)\nd = torch.compile(h)", "N", 2, [4]),
         ("class N:\n  @torch.compile\n  def forward(self): pass\nc = torch.compile(h)", "N", 2, [2]),
         ("class A:\n  def f(self): pass\nclass B:\n  def f(self): pass\nc = torch.compile(B().f)", "f", 4, [5]),

@@ -1,0 +1,18 @@
+"""Changes that may end recompiles, and how they relate."""
+
+from __future__ import annotations
+
+from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate, mark
+from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
+from jupyter_graphbreak.experiments.recompiles.varied import Size
+from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
+
+X, Y = (Size(Path(Root("argument", name)), 0, (4, 6)) for name in "xy")
+
+
+def test_a_mark_includes_the_marks_that_it_repeats_but_no_change_of_the_code() -> None:
+    one, both = mark([X], "mark_dynamic", "model"), mark([X, Y], "mark_dynamic", "model")
+    assert both.includes(one)
+    assert not one.includes(both)
+    for family in ("hoisting", "branch"):
+        assert not one.includes(RecompileCandidate("Compute `n` before the call", (family,), Adjustment()))

@@ -20,9 +20,9 @@ from jupyter_graphbreak._torch_compat.hooks.refusals import (
     watch_generators,
     watch_given_up,
     watch_limits,
-    watch_remembered_skips,
     watch_skips,
 )
+from jupyter_graphbreak._torch_compat.hooks.remembered_skips import watch_remembered_skips
 from jupyter_graphbreak._torch_compat.hooks.scopes import watch_scopes
 
 if TYPE_CHECKING:

@@ -32,12 +32,12 @@ def has_nan(value: Any, depth: int = 0) -> bool:
             with looking_at_tensors(), _disable_current_modes():
                 return bool(torch.isnan(value).any())
         case dict():
-            parts = value.values()
+            value = list(value.values())
         case list() | tuple():
-            parts = value
+            pass
         case _:
             return False
-    return depth < _MAX_DEPTH and any(has_nan(part, depth + 1) for part in parts)
+    return depth < _MAX_DEPTH and any(has_nan(part, depth + 1) for part in value)
 
 
 def _is_captured(tensor: torch.Tensor) -> bool:

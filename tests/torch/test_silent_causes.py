@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 import threading
 from typing import TYPE_CHECKING
 
@@ -290,3 +293,28 @@ def test_nothing_of_dynamo_outlives_its_reset() -> None:
     torch._dynamo.reset()
     assert mark() is None
     assert mark_of_known_code(code) is None
+
+
+def test_saving_a_compiled_module_is_told_once_for_each_line() -> None:
+    compiled = torch.compile(Scale(), backend="eager")
+    part = torch.nn.Sequential(compiled)
+
+    def save(value: object) -> None:
+        torch.save({"model": value, "step": 3}, io.BytesIO())
+
+    def work() -> None:
+        for _ in range(2):
+            save(compiled.state_dict())
+        torch.save(part.state_dict(), io.BytesIO())
+        torch.save(compiled._orig_mod.state_dict(), io.BytesIO())
+        copy.deepcopy(compiled)
+        pickle.dumps(compiled)
+
+    report = watch(work)
+    notes = [note.message for note in report.diagnostics if "`_orig_mod.`" in note.message]
+    assert len(notes) == 3
+    assert all(note.startswith("test_silent_causes.py line ") for note in notes)
+    assert "`compiled._orig_mod.state_dict()`" in notes[0]
+    assert "graphbreak checkpoint" in notes[0]
+    assert "part.compile()" in notes[1]
+    assert "pickles a compiled module" in notes[2]

@@ -6,7 +6,7 @@ import copy
 import io
 import pickle
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -296,7 +296,7 @@ def test_nothing_of_dynamo_outlives_its_reset() -> None:
 
 
 def test_saving_a_compiled_module_is_told_once_for_each_line() -> None:
-    compiled = torch.compile(Scale(), backend="eager")
+    compiled: Any = torch.compile(Scale(), backend="eager")
     part = torch.nn.Sequential(compiled)
 
     def save(value: object) -> None:

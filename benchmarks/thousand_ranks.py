@@ -1,4 +1,4 @@
-"""Make a folder with the logs of many ranks from one log, read it, and print seconds and peak memory.
+"""Make a folder with the logs of many ranks from one log, read it, and print seconds, processor time and peak memory.
 
 usage: python benchmarks/thousand_ranks.py LOG [RANKS] [MEGABYTES]
 
@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -59,9 +61,18 @@ def make_folder(log: Path, folder: Path, ranks: int, size: int) -> None:
         (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(own)
 
 
-def timed(command: list[str]) -> tuple[float, float, str]:
-    """Run a command; return its seconds, the peak memory of it and its children in MB, and what it prints."""
-    start = time.perf_counter()
+class Run(NamedTuple):
+    """A run of a command: its seconds, its processor time and peak memory with its children, and what it prints."""
+
+    seconds: float
+    processor_seconds: float
+    peak_mb: float
+    output: str
+
+
+def timed(command: list[str]) -> Run:
+    """Run a command and measure it."""
+    start, used = time.perf_counter(), _processor_seconds()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output)
         watched, peak = psutil.Process(process.pid), 0
@@ -75,7 +86,14 @@ def timed(command: list[str]) -> tuple[float, float, str]:
         if process.returncode:
             sys.exit("reading failed")
         output.seek(0)
-        return time.perf_counter() - start, peak / 1e6, output.read().decode()
+        spent = _processor_seconds() - used
+        return Run(time.perf_counter() - start, spent, peak / 1e6, output.read().decode())
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of the processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _memory(process: psutil.Process) -> int:
@@ -97,14 +115,17 @@ def main() -> None:
         size = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{ranks} ranks, {size / 1e6:.0f} MB, {os.cpu_count()} cores")
         command = [sys.executable, "-c", READ]
-        seconds, peak, text = timed([*command, name])
-        print(f"folder     {seconds:6.1f} s   peak {peak:5.0f} MB")
-        print(text)
-        remote_seconds, _, remote = timed([*command, "memory://traces", name])
-        print(
-            f"memory://  {remote_seconds:6.1f} s   same report: {remote.split(chr(10))[1:] == text.split(chr(10))[1:]}"
-        )
-        print(json.dumps({"ranks": ranks, "seconds": round(seconds, 1), "peak_mb": round(peak)}))
+        local = timed([*command, name])
+        print(f"folder     {_times(local)}   peak {local.peak_mb:5.0f} MB")
+        print(local.output)
+        remote = timed([*command, "memory://traces", name])
+        is_same = remote.output.split("\n")[1:] == local.output.split("\n")[1:]
+        print(f"memory://  {_times(remote)}   same report: {is_same}")
+        print(json.dumps({"ranks": ranks, "seconds": round(local.seconds, 1), "peak_mb": round(local.peak_mb)}))
+
+
+def _times(run: Run) -> str:
+    return f"{run.seconds:6.1f} s   processor {run.processor_seconds:6.1f} s"
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+#: The maximum depth of containers of tensors.
+_MAX_DEPTH = 5
 
 
 @contextlib.contextmanager
@@ -16,6 +20,29 @@ def looking_at_tensors() -> Iterator[None]:
     """Record no gradients, and call no modes and no classes of the program, while the context is open."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
         yield
+
+
+def has_nan(value: Any, depth: int = 0) -> bool:
+    """Return whether a tensor, or one in a container, has NaN."""
+    match value:
+        case torch.Tensor():
+            is_number = value.is_floating_point() or value.is_complex()
+            if not is_number or value.device.type == "meta" or has_own_dispatch(type(value)) or _is_captured(value):
+                return False
+            with looking_at_tensors(), _disable_current_modes():
+                return bool(torch.isnan(value).any())
+        case dict():
+            value = list(value.values())
+        case list() | tuple():
+            pass
+        case _:
+            return False
+    return depth < _MAX_DEPTH and any(has_nan(part, depth + 1) for part in value)
+
+
+def _is_captured(tensor: torch.Tensor) -> bool:
+    """Return whether operations are recorded as a CUDA graph now, in which their results cannot be read."""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def changes_in_place(tensor: torch.Tensor) -> int | None:

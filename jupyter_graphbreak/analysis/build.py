@@ -23,6 +23,7 @@ from jupyter_graphbreak.analysis.paths import list_paths
 from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.analysis.recompiles import list_recompiles, sentence_on_repeated_compiling
 from jupyter_graphbreak.analysis.resumes import ResumeTable
+from jupyter_graphbreak.analysis.saving import saved_prefixes
 from jupyter_graphbreak.analysis.scopes import ScopeTable
 from jupyter_graphbreak.analysis.skips import SkipTable
 from jupyter_graphbreak.faults import internal_error
@@ -159,6 +160,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     no_settings: tuple[dict[str, Any], list[Diagnostic]] = ({}, [])
     config, notes = parts.build("settings", lambda: settings_of_run(ledger), no_settings)
     repeated = parts.build_list("notes", lambda: _repeated_compiling(ledger, sources))
+    saved = parts.build_list("notes", lambda: saved_prefixes(ledger, sources))
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
         device=_device(ledger.device),
@@ -196,7 +198,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         what_if=parts.build("consequences of stricter settings", lambda: breaks.what_if(run.torch), WhatIf()),
         compiled=parts.build("the list of calls compiled for the report", lambda: _compiled(ledger, sources), None),
         held=parts.build("the list of functions compiled before the run", lambda: _held(ledger, sources), None),
-        diagnostics=[*ledger.notes, *notes, *repeated],
+        diagnostics=[*ledger.notes, *notes, *repeated, *saved],
     )
 
 

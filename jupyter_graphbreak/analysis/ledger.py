@@ -165,6 +165,7 @@ class Ledger:
     skips: list[additions.FrameSkipped] = field(default_factory=list)
     answers: list[additions.AnswerDiffers] = field(default_factory=list)
     compiled_again: list[additions.CompiledAgain] = field(default_factory=list)
+    compiled_saved: list[additions.CompiledSaved] = field(default_factory=list)
     sees_skips: bool = True
     refusals: list[tuple[additions.FrameRefused, int]] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
@@ -230,6 +231,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
 _LISTS: dict[type[additions.Addition], str] = {
     additions.AnswerDiffers: "answers",
     additions.CompiledAgain: "compiled_again",
+    additions.CompiledSaved: "compiled_saved",
     additions.CompiledForReport: "compiled",
     additions.FrameSkipped: "skips",
     additions.ScopeOpened: "scopes",

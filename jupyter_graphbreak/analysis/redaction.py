@@ -195,7 +195,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "EntryValues": {
         "function": "function",
         "backend": "backend",
-        "kept": "calls left_out operations",
+        "kept": "call calls left_out operations",
         "parts": "first given results lines",
     },
     "NonFinite": {

@@ -215,10 +215,17 @@ class Rerun:
         for entry in self._entries(late, "looked into"):
             self._on_status(f"{entry.function}: running operation by operation on copies")
             calls = self._kept.total_of(entry)
+            number, later = self._kept.call_with_nan(entry) or (1, None)
+            if later is None and number > 1:
+                self._notes.append(
+                    f"The result of call {number} of {entry.function} has NaN, but there was not enough memory to keep "
+                    "its arguments."
+                )
+            shown, number = (later, number) if later is not None else (entry, 1)
             with entry.set_up(), self._noting_failures(f"recording the values of {entry.function}"), limit_time(end):
                 try:
                     values = values_of_entry(
-                        entry, self.report, lines=lines, calls=calls, find_cell=self._find_cell
+                        shown, self.report, lines=lines, number=number, calls=calls, find_cell=self._find_cell
                     ).values
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak import faults
 from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.analysis.saving import PREFIX
 from jupyter_graphbreak.ipython import calls
 from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
@@ -214,9 +215,13 @@ class CellRuns:
         """Add notes on what the cell saves and on what to move into a function."""
         tree, self._tree = self._tree, None
         notes = dict(notes_on_saving(tree, self._shell.user_ns)) if tree is not None else {}
+        # What was seen while the cell ran: lines of functions, whose variables the namespace does not have.
+        seen = {note.message: note for note in report.diagnostics if f"`{PREFIX}`" in note.message}
         new = [Diagnostic("info", note) for about, note in notes.items() if about not in self._told]
-        self._told |= notes.keys()
-        return self._with_advice(replace(report, diagnostics=[*report.diagnostics, *new]) if new else report)
+        new += [note for message, note in seen.items() if not notes and message not in self._told]
+        self._told |= notes.keys() | seen.keys()
+        others = [note for note in report.diagnostics if note.message not in seen]
+        return self._with_advice(replace(report, diagnostics=[*others, *new]) if new or seen else report)
 
     def _with_advice(self, report: Report) -> Report:
         """Add a note on lines to move into a function, if nothing was compiled and the top level computes."""

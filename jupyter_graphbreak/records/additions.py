@@ -236,6 +236,26 @@ class CompiledAgain(Addition, frozen=True, kw_only=True):
     site: StackEntry | None = None
 
 
+class CompiledSaved(Addition, frozen=True, kw_only=True):
+    """A compiled module was pickled, or its state was saved with the names that the wrapper gives it.
+
+    Parameters
+    ----------
+    is_module : bool
+        Whether the module itself was pickled.
+    is_part : bool
+        Whether only a part of the module whose state was saved is compiled.
+    site : StackEntry or None
+        The place that saves it.
+    """
+
+    kind: ClassVar[str] = "graphbreak_compiled_saved"
+
+    is_module: bool = False
+    is_part: bool = False
+    site: StackEntry | None = None
+
+
 class ResumeCreated(CodeObject, frozen=True, kw_only=True):
     """Dynamo looks up the resume function for the place after a break.
 
@@ -480,6 +500,7 @@ _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
         ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, CompiledAgain,
+        CompiledSaved,
         ResumeCreated, ResumedAt, CudagraphSkipped, AnswerDiffers, GraphStacks, UnrecordedSkips, WatchFailed, Note,
         DeviceUsed, CompiledForReport, RunEnded,
         SourceRecorded, SettingsInForce, RunSummary,

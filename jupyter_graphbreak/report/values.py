@@ -132,7 +132,10 @@ class EntryValues(msgspec.Struct, frozen=True):
     backend : str
         The backend with which the function was compiled.
     calls : int
-        The number of calls in the run; the values are those of the first.
+        The number of calls in the run.
+    call : int
+        Which of them the values are from: the first, or the first one whose result had NaN in the run. Of a later call
+        than the first, the arguments and the state are those after it.
     first : list of NonFinite
         The first operation of each direction and kind.
     given : list of NonFiniteInput
@@ -156,3 +159,4 @@ class EntryValues(msgspec.Struct, frozen=True):
     lines: list[LineValues] = []
     left_out: int = 0
     operations: int = 0
+    call: int = 1

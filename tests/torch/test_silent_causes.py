@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+import io
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -165,6 +169,62 @@ def test_a_call_that_raises_is_not_a_skip() -> None:
     assert run.report.skipped == []
 
 
+def test_entering_compiled_code_is_hooked_only_while_a_function_may_be_skipped() -> None:
+    skipped, compiled = (torch.compile(function, backend="eager") for function in (looping, double))
+    compiled(ONES)
+    direct, hooked = torch._dynamo.eval_frame._maybe_set_eval_frame, []
+
+    def enters_directly() -> bool:  # a hook would take time in each call
+        return torch._dynamo.eval_frame._maybe_set_eval_frame is direct
+
+    with jupyter_graphbreak.capture():
+        hooked.append(not enters_directly())
+        skipped(ONES)  # begins and is skipped while this run watches
+        compiled(ONES)
+        hooked.append(not enters_directly())
+    with jupyter_graphbreak.capture() as run:
+        hooked.append(not enters_directly())
+        compiled(ONES)
+        hooked.append(not enters_directly())
+        skipped(ONES)
+        compiled(ONES)
+        hooked.append(not enters_directly())
+    assert hooked == [False, False, True, True, False]
+    assert enters_directly()
+    assert reasons(run.report) == [("looping", "remembered", False)]
+
+
+def test_a_skip_of_a_function_that_was_compiled_as_part_of_another_one() -> None:
+    def outer(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return looping(x)
+
+    torch.compile(outer, backend="eager")(ONES)
+    with jupyter_graphbreak.capture() as run:
+        compiled = torch.compile(looping, backend="eager")
+        compiled(ONES)
+    assert reasons(run.report) == [("looping", "remembered", False)]
+
+
+def test_a_skip_that_began_on_another_thread() -> None:
+    compiled = torch.compile(looping, backend="eager")
+    watching, has_run = threading.Event(), threading.Event()
+
+    def work() -> None:  # starts before the run, so the run does not watch it
+        watching.wait()
+        compiled(ONES)
+        has_run.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    with jupyter_graphbreak.capture() as run:
+        watching.set()
+        has_run.wait()
+        compiled(ONES)
+    thread.join()
+    assert reasons(run.report) == [("looping", "remembered", False)]
+
+
 def notes(make: Callable[[], object]) -> list[str]:
     report = watch(make)
     return [note.message for note in report.diagnostics if "torch.compile was applied" in note.message]
@@ -233,3 +293,28 @@ def test_nothing_of_dynamo_outlives_its_reset() -> None:
     torch._dynamo.reset()
     assert mark() is None
     assert mark_of_known_code(code) is None
+
+
+def test_saving_a_compiled_module_is_told_once_for_each_line() -> None:
+    compiled: Any = torch.compile(Scale(), backend="eager")
+    part = torch.nn.Sequential(compiled)
+
+    def save(value: object) -> None:
+        torch.save({"model": value, "step": 3}, io.BytesIO())
+
+    def work() -> None:
+        for _ in range(2):
+            save(compiled.state_dict())
+        torch.save(part.state_dict(), io.BytesIO())
+        torch.save(compiled._orig_mod.state_dict(), io.BytesIO())
+        copy.deepcopy(compiled)
+        pickle.dumps(compiled)
+
+    report = watch(work)
+    notes = [note.message for note in report.diagnostics if "`_orig_mod.`" in note.message]
+    assert len(notes) == 3
+    assert all(note.startswith("test_silent_causes.py line ") for note in notes)
+    assert "`compiled._orig_mod.state_dict()`" in notes[0]
+    assert "graphbreak checkpoint" in notes[0]
+    assert "part.compile()" in notes[1]
+    assert "pickles a compiled module" in notes[2]

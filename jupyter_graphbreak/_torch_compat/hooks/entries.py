@@ -78,7 +78,7 @@ def watch_entries(
     spent: Callable[[float], None],
     *,
     on_start: Callable[[StartedCall], None] = _ignore,
-    on_end: Callable[[], None] = _ignore,
+    on_end: Callable[[StartedCall, Any], None] = _ignore,
     on_compiling: Callable[[], None] = _ignore,
 ) -> Iterator[None]:
     """Report the first call of each callable, for each instance and each mode, before it runs.
@@ -94,7 +94,8 @@ def watch_entries(
     on_start : callable
         Receives every call from eager code, before it runs.
     on_end : callable
-        Called after such a call, on the same thread.
+        Receives such a call and its result, after it has returned, on the same thread; the result is ``None`` if it
+        raised.
     on_compiling : callable
         Called before anything is compiled.
     """
@@ -129,12 +130,12 @@ def watch_entries(
         if calls and calls[-1] is wrapper:
             calls.pop()
             if not calls:
-                on_end()
+                on_end(vars(running).pop("started"), wrapper.f_locals.get("result"))
             return
         calls.append(wrapper)
         if len(calls) > 1:
             return
-        started = _started(wrapper)
+        running.started = started = _started(wrapper)
         on_start(started)
         if (reusing := _reusing(started)) is not None:
             code, entered = reusing

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
-import sys
-import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jupyter_graphbreak._torch_compat.compiled import has_cached_code, mark_of_known_code
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.remembered_skips import keep_reason
 from jupyter_graphbreak._torch_compat.hooks.scopes import is_wrapper
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity, stack_above, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity, stack_above, wrapped_code
+from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, UnrecordedSkips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import CodeType, FrameType
-    from weakref import ref
+    from types import FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
-#: The beginning of the reason for a frame that Dynamo remembers to skip; the original reason follows, if known.
-REMEMBERED = "remembered"
-#: The function that ``torch.compile`` puts around the compiled one.
-_WRAPPER = "compile_wrapper"
-#: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
-_MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
-#: The reasons why Dynamo skips code objects in this process, by their numbers, with Dynamo's marks of them.
-_REASONS: dict[int, tuple[ref[Any], str]] = {}
 
 
 @contextlib.contextmanager
@@ -135,7 +123,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         if reason is None or result.guarded_code is not None:
             return None
         if result.apply_to_code:  # false since torch 2.14 if a mode is on: the next call is compiled again
-            _keep_reason(frame.f_code, reason)
+            keep_reason(frame.f_code, reason)
         return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above())
 
     if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
@@ -173,81 +161,5 @@ def _skipped_for_mode(call: Call) -> FrameSkipped | None:
     if code.co_name == "__torch_dispatch__":
         return None  # the mode's own handler, which torch before 2.11 also skips
     reason = "non-infra torch dispatch mode present"
-    _keep_reason(code, reason)
+    keep_reason(code, reason)
     return FrameSkipped(**identity(code), reason=reason, above=stack_above())
-
-
-@contextlib.contextmanager
-def watch_remembered_skips(observer: Observer) -> Iterator[None]:
-    """Record the compiled functions that run eagerly because of an earlier call.
-
-    After a call that it could not compile, or, before torch 2.14, under a mode in which it compiles nothing, Dynamo
-    marks the code object and skips it silently. The mark cannot be read. It is inferred if a compiled function ran
-    without a call of Dynamo, and Dynamo has begun the function since the last reset but has no compiled code for it.
-    """
-    module = importlib.import_module("torch._dynamo.eval_frame")
-    known = importlib.import_module("torch._dynamo.convert_frame").input_codes
-    original = module._maybe_set_eval_frame
-    running: dict[int, tuple[CodeType, Any, Any]] = {}  # by the id of the wrapper's frame
-    settled: dict[int, Any] = {}  # the callback of each torch.compile whose first call has ended, by its id
-
-    def look(caller: FrameType, callback: Any) -> FrameSkipped | None:
-        if caller.f_code.co_name != _WRAPPER:
-            return None
-        if id(caller) not in running:  # called when the function begins and when it ends
-            code = _entry_code(caller.f_locals.get("fn"))
-            if code is not None and code in known and not has_cached_code(code):
-                running[id(caller)] = code, callback, sys.exc_info()[1]
-            else:
-                settled[id(callback)] = callback
-            return None
-        code, callback, handled = running.pop(id(caller))
-        # A call that raised may not have run the function. Its caller may be handling another exception.
-        if sys.exc_info()[1] is not handled or _is_off(module):
-            return None
-        settled[id(callback)] = callback
-        if code_number(code) in observer.codes:
-            return None
-        reason = _kept_reason(code)
-        return FrameSkipped(**identity(code), reason=f"{REMEMBERED}: {reason}" if reason else REMEMBERED)
-
-    @functools.wraps(original)
-    def observing(callback: Any) -> Any:
-        try:
-            if (running or (callable(callback) and id(callback) not in settled)) and observer.is_here():
-                observer.observe("_maybe_set_eval_frame", functools.partial(look, sys._getframe(1), callback))
-        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-            report_to_run("_maybe_set_eval_frame", error)
-        return original(callback)
-
-    with patched(module, "_maybe_set_eval_frame", observing):
-        yield
-
-
-def _keep_reason(code: CodeType, reason: str) -> None:
-    """Keep the reason why Dynamo skips a code object from now on, for later watches."""
-    mark = mark_of_known_code(code)
-    if mark is not None:
-        _REASONS[code_number(code)] = mark, reason
-
-
-def _kept_reason(code: CodeType) -> str | None:
-    """Return the reason why Dynamo skips a code object; ``None`` if nobody watched, or Dynamo was reset since then."""
-    mark, reason = _REASONS.get(code_number(code), (None, None))
-    now = mark_of_known_code(code)
-    is_same = mark is not None and now is not None and mark() is not None and mark() is now()
-    return reason if is_same else None
-
-
-def _entry_code(fn: Any) -> CodeType | None:
-    """Return the code object that Dynamo compiles first when a function or a module's call is compiled."""
-    if isinstance(fn, types.MethodType):
-        forward = getattr(fn.__self__, "forward", None) if fn.__name__ in _MODULE_CALLS else fn
-        fn = getattr(forward, "__func__", None)
-    return fn.__code__ if isinstance(fn, types.FunctionType) and fn.__name__ != "inner" else None
-
-
-def _is_off(eval_frame: Any) -> bool:
-    """Return whether compilation is disabled altogether."""
-    stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
-    return stance != "default" or importlib.import_module("torch._dynamo.config").disable

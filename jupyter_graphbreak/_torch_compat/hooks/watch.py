@@ -20,9 +20,10 @@ from jupyter_graphbreak._torch_compat.hooks.refusals import (
     watch_generators,
     watch_given_up,
     watch_limits,
-    watch_remembered_skips,
     watch_skips,
 )
+from jupyter_graphbreak._torch_compat.hooks.remembered_skips import watch_remembered_skips
+from jupyter_graphbreak._torch_compat.hooks.saving import watch_saving
 from jupyter_graphbreak._torch_compat.hooks.scopes import watch_scopes
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _HOOKS = (
     watch_scopes, watch_fullgraph, watch_starts, watch_breaks, watch_failures, watch_resumes, watch_graphs,
     watch_generators, watch_limits, watch_given_up, watch_skips, watch_cudagraph_skips,
-    watch_remembered_skips, watch_repeated_compiling, watch_paths,
+    watch_remembered_skips, watch_repeated_compiling, watch_saving, watch_paths,
 )  # fmt: skip
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import linecache
 import textwrap
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.analysis.python_text import without_warnings
@@ -61,16 +63,33 @@ def class_node(kind: type) -> ast.ClassDef:
 
 
 def _text_around(kind: type) -> str:
-    """Return the text of a class whose module has no file, such as one of a notebook, found from its methods."""
-    for member in vars(kind).values():
-        function = inspect.unwrap(getattr(member, "__func__", member))
-        if not isinstance(function, types.FunctionType):
-            continue
-        text = "".join(linecache.getlines(function.__code__.co_filename))
-        for node in ast.walk(_parsed(text, kind.__name__)):
-            if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
-                return ast.unparse(node)
+    """Return the text of a class whose module has no file, such as one of a notebook.
+
+    It is found from its methods; if it has none, it is the last class with its name and members in a cell.
+    """
+    functions = [inspect.unwrap(getattr(member, "__func__", member)) for member in vars(kind).values()]
+    files = [function.__code__.co_filename for function in functions if isinstance(function, types.FunctionType)]
+    cells = [file for file in reversed(list(linecache.cache)) if not Path(file).is_file()]
+    for file in dict.fromkeys([*files, *cells]):
+        with contextlib.suppress(UnwritableError):
+            for node in ast.walk(_parsed("".join(linecache.getlines(file)), kind.__name__)):
+                if isinstance(node, ast.ClassDef) and node.name == kind.__name__ and _has_members(kind, node):
+                    return ast.unparse(node)
     raise UnwritableError(f"the source text of the class {kind.__name__} is not available")
+
+
+def _has_members(kind: type, node: ast.ClassDef) -> bool:
+    """Return whether a class has the methods and the annotated and assigned names of a definition."""
+    has = {*vars(kind), *inspect.get_annotations(kind), *getattr(kind, "__slots__", ())}
+    names: set[str] = set()
+    for part in node.body:
+        match part:
+            case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                names.add(name)
+    private = f"_{kind.__name__.lstrip('_')}__"
+    return all(name in has or f"{private}{name.lstrip('_')}" in has for name in names)
 
 
 @without_warnings()

@@ -150,7 +150,7 @@ class _Search:
         return None
 
     def _shows(self, text: str, script: Script, *, lenient: bool = False) -> bool:
-        if not all(line in text for line in script.required):
+        if not lenient and not all(line in text for line in script.required):
             return False
         report, refused = self._workshop.run(text, min(_LONGEST_S, max(1.0, self._end - time.monotonic())))
         if report is not None and self._ends_alike(report):
@@ -209,7 +209,8 @@ def _variants(report: Report, target: Target) -> Iterator[Variant]:
     for exact in (False, True):
         for assembled in (False, True):
             for scope in scopes:
-                yield Variant(exact, assembled, scope)
+                yield Variant(exact, assembled, short=True, scope=scope)
+                yield Variant(exact, assembled, scope=scope)
 
 
 def _candidates(kept: KeptEntries, target: Target) -> Iterator[Entry]:

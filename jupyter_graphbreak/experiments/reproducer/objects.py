@@ -60,7 +60,8 @@ def parameters_of(kind: type) -> list[inspect.Parameter] | None:
 def state_of(value: Any) -> list[tuple[str, Any]]:
     """Return the attributes with which to make an object."""
     if not isinstance(value, torch.nn.Module):
-        return list(vars(value).items())
+        slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
+        return [*((name, getattr(value, name)) for name in slots), *getattr(value, "__dict__", {}).items()]
     own = {name: part for name, part in vars(value).items() if name not in _OF_MODULES and not name.startswith("__")}
     return [
         *vars(value)["_parameters"].items(),
@@ -68,6 +69,13 @@ def state_of(value: Any) -> list[tuple[str, Any]]:
         *vars(value)["_modules"].items(),
         *own.items(),
     ]
+
+
+def _slots(kind: type) -> list[str]:
+    """Return the attributes of a class that are slots."""
+    given = vars(kind).get("__slots__", ())
+    names = [given] if isinstance(given, str) else list(given)
+    return [name for name in names if not name.startswith("__")]
 
 
 def own_methods(kind: type) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +69,33 @@ def _next(
             compile(text, "<reduced>", "exec")
         except (SyntaxError, ValueError, RecursionError):
             continue
-        if text in tried:
+        if text in tried or _uses_undefined_names(changed):
             continue
         tried.add(text)
         if shows(text):
             return changed, number
     return None, number + 1
+
+
+def _uses_undefined_names(tree: ast.Module) -> bool:
+    """Return whether a statement at the top of a script uses a name that is not defined before it."""
+    defined = {*dir(builtins), "__name__", "__file__"}
+    for statement in tree.body:
+        match statement:
+            case ast.Import(names) | ast.ImportFrom(names=names):
+                defined |= {alias.asname or alias.name.partition(".")[0] for alias in names}
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                defined.add(name)
+            case ast.Assign() | ast.Expr():
+                names_of = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+                bound = {node.id for node in names_of if isinstance(node.ctx, ast.Store)}
+                is_lazy = any(isinstance(node, ast.Lambda) for node in ast.walk(statement))
+                if not is_lazy and any(node.id not in defined | bound for node in names_of):
+                    return True
+                defined |= bound
+            case _:
+                defined |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return False
 
 
 def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import dataclasses
 import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +13,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import given_backend
 from jupyter_graphbreak.experiments.recompiles.replay import CannotRebuildError, RepeatedCall, rebuilt_arguments
+from jupyter_graphbreak.experiments.reproducer.objects import lower
 from jupyter_graphbreak.experiments.reproducer.renaming import expression
 from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
@@ -45,12 +47,15 @@ class Variant(NamedTuple):
         Whether small tensors get their values.
     assembled : bool
         Whether objects of packages are put together from their attributes.
+    short : bool
+        Whether lists of modules have only the first module of each class.
     scope : {"", "fullgraph", "error_on_graph_break"}
         What makes breaks errors, besides the code itself.
     """
 
     exact: bool = False
     assembled: bool = False
+    short: bool = False
     scope: str = ""
 
 
@@ -95,7 +100,7 @@ def script_for(
     UnwritableError
         If something that the call needs cannot be written.
     """
-    writer = Writer(exact=variant.exact, assembled=variant.assembled, modules=_modules(entry))
+    writer = Writer(exact=variant.exact, assembled=variant.assembled, short=variant.short, modules=_modules(entry))
     call, first = _plain_call(entry.call)
     called = ast.unparse(writer.value(call))
     if not called.isidentifier() and not called.replace(".", "").isidentifier():
@@ -103,6 +108,8 @@ def script_for(
         called = writer.name_expression(call, expression(called), name)
     wanted = calls[1:] if target.kind == "recompile" else []
     given = [_arguments(writer, first, entry.arguments)]
+    if wanted:
+        _name_objects(writer, entry.arguments)
     states: list[list[str]] = [[]]
     for number, seen in enumerate(wanted, start=1):
         repeated = RepeatedCall(seen.arguments, keywords=seen.keywords)
@@ -132,10 +139,17 @@ def script_for(
     tree.body[at:at] = ast.parse("\n".join(before)).body
     required = tuple(line for line in before if line == _FRESH or "set_logs" in line)
     required += () if entry.compiles_itself else ("torch.compile(",)
-    required += tuple(ast.unparse(part) for part in tree.body if getattr(part, "name", "") == _COMPARED)
+    if target.kind == "check":
+        required += _that_compares(tree, writer.known(given_backend(entry.backend)[0]), raises=bool(target.error[0]))
     required += ("list(compiled(",) if _is_generator(entry.call) else ()
     required += (_COUNTED,) if not target.is_logged else ()
     return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
+
+
+def _that_compares(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
+    """Return what a script keeps so that it compares the same things: the backend, and all that follows the inputs."""
+    kept = [part for part in tree.body if getattr(part, "name", "") in {backend, _COMPARED}]
+    return tuple(map(ast.unparse, kept if raises else [*kept, *tree.body[-3:]]))
 
 
 def spaced(tree: ast.Module) -> str:
@@ -197,17 +211,25 @@ def _arguments(writer: Writer, first: tuple[Any, ...], arguments: Arguments) -> 
     return ", ".join(written)
 
 
+def _name_objects(writer: Writer, arguments: Arguments) -> None:
+    """Define variables for dataclasses, whose attributes may change between two calls."""
+    for value in (*arguments.args, *arguments.kwargs.values()):
+        if dataclasses.is_dataclass(value):
+            writer.bind(value, lower(type(value).__name__))
+
+
 def _state_changes(writer: Writer, entry: Entry, before: SeenCall, now: SeenCall) -> list[str]:
     """Return assignments of the numbers, flags and texts that changed between two calls."""
     if before.state is None or now.state is None:
         return []
-    owner = getattr(entry.call, "__self__", entry.call)
+    roots = state_roots(entry.call, entry.arguments)
     lines = []
     for path, value in now.state.items():
         is_plain = isinstance(value, bool | int | float | str | type(None))
         if not is_plain or path not in before.state or before.state[path] == value or _is_sketch(before.state[path]):
             continue
-        root = writer.known(owner) if path.root.kind == "module" else path.root.name
+        is_named = path.root.kind in {"argument", "module"}  # containers are written where they are passed
+        root = writer.known(roots[path.root].read()) if is_named and path.root in roots else path.root.name
         if root is not None:
             lines.append(f"{root}{_steps(path)} = {value!r}")
     return lines

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: The ids of an error and of a wrong result.
 ERROR, CHECK = "error", "check"
-#: What the script raises if its two results differ.
-WRONG = "AssertionError"
+#: What the script raises if its two results differ, and the function that raises it.
+WRONG, COMPARING = "AssertionError", "assert_close"
 _MAX_TITLE = 200
 _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)")
 
@@ -90,7 +90,10 @@ class Target:
                 error = report.error
                 found = (error.type, "" if lenient else first_line(error.message)) if error is not None else None
                 return found == (self.error[0], "" if lenient else self.error[1])
-        return report.error is not None and report.error.type == (self.error[0] or WRONG)
+        if report.error is None or self.error[0]:
+            return report.error is not None and report.error.type == self.error[0]
+        location = report.error.location
+        return report.error.type == WRONG and location is not None and location.function == COMPARING
 
     def is_printed_by(self, output: str, *, fails: bool) -> bool:
         """Return whether a script shows it by what it prints, and by failing or not."""
@@ -99,7 +102,7 @@ class Target:
                 return self.gb_type in output and fails == self.is_error
             case "recompile":
                 return False
-        return fails and (self.error[0] or WRONG) in output
+        return fails and (self.error[0] or WRONG) in output and (bool(self.error[0]) or COMPARING in output)
 
     def _is_break(self, break_: Break, renamed: Mapping[str, str], *, lenient: bool) -> bool:
         if (break_.gb_id or break_.gb_type) != self.gb or (break_.outcome == "error") != self.is_error:
@@ -209,7 +212,8 @@ def guard_kind(guard: str) -> str:
 
 def first_line(message: str) -> str:
     """Return the first line of a message, and that of the error which it passes on."""
-    lines = [line.strip() for line in message.strip().split("\n") if line.strip()]
+    without_addresses = re.sub(r" at 0x[\da-fA-F]+", "", message)
+    lines = [line.strip() for line in without_addresses.strip().split("\n") if line.strip()]
     if lines and lines[0].endswith("raised:") and len(lines) > 1:
         return f"{lines[0]} {lines[1]}"
     return lines[0] if lines else ""

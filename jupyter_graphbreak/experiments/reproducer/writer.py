@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import builtins
+import collections
+import contextlib
 import copy
 import dataclasses
+import decimal
 import enum
+import fractions
 import functools
 import inspect
+import logging
 import math
+import pathlib
 import sys
 import types
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,6 +69,8 @@ class Writer:
         Whether small tensors get their values instead of random ones.
     assembled : bool
         Whether objects of packages are put together from their attributes instead of being constructed.
+    short : bool
+        Whether lists of modules have only the first module of each class.
     modules : mapping
         The modules that the call uses, by the names of variables; optimizers have their parameters.
     """
@@ -70,11 +80,13 @@ class Writer:
         *,
         exact: bool = False,
         assembled: bool = False,
+        short: bool = False,
         modules: Mapping[str, torch.nn.Module] = types.MappingProxyType({}),
     ) -> None:
         self._modules = modules
         self._exact = exact
         self._assembled = assembled
+        self._short = short
         self._imports: dict[str, ast.stmt] = {}
         self._statements: list[ast.stmt] = []
         self._names: dict[int, str] = {}
@@ -275,6 +287,8 @@ class Writer:
     def _class(self, kind: type, wanted: str) -> str:
         if not is_of_user(kind):
             return self._import_object(kind, wanted)
+        if (made := self._class_by_call(kind)) is not None:
+            return self._assign(kind, made, kind.__name__)
         node = copy.deepcopy(class_node(kind))
         name = self._name(kind, kind.__name__)
         scope: dict[str, Any] = dict(vars(sys.modules.get(kind.__module__, types.ModuleType("missing"))))
@@ -291,6 +305,19 @@ class Writer:
         self._classes[kind] = written
         self._statements.append(written)
         return name
+
+    def _class_by_call(self, kind: type) -> ast.expr | None:
+        """Return the call that makes a class for which there is no class statement."""
+        with contextlib.suppress(UnwritableError):
+            class_node(kind)
+            return None
+        if issubclass(kind, tuple) and kind.__bases__ == (tuple,) and hasattr(kind, "_fields"):
+            maker = self._import_object(collections.namedtuple, "namedtuple")  # noqa: PYI024 - as the program has it
+            return expression(f"{maker}({kind.__name__!r}, {list(kind._fields)!r})")
+        if issubclass(kind, enum.Enum):
+            members = self.value({name: member.value for name, member in kind.__members__.items()})
+            return expression(f"{self.bind(kind.__base__, 'Enum')}({kind.__name__!r}, {ast.unparse(members)})")
+        return None
 
     # Values.
 
@@ -324,6 +351,8 @@ class Writer:
                 return expression(f"torch.device({str(value)!r})" if is_device else "torch.Generator().manual_seed(0)")
             case torch.nn.Module():
                 return self._module_in_its_mode(value, depth)
+            case _ if _is_array(value):
+                return expression(f"({self._data(torch.from_numpy(value))}).numpy()")
             case torch.optim.Optimizer():
                 return expression(self._assign(value, self._optimizer(value, depth), "optimizer"))
         return None
@@ -331,7 +360,19 @@ class Writer:
     def _value_of_python(self, value: Any, depth: int) -> ast.expr | None:
         match value:
             case enum.Enum():
-                return expression(f"{self.bind(type(value), type(value).__name__)}.{value.name}")
+                kind = self.bind(type(value), type(value).__name__)
+                is_member = type(value).__members__.get(str(value.name)) is value
+                return expression(f"{kind}.{value.name}" if is_member else f"{kind}({value.value!r})")
+            case logging.Logger():
+                self._imports["import logging"] = ast.parse("import logging").body[0]
+                return expression(f"logging.getLogger({value.name!r})")
+            case types.SimpleNamespace() | argparse.Namespace():
+                words = [ast.keyword(name, self.value(part, depth + 1)) for name, part in vars(value).items()]
+                return ast.Call(expression(self.bind(type(value), type(value).__name__)), [], words)
+            case pathlib.PurePath() | decimal.Decimal() | fractions.Fraction() | uuid.UUID():
+                return ast.Call(
+                    expression(self.bind(type(value), type(value).__name__)), [ast.Constant(str(value))], []
+                )
             case types.FunctionType() | types.BuiltinFunctionType() | types.ModuleType() | type():
                 return expression(self.bind(value, value.__name__.rpartition(".")[2]))
             case types.MethodType():
@@ -345,7 +386,7 @@ class Writer:
 
     def _container(self, value: Any, depth: int) -> ast.expr | None:
         kind = type(value)
-        if not isinstance(value, dict | list | tuple | set | frozenset | slice | range):
+        if not isinstance(value, dict | list | tuple | set | frozenset | slice | range | collections.deque):
             return None
         if isinstance(value, slice | range):
             return expression(repr(value))
@@ -354,6 +395,9 @@ class Writer:
         if isinstance(value, dict):
             keys = [self.value(key, depth + 1) for key in value]
             written: ast.expr = ast.Dict([*keys], [self.value(item, depth + 1) for item in value.values()])
+            if isinstance(value, collections.defaultdict):
+                first = self.value(value.default_factory, depth + 1)
+                return self._wrapped(kind, first, written)
             return written if kind is dict else self._wrapped(kind, written)
         items = [self.value(item, depth + 1) for item in value]
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
@@ -361,14 +405,20 @@ class Writer:
         if kind is set and items:
             return ast.Set(items)
         listed = ast.List(items, ast.Load())
+        if isinstance(value, collections.deque):
+            length = [ast.Constant(value.maxlen)] if value.maxlen is not None else []
+            return self._wrapped(kind, listed, *length)
         return (
             ast.Tuple(items, ast.Load()) if kind is tuple else listed if kind is list else self._wrapped(kind, listed)
         )
 
-    def _wrapped(self, kind: type, inner: ast.expr) -> ast.expr | None:
-        if kind.__module__ not in {"builtins", "collections"} and kind is not torch.Size:
+    def _wrapped(self, kind: type, *given: ast.expr) -> ast.expr | None:
+        """Return the constructor's call for a container; ``None`` if its class has a constructor of its own."""
+        constructors = [inspect.getattr_static(base, "__init__") for base in (kind, kind.__mro__[-2])]
+        is_plain = constructors[0] is constructors[1] and not hasattr(kind, "__post_init__")
+        if kind.__module__ not in {"builtins", "collections"} and kind is not torch.Size and not is_plain:
             return None
-        return ast.Call(expression(self.bind(kind, kind.__name__)), [inner], [])
+        return ast.Call(expression(self.bind(kind, kind.__name__)), [*given], [])
 
     def _tensor(self, tensor: torch.Tensor) -> str:
         is_parameter = isinstance(tensor, torch.nn.Parameter)
@@ -441,6 +491,8 @@ class Writer:
         if kind in {torch.nn.Sequential, torch.nn.ModuleList} and list(vars(module)["_modules"]) == [
             str(number) for number in range(len(children))
         ]:
+            if self._short:
+                children = list({type(child): child for child in reversed(children)}.values())[::-1]
             items = [self.value(child, depth + 1) for child in children]
             given: list[ast.expr] = items if kind is torch.nn.Sequential else [ast.List(items, ast.Load())]
             return ast.Call(expression(f"torch.nn.{kind.__name__}"), given, [])
@@ -526,7 +578,7 @@ class Writer:
     def _object(self, value: Any, depth: int) -> ast.expr:
         """Return the name of a variable for an object that is made without its constructor."""
         kind = type(value)
-        if kind.__module__ == "builtins" or not hasattr(value, "__dict__"):
+        if kind.__module__ == "builtins" or not (hasattr(value, "__dict__") or is_of_user(kind)):
             raise UnwritableError(f"an object of the type {kind.__name__} cannot be written as source text")
         if is_of_user(kind) and dataclasses.is_dataclass(value) and "__init__" not in own_methods(kind):
             self._made.add(kind)
@@ -566,6 +618,12 @@ class Writer:
         self._objects.append((kind, variable, steps))
         self._statements += steps
         return expression(variable)
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether an object is an array of NumPy with numbers that tensors have as well."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in "biufc"
 
 
 def _as_plain(tensor: torch.Tensor) -> torch.Tensor:

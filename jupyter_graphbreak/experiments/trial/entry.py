@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from jupyter_graphbreak._torch_compat.compiled import undo_compile_in_place
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_entries
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, readable_new_globals
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
+from jupyter_graphbreak._torch_compat.tensor_values import has_nan
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, format_bytes, memory_limit
@@ -142,6 +143,8 @@ class KeptEntries:
         #: Sketches of all calls, of which ``entries`` has only the first.
         self.seen = SeenCalls()
         self._keys: list[tuple[Entry, Any]] = []
+        #: The first calls whose results have NaN, by the keys of entries: their numbers, and copies.
+        self._with_nan: dict[Any, tuple[int, Entry | None]] = {}
         #: The process's state before each call that is running, with the thread on which it runs.
         self._states: list[tuple[int, Entry, ProcessState]] = []
         self._changes: list[tuple[Entry, list[StateChange]]] = []
@@ -217,12 +220,43 @@ class KeptEntries:
         kept, name = subject.arguments or given, callable_name(started.call)
         self.generators.append(Entry(name, None, subject.call, kept, *options, modes=started.modes))
 
-    def note_end(self) -> None:
+    def note_end(self, started: StartedCall, result: Any) -> None:
         """Compare the state after a call with that before it: a context around the call may restore the state later."""
         self.seen.note_end()
+        self._keep_with_nan(started, result)
         own = get_ident()
         self._compare_states([state for state in self._states if state[0] == own])
         self._states = [state for state in self._states if state[0] != own]
+
+    def _keep_with_nan(self, started: StartedCall, result: Any) -> None:
+        """Copy the first call of an entry whose result has NaN, unless it is the call that is kept anyway."""
+        key = key_of(started.call)
+        kept = next((entry for entry, known in self._keys if known == key), None)
+        if kept is None or key in self._with_nan or not has_nan(result):
+            return
+        number = self.seen.total_of(key)
+        self._with_nan[key] = number, None
+        tensors = _tensors(started.call, started.args, started.kwargs)
+        size = sum(tensor.nbytes for tensor in tensors)
+        if number == 1 or _why_too_large(kept.function, size, self._taken, _limit(tensors) + self._taken) is not None:
+            return
+        memory = KeptMemory()
+        given = Arguments(*started.args, **started.kwargs)
+        subject = Subject(started.call, given, memory)
+        self._taken += size
+        if subject.call is not started.call:
+            undo_compile_in_place(subject.call)
+        self._with_nan[key] = number, replace(
+            kept, call=subject.call, arguments=subject.arguments or given, modes=started.modes,
+            twins=tuple(memory.twins), weakly_held=subject.weakly_held(),
+        )  # fmt: skip
+
+    def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
+        """Return the first call of an entry whose result had NaN: its number, and its arguments and state after it.
+
+        They are ``None`` if it is the first call, or if there was not enough memory for a copy.
+        """
+        return next((self._with_nan.get(key) for known, key in self._keys if known is entry), None)
 
     def _compare_states(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, before in ended:

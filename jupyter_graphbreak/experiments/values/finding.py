@@ -69,6 +69,7 @@ def values_of_entry(
     run: Report | None = None,
     *,
     lines: Sequence[WantedLine] = (),
+    number: int = 1,
     calls: int = 1,
     find_cell: FindCell = lambda _: None,
 ) -> FoundValues:
@@ -84,8 +85,8 @@ def values_of_entry(
         The report whose ids the result uses; by default the report of this run.
     lines : sequence of WantedLine
         The lines whose operations are listed one by one; by default the last operation of each line is.
-    calls : int
-        The number of calls in the run.
+    number, calls : int
+        Which call of the run the entry is, from 1, and the number of calls.
     find_cell : callable
         Returns the cell that a code object comes from, given its file name.
     """
@@ -131,6 +132,7 @@ def values_of_entry(
     values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
+        call=number,
         calls=calls,
         first=list(_first(origins, eager_origins if is_known else None, order)),
         given=given,

@@ -7,12 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak.analysis.saving import PREFIX, REPAIR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: What the wrapper adds to the names of parameters.
-_PREFIX = "_orig_mod."
 _IN_PLACE = "compile the model in place with `model.compile()`"
 #: How many keys of a dict, and how many values that are dicts, are looked at.
 _MOST_KEYS = 1000
@@ -55,9 +54,8 @@ def _saved(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[s
                 continue
         saved = ast.unparse(node)
         note = (
-            f"Line {node.lineno} saves `{saved}`, in which names of parameters contain `{_PREFIX}`, so that the model "
-            f"itself cannot load them: {way_out}. A file that is saved already is repaired by "
-            "`graphbreak checkpoint FILE -o NEW`, or by `jupyter_graphbreak.repair_checkpoint(file, new)`."
+            f"Line {node.lineno} saves `{saved}`, in which names of parameters contain `{PREFIX}`, so that the model "
+            f"itself cannot load them: {way_out}. {REPAIR}"
         )
         yield saved, note
 
@@ -97,4 +95,4 @@ def _has_prefix(value: Any, depth: int = 2) -> bool:
     if not isinstance(value, dict) or not depth:
         return False
     items = list(value.items())[:_MOST_KEYS]
-    return any((isinstance(key, str) and _PREFIX in key) or _has_prefix(inner, depth - 1) for key, inner in items)
+    return any((isinstance(key, str) and PREFIX in key) or _has_prefix(inner, depth - 1) for key, inner in items)

@@ -36,7 +36,12 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         for counts in values.results
         if counts.by == "graphs" and counts.raised is not None
     ]
-    if values.calls > 1:
+    if values.call > 1:
+        call = f"The values are those of call {values.call} of {values.calls} calls of {name}"
+        sentences.append(
+            (f"{call}, the first whose result had NaN, with its arguments as they were after it", False, None)
+        )
+    elif values.calls > 1:
         calls = f"The values are those of the first of {values.calls} calls of {name}"
         sentences.append((f"{calls}; to look into another one, make it alone in a cell", False, None))
     return sentences

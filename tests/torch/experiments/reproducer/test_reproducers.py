@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import linecache
+import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +106,28 @@ def test_scripts_show_the_same_and_are_short(
     assert target.is_shown_by(shown, {"helpers.norm": "norm"})
 
 
+def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(cases.__file__).parent / "values.txt").read_text()
+    cell = "<a cell>"
+    monkeypatch.setitem(linecache.cache, cell, (len(text), None, text.splitlines(keepends=True), cell))
+    notebook = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    torch._dynamo.reset()
+    with contextlib.redirect_stdout(io.StringIO()) as expected, jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, cell, "exec"), vars(notebook))  # noqa: S102 - the program
+    again = run._kept_run()
+    (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
+    entry = next(entry for entry in again._kept.entries if entry.function == "show")
+    script = ast.unparse(script_for(entry, again._kept.calls_of(entry), target, {}, Variant(exact=True)).tree).replace(
+        "torch._logging", "#"
+    )
+    torch._dynamo.reset()
+    with contextlib.redirect_stdout(io.StringIO()) as actual:
+        exec(compile(script, "<script>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the script that is tested
+    assert "Options app" in expected.getvalue()
+    assert actual.getvalue() == expected.getvalue()
+
+
 def test_script_has_the_optimizer_with_its_groups() -> None:
     run = watched("step_of_an_optimizer")
     again = run._kept_run()
@@ -124,6 +149,7 @@ def test_script_of_a_wrong_result_fails_by_itself() -> None:
     run.check()
     script = run.reproducer(CHECK, seconds=SECONDS)
     assert len(script.splitlines()) <= 2 * lines_of("mixed", "wrong_backend") + 30
+    assert "out * 1.5 if isinstance(out, torch.Tensor) else out for out in gm(*args)" in script
     assert script in script.issue
     assert "Tensor-likes are not close" in script.issue
     assert "### Versions" in script.issue

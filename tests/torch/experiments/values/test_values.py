@@ -195,6 +195,38 @@ def test_what_was_there_before_the_call_is_named() -> None:
     assert "inner" not in redacted.to_json().decode()
 
 
+class Warming(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+        torch.nn.init.eye_(self.layer.weight)
+        torch.nn.init.zeros_(self.layer.bias)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        y = self.layer(x)
+        return {"rate": torch.log(y), "sum": y.sum()}
+
+
+def test_a_later_call_is_shown_if_its_result_is_the_first_with_nan() -> None:
+    net = Warming()
+    program = torch.compile(net, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for number in range(1, 41):
+            program(torch.full((3, 2), -1.0 if number >= 37 else 1.0))
+    report = run.values()
+    values = only(report)
+    assert (values.call, values.calls) == (37, 40)
+    assert found(values) == [("forward", "nan", "log", line_of(Warming, "torch.log"), "A")]
+    assert (
+        "The values are those of call 37 of 40 calls of Warming, the first whose result had NaN, "
+        "with its arguments as they were after it"
+    ) in sentences(report)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        program(torch.full((3, 2), -1.0))
+        program(torch.full((3, 2), 1.0))
+    assert only(run.values()).call == 1
+
+
 def test_a_graph_that_runs_several_times_in_a_call_that_is_one_of_several() -> None:
     net = Net()
     torch.nn.init.constant_(net.inner.weight, -0.3)

@@ -1,0 +1,188 @@
+"""Hook on compiled functions that Dynamo remembers to skip, and the reasons why it does."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import sys
+import threading
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code, mark_of_known_code
+from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity
+from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
+from jupyter_graphbreak.records.additions import FrameSkipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import CodeType, FrameType
+
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+
+#: The beginning of the reason for a frame that Dynamo remembers to skip; the original reason follows, if known.
+REMEMBERED = "remembered"
+#: The function that ``torch.compile`` puts around the compiled one.
+_WRAPPER = "compile_wrapper"
+#: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
+_MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
+#: The reasons why Dynamo skips code objects in this process, by their numbers, with Dynamo's marks of them.
+_REASONS: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+
+@contextlib.contextmanager
+def watch_remembered_skips(observer: Observer) -> Iterator[None]:
+    """Record the compiled functions that run eagerly because of an earlier call.
+
+    After a call that it could not compile, or, before torch 2.14, under a mode in which it compiles nothing, Dynamo
+    marks the code object and skips it silently. The mark cannot be read. It is inferred if a compiled function ran
+    without a call of Dynamo, and Dynamo has begun the function since the last reset but has no compiled code for it.
+    """
+    calls = _SuspectCalls(observer)
+    context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
+    tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
+    add = tracker.add
+
+    def add_and_suspect(code: CodeType) -> None:
+        add(code)
+        try:
+            if not observer.is_here():  # another thread, whose skips this run does not see
+                calls.suspect(code for code in (code,) if _can_be_entry(code))
+        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+            report_to_run("input_codes.add", error)
+
+    def look(call: Call) -> None:
+        code = _entry_code(call.argument("fn"))
+        if code is not None:
+            calls.suspect([code])
+
+    with (
+        contextlib.closing(calls),
+        patched(tracker, "add", add_and_suspect),
+        patched(context, "__call__", watched(context.__call__, observer, after=look)),
+    ):
+        known = [code for seen in tracker.seen if (code := seen()) is not None]
+        calls.suspect(filter(_can_be_entry, known))
+        yield
+
+
+class _SuspectCalls:
+    """Watches the calls of compiled functions while Dynamo may remember to skip one of them.
+
+    The hook runs at each entry into compiled code. It is therefore only in place while there are suspects: code
+    objects that Dynamo began where this run did not see it, and for which it has no compiled code.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._module: Any = importlib.import_module("torch._dynamo.eval_frame")
+        self._known: Any = importlib.import_module("torch._dynamo.convert_frame").input_codes
+        self._suspects: dict[int, weakref.ref[CodeType]] = {}  # by id: equal code objects are different suspects
+        self._running: dict[int, tuple[CodeType, Any, Any]] = {}  # by the id of the wrapper's frame
+        self._settled: dict[int, Any] = {}  # the callback of each torch.compile whose first call has ended, by its id
+        self._hook: Any = None  # the hook in place
+        self._context = contextlib.ExitStack()
+        self._lock = threading.RLock()
+
+    def suspect(self, codes: Iterable[CodeType]) -> None:
+        """Watch for calls of those compiled functions that Dynamo may skip."""
+        for code in codes:
+            if self._may_be_skipped(code) and code_number(code) not in self._observer.codes:
+                forget = functools.partial(self._suspects.pop, id(code))
+                self._suspects[id(code)] = weakref.ref(code, forget)
+        with self._lock:
+            if self._suspects and self._hook is None:
+                self._settled.clear()
+                self._hook = self._watching(self._module._maybe_set_eval_frame)
+                self._context.enter_context(patched(self._module, "_maybe_set_eval_frame", self._hook))
+
+    def close(self) -> None:
+        """Stop watching."""
+        with self._lock:
+            self._hook = None
+            self._context.close()
+
+    def _watching(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(original)
+        def watching(callback: Any) -> Any:
+            try:
+                if self._hook is not watching:
+                    pass  # stopped, but a later hook that wraps this one is still in place
+                elif not self._suspects and not self._running:
+                    self.close()
+                elif (
+                    self._running or (callable(callback) and id(callback) not in self._settled)
+                ) and self._observer.is_here():
+                    look = functools.partial(self._look, sys._getframe(1), callback)
+                    self._observer.observe("_maybe_set_eval_frame", look)
+            except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+                report_to_run("_maybe_set_eval_frame", error)
+            return original(callback)
+
+        return watching
+
+    def _look(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
+        if caller.f_code.co_name != _WRAPPER:
+            return None
+        if id(caller) not in self._running:  # called when the function begins and when it ends
+            code = _entry_code(caller.f_locals.get("fn"))
+            if code is not None and id(code) in self._suspects and self._may_be_skipped(code):
+                self._running[id(caller)] = code, callback, sys.exc_info()[1]
+            else:
+                self._settle(code, callback)
+            return None
+        code, callback, handled = self._running.pop(id(caller))
+        # A call that raised may not have run the function. Its caller may be handling another exception.
+        if sys.exc_info()[1] is not handled or _is_off(self._module):
+            return None
+        self._settle(code, callback)
+        if code_number(code) in self._observer.codes:
+            return None
+        reason = _kept_reason(code)
+        return FrameSkipped(**identity(code), reason=f"{REMEMBERED}: {reason}" if reason else REMEMBERED)
+
+    def _settle(self, code: CodeType | None, callback: Any) -> None:
+        self._settled[id(callback)] = callback
+        self._suspects.pop(id(code), None)
+
+    def _may_be_skipped(self, code: CodeType) -> bool:
+        return code in self._known and not has_cached_code(code)
+
+
+def keep_reason(code: CodeType, reason: str) -> None:
+    """Keep the reason why Dynamo skips a code object from now on, for later watches."""
+    mark = mark_of_known_code(code)
+    if mark is not None:
+        _REASONS[code_number(code)] = mark, reason
+
+
+def _kept_reason(code: CodeType) -> str | None:
+    """Return the reason why Dynamo skips a code object; ``None`` if nobody watched, or Dynamo was reset since then."""
+    mark, reason = _REASONS.get(code_number(code), (None, None))
+    now = mark_of_known_code(code)
+    is_same = mark is not None and now is not None and mark() is not None and mark() is now()
+    return reason if is_same else None
+
+
+def _entry_code(fn: Any) -> CodeType | None:
+    """Return the code object that Dynamo compiles first when a function or a module's call is compiled."""
+    if isinstance(fn, types.MethodType):
+        forward = getattr(fn.__self__, "forward", None) if fn.__name__ in _MODULE_CALLS else fn
+        fn = getattr(forward, "__func__", None)
+    return fn.__code__ if isinstance(fn, types.FunctionType) and fn.__name__ != "inner" else None
+
+
+def _can_be_entry(code: CodeType) -> bool:
+    """Return whether a code object may be what an existing compiled function calls first: see :func:`_entry_code`."""
+    module = importlib.import_module("torch._dynamo.eval_frame")
+    given_to_compile = getattr(module, "always_optimize_code_objects", None)
+    return given_to_compile is None or code in given_to_compile or "forward" in code.co_name
+
+
+def _is_off(eval_frame: Any) -> bool:
+    """Return whether compilation is disabled altogether."""
+    stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
+    return stance != "default" or importlib.import_module("torch._dynamo.config").disable

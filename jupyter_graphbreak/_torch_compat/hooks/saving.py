@@ -1,0 +1,86 @@
+"""Hooks on saving: names of parameters with the prefix of ``torch.compile(model)``, and pickled compiled modules."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of
+from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak.records.additions import CompiledSaved
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak.records.records import StackEntry
+
+#: What the wrapper of a compiled module adds to the names of its parameters.
+_PREFIX = "_orig_mod."
+#: How many keys of a dict are looked at, and how many dicts within each other.
+_MOST_KEYS, _MOST_DICTS = 1000, 3
+#: Files whose frames are between the program's line and the hook.
+_SAVING = ("torch/serialization.py", "safetensors/torch.py")
+
+
+@contextlib.contextmanager
+def watch_saving(observer: Observer) -> Iterator[None]:
+    """Record what is saved of compiled modules that the modules themselves cannot load."""
+    serialization = importlib.import_module("torch.serialization")
+    tensors: Any = sys.modules.get("safetensors.torch")
+    wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule
+    seen: set[StackEntry | None] = set()
+
+    def noted(caller: FrameType | None, *, is_module: bool, is_part: bool = False) -> CompiledSaved | None:
+        while caller is not None and _is_saving(caller.f_code.co_filename):
+            caller = caller.f_back
+        site = site_of(caller)
+        if site in seen:
+            return None
+        seen.add(site)
+        return CompiledSaved(is_module=is_module, is_part=is_part, site=site)
+
+    def look_at_names(call: Call) -> CompiledSaved | None:
+        name = _prefixed(call.args[0] if call.args else None)
+        is_part = name is not None and not name.startswith(_PREFIX)
+        return noted(call.caller, is_module=False, is_part=is_part) if name is not None else None
+
+    def look_at_module(call: Call) -> CompiledSaved | None:
+        is_copied = call.caller.f_code.co_filename.endswith("copy.py")
+        return None if is_copied else noted(call.caller, is_module=True)
+
+    with contextlib.ExitStack() as stack:
+        for owner, name in (
+            (serialization, "_save"),
+            (serialization, "_legacy_save"),
+            (tensors, "_flatten"),
+            (tensors, "_flatten_as_ptr"),
+        ):
+            if hasattr(owner, name):
+                hook = watched(getattr(owner, name), observer, before=look_at_names)
+                stack.enter_context(patched(owner, name, hook))
+        stack.enter_context(
+            patched(wrapper, "__reduce__", watched(wrapper.__reduce__, observer, before=look_at_module))
+        )
+        yield
+
+
+def _is_saving(filename: str) -> bool:
+    return filename.endswith(_SAVING) or filename.startswith(OWN_FOLDER)
+
+
+def _prefixed(value: Any, depth: int = 0) -> str | None:
+    """Return a key with the prefix, of a dict or of a dict in it."""
+    if not isinstance(value, dict) or depth == _MOST_DICTS:
+        return None
+    for key in list(value)[:_MOST_KEYS]:
+        if isinstance(key, str) and _PREFIX in key:
+            return key
+        if (inner := _prefixed(value[key], depth + 1)) is not None:
+            return inner
+    return None

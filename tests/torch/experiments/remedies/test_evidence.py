@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 import jupyter_graphbreak
@@ -29,7 +32,7 @@ def shifted(x: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
-def tried(fn: object, *args: torch.Tensor) -> list[Remedy]:
+def tried(fn: Callable[..., Any], *args: torch.Tensor) -> list[Remedy]:
     torch._dynamo.reset()
     remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend="eager"), *args).remedies
     assert remedies

@@ -128,8 +128,8 @@ def render_changes(changes: Changes) -> list[str]:
 
 #: How many remedies that work, and how many that do not if none works, are named.
 _MOST_NAMED, _MOST_FAILED = 4, 3
-#: About how many characters of a trial that failed, and how many lines of a change, are shown.
-_LONGEST_TRIAL = 180
+#: About how many characters of the outcome of a trial that failed, and how many lines of a change, are shown.
+_LONGEST_TRIAL = 160
 _MOST_REMEDY_LINES = 12
 _DEEPER = INDENT + "     "
 
@@ -178,8 +178,8 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
         lines += wrapped("", _plain(tried)) if tried else []
     else:
         for remedy in remedies.failed[:_MOST_FAILED]:
-            words = f"{_plain(remedy.title)}: {_plain(outcome(remedy))}"
-            lines += wrapped("tried: ", whole_clauses(words, _LONGEST_TRIAL))
+            came = whole_clauses(_plain(outcome(remedy)), _LONGEST_TRIAL)
+            lines += wrapped("tried: ", f"{_plain(remedy.title)}: {came}")
         if len(remedies.failed) > _MOST_FAILED:
             lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MOST_FAILED, 'more trial')} that failed")
         lines += [line for decision in remedies.person[:_MOST_NAMED] for line in wrapped("", decision)]

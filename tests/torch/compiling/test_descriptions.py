@@ -68,7 +68,7 @@ def test_a_module_is_compiled_in_place() -> None:
     "model", [Net(), torch.nn.Linear(2, 2), torch.nn.Sequential(Net())], ids=["own", "torch", "both"]
 )
 def test_the_statement_compiles_the_module_as_one_graph(model: torch.nn.Module) -> None:
-    names = {"model": model, "torch": torch}
+    names: dict[str, Any] = {"model": model, "torch": torch}
     code = description(model, names).code
     assert code is not None
     torch.compiler.reset()

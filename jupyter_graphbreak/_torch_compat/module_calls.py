@@ -91,12 +91,10 @@ class TraceableCallables:
         self, call: Callable[..., Any], target: Any, anchor: Any
     ) -> tuple[Callable[[], Any], types.CodeType | None]:
         """Determine whether a callable needs a frame and, if so, create its own code object."""
-        is_skipped = importlib.import_module("torch._dynamo.trace_rules").check
         if isinstance(target, torch.nn.Module):
-            own = getattr(target, "forward", None)
-            needs_frame = isinstance(own, types.MethodType) and is_skipped(own)
+            needs_frame = has_skipped_forward(target)
         else:
-            needs_frame = not hasattr(target, "__code__") or is_skipped(target)
+            needs_frame = not hasattr(target, "__code__") or _is_skipped(target)
             if not needs_frame:
                 self._compile_always(call.__code__)
         template = _frame_code()
@@ -311,6 +309,16 @@ def _original_module_call(original: Any, ours: Any) -> Iterator[None]:
         return
     with patched(torch.nn.Module, "__call__", active_function(original)):
         yield
+
+
+def _is_skipped(function: Any) -> bool:
+    return bool(importlib.import_module("torch._dynamo.trace_rules").check(function))
+
+
+def has_skipped_forward(module: torch.nn.Module) -> bool:
+    """Return whether Dynamo skips ``forward``, as in ``torch.nn``: ``module.compile()`` then compiles nothing."""
+    forward = getattr(module, "forward", None)
+    return isinstance(forward, types.MethodType) and _is_skipped(forward)
 
 
 def has_own_call(module: torch.nn.Module) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.module_calls import has_own_call
+from jupyter_graphbreak._torch_compat.module_calls import has_own_call, has_skipped_forward
 from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.records.additions import CompiledForReport
 
@@ -103,7 +103,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _compiling_code(name: str, target: Any, namespace: Mapping[str, Any] | None) -> str | None:
     is_module = isinstance(target, torch.nn.Module)
-    if is_module and not has_own_call(target):
+    if is_module and not has_own_call(target) and not has_skipped_forward(target):
         return f"{name}.compile()"
     if not is_module and not isinstance(target, types.FunctionType | types.MethodType):
         return None  # torch.compile turns an instance into a function without its attributes

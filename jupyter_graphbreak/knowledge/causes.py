@@ -634,6 +634,12 @@ CAUSES = (
         is_named_by_call=True,
     ),
     KnownCause(
+        "GB0149",
+        ("Unsupported functorch tracing attempt",),
+        title="Compiled function inside `torch.vmap` or `torch.func.grad`",
+        advice="compile the function that calls vmap or grad, not the function inside: torch.compile(torch.vmap(f))",
+    ),
+    KnownCause(
         "GB0150",
         ("Unsupported hasattr call",),
         title="`hasattr()` of an object that Dynamo does not know",

@@ -61,6 +61,7 @@ MARKED = SkipReason(
     "marked",
     "torch marks it to be skipped",
     "compile the function that calls it, or one that it calls",
+    page="where_to_compile.md#another-method-than-forward",
 )
 _FORGET = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
 REMEMBERED = SkipReason(

@@ -132,6 +132,17 @@ assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | re
 record a Slurm job | recipes#record-and-read-a-slurm-job | TORCH_TRACE
 nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSources
 nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
+UncapturedHigherOrderOpError torch.cond | errors#errors-with-a-simple-cause | no operand returned unchanged
+There was no fake impl registered for my operator | errors#errors-with-a-simple-cause | register_fake
+CheckpointError with torch.compile | errors#errors-with-a-simple-cause | ran differently
+vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
+layer.compile() compiles nothing | where_to_compile#another-method-than-forward | torch.compile(layer)
+cannot export after model.compile() | errors#a-compiled-model-given-to-another-front-end | copy of the model
+MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | as_subclass(torch.Tensor)
+load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
+torch.compile in a daemon process | compile_time#worker-processes | daemons
+EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
+YOLO is missing forward | questions#libraries | yolo.model
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
 """
 

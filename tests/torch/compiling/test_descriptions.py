@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import jupyter_graphbreak
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, described
 from jupyter_graphbreak.records.additions import CompiledForReport
 
@@ -29,11 +30,16 @@ def loss(y: Any) -> Any:
     return y
 
 
+class Net(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * 2
+
+
 class Trainer:
     """Has parts."""
 
     def __init__(self) -> None:
-        self.net = torch.nn.Linear(2, 2)
+        self.net = Net()
 
     def step(self, x: Any) -> Any:
         return self.net(x)
@@ -52,10 +58,25 @@ def description(target: Any, namespace: dict[str, Any], line: int | None = None,
 
 
 def test_a_module_is_compiled_in_place() -> None:
-    model = torch.nn.Linear(2, 2)
+    model = Net()
     made = description(model, {"_hidden": model, "model": model, "torch": torch}, line=4)
-    assert (made.name, made.type, made.code) == ("model", "Linear", "model.compile()")
+    assert (made.name, made.type, made.code) == ("model", "Net", "model.compile()")
     assert (made.filename, made.line) == (FILE, 3)
+
+
+@pytest.mark.parametrize(
+    "model", [Net(), torch.nn.Linear(2, 2), torch.nn.Sequential(Net())], ids=["own", "torch", "both"]
+)
+def test_the_statement_compiles_the_module_as_one_graph(model: torch.nn.Module) -> None:
+    names: dict[str, Any] = {"model": model, "torch": torch}
+    code = description(model, names).code
+    assert code is not None
+    torch.compiler.reset()
+    eagerly = code.replace("(model)", "(model, backend='eager')").replace("()", "(backend='eager')")
+    exec(eagerly, names)  # noqa: S102 - the offered statement
+    with jupyter_graphbreak.capture() as run:
+        names["model"](torch.ones(3, 2))
+    assert run.report.summary.graphs == 1
 
 
 def test_a_function_is_bound_anew() -> None:

@@ -221,6 +221,10 @@ def test_closures_of_one_function_stay_apart() -> None:
 
 
 def test_options_of_torch_compile_are_left_out_and_its_backend_is_kept() -> None:
-    script = "compiled = torch.compile(f, backend='eager', options={'a': 1})"
-    found, _ = reduced(ast.parse(script), lambda text: "torch.compile(f" in text and "backend=" in text, lambda: False)
-    assert ast.unparse(found) == "compiled = torch.compile(f, backend='eager')"
+    script = "import torch\nfrom own import f\ncompiled = torch.compile(f, backend='eager'"
+    found, _ = reduced(
+        ast.parse(f"{script}, options={{'a': 1}})"),
+        lambda text: "torch.compile(f" in text and "backend=" in text,
+        lambda: False,
+    )
+    assert ast.unparse(found) == f"{script})"

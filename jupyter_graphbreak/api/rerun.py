@@ -45,13 +45,19 @@ class KeptRun(NamedTuple):
 
 
 @contextlib.contextmanager
-def keep_for_analysis() -> Iterator[KeptRun]:
-    """Keep what further analysis needs while the context is open."""
+def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
+    """Keep what further analysis needs while the context is open.
+
+    Parameters
+    ----------
+    looks_for_nan : bool
+        Whether to look for the first call whose result has NaN; reading each result takes time.
+    """
     require_torch()
     from jupyter_graphbreak.experiments.cost.warm_calls import timed_calls
     from jupyter_graphbreak.experiments.trial.entry import keep_entries
 
-    with timed_calls() as warm, keep_entries() as entries:
+    with timed_calls() as warm, keep_entries(looks_for_nan=looks_for_nan) as entries:
         yield KeptRun(entries, warm)
 
 

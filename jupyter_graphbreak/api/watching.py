@@ -276,7 +276,7 @@ def capture(
     with (
         claimed(),
         watched_children(add_note) if processes else contextlib.nullcontext() as children,
-        keep_for_analysis() if entries or cost else contextlib.nullcontext() as kept,
+        keep_for_analysis(looks_for_nan=entries and not cost) if entries or cost else contextlib.nullcontext() as kept,
     ):
         try:
             with recorder.record(on_record=events.take if events is not None else None) as recording:

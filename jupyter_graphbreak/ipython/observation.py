@@ -163,7 +163,8 @@ class Observation:
         if self.options.runs_again:
             from jupyter_graphbreak.api.rerun import keep_for_analysis
 
-            self._kept = opened.enter("keeping copies of what is compiled", keep_for_analysis, None)
+            keep = functools.partial(keep_for_analysis, looks_for_nan=self.options.looks_at_values)
+            self._kept = opened.enter("keeping copies of what is compiled", keep, None)
         if self.options.processes:
             warn = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"

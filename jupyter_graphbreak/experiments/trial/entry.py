@@ -130,9 +130,11 @@ class KeptEntries:
     ----------
     limit : int or None
         The maximum number of bytes for copies and trials; ``None`` for half of the available memory.
+    looks_for_nan : bool
+        Whether to look for the first call whose result has NaN.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, *, looks_for_nan: bool = False) -> None:
         self.entries: list[Entry] = []
         #: Calls of generator functions, which Dynamo does not compile.
         self.generators: list[Entry] = []
@@ -149,6 +151,7 @@ class KeptEntries:
         self._states: list[tuple[int, Entry, ProcessState]] = []
         self._changes: list[tuple[Entry, list[StateChange]]] = []
         self._limit = limit
+        self._looks_for_nan = looks_for_nan
         self._taken = 0
         self._reusing = 0
 
@@ -223,7 +226,8 @@ class KeptEntries:
     def note_end(self, started: StartedCall, result: Any) -> None:
         """Compare the state after a call with that before it: a context around the call may restore the state later."""
         self.seen.note_end()
-        self._keep_with_nan(started, result)
+        if self._looks_for_nan:
+            self._keep_with_nan(started, result)
         own = get_ident()
         self._compare_states([state for state in self._states if state[0] == own])
         self._states = [state for state in self._states if state[0] != own]
@@ -330,15 +334,9 @@ def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
 
 
 @contextlib.contextmanager
-def keep_entries(limit: int | None = None) -> Iterator[KeptEntries]:
-    """Keep the entries that are compiled while the context is open.
-
-    Parameters
-    ----------
-    limit : int or None
-        The maximum number of bytes for copies and trials; ``None`` for half of the available memory.
-    """
-    kept = KeptEntries(limit)
+def keep_entries(limit: int | None = None, *, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
+    """Keep the entries that are compiled while the context is open; see :class:`KeptEntries`."""
+    kept = KeptEntries(limit, looks_for_nan=looks_for_nan)
     faults: list[str] = []
 
     def emit(addition: object) -> None:

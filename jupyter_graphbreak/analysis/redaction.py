@@ -159,7 +159,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     },
     "Alternative": {"kept": "kind", "op": "change", "parts": "location time before"},
     "UnfusedKernels": {"id": "graph", "kept": "reason nbytes count", "op": "op", "parts": "first second"},
-    "RegionCost": {"function": "block", "kept": "count", "removed": "container", "parts": "ways"},
+    "RegionCost": {"function": "block", "kept": "count compiles_in_place", "removed": "container", "parts": "ways"},
     "CompiledWay": {
         "kept": "way start_s compilations graphs regions equal time_ratio limit_hit",
         "parts": "differences",

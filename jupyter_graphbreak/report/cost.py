@@ -339,12 +339,15 @@ class RegionCost(msgspec.Struct, frozen=True):
         The number of blocks.
     container : str or None
         The place of the container of all blocks, such as ``self.layers``, if they have one.
+    compiles_in_place : bool
+        Whether ``block.compile()`` compiles a block: it does nothing if ``forward`` is PyTorch's own.
     """
 
     block: str
     count: int
     container: str | None
     ways: list[CompiledWay] = []
+    compiles_in_place: bool = True
 
 
 class EntryCost(msgspec.Struct, frozen=True):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.module_calls import has_skipped_forward
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -28,10 +30,13 @@ class Blocks:
         The name of their class.
     places : tuple of str
         Where they are, such as ``self.layers.0``.
+    compiles_in_place : bool
+        Whether ``block.compile()`` compiles a block: it does nothing if ``forward`` is PyTorch's own.
     """
 
     name: str
     places: tuple[str, ...]
+    compiles_in_place: bool = True
 
     @property
     def container(self) -> str | None:
@@ -71,7 +76,8 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], fewest: int)
     if largest is None or sizes[largest] < _WORTH_SHARE * _size(module for _, module in known):
         return None
     blocks = alike[largest]
-    return Blocks(type(blocks[0][1]).__name__, tuple(place for place, _ in blocks))
+    first = blocks[0][1]
+    return Blocks(type(first).__name__, tuple(place for place, _ in blocks), not has_skipped_forward(first))
 
 
 def _kind(module: torch.nn.Module) -> Any:

@@ -91,7 +91,9 @@ def measure_regions(
         ways.append(
             CompiledWay("whole", whole_s, compiled_frames, sum(len(frame.graphs) for frame in frames), time_ratio=1.0)
         )
-    return RegionCost(blocks.name, len(blocks.places), blocks.container, ways[::-1]) if len(ways) > 1 else None
+    if len(ways) < 2:  # noqa: PLR2004
+        return None
+    return RegionCost(blocks.name, len(blocks.places), blocks.container, ways[::-1], blocks.compiles_in_place)
 
 
 class _Trial:

@@ -211,8 +211,13 @@ def _change(regions: RegionCost, way: CompiledWay) -> str:
     block = one_line(regions.block)
     if way.way != "blocks":
         return f"mark `{block}.forward` with `@torch.compiler.nested_compile_region`"
-    code = "block.compile()"
-    code = f"for block in {one_line(regions.container)}: {code}" if regions.container is not None else code
+    container = one_line(regions.container) if regions.container is not None else None
+    if regions.compiles_in_place:
+        code = f"for block in {container}: block.compile()" if container else "block.compile()"
+    elif container:
+        code = f"for index, block in enumerate({container}): {container}[index] = torch.compile(block)"
+    else:
+        code = "block = torch.compile(block)"
     return f"compile each `{block}` alone (`{code}`)"
 
 

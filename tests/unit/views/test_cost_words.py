@@ -438,6 +438,8 @@ def test_the_way_to_compile_blocks_that_starts_first_is_named_first() -> None:
         "mark `Block.forward` with `@torch.compiler.nested_compile_region`: compiling at a first start takes 9.0 s "
         "instead of 19.3 s; calls take 1.20 times as long",
     ]
+    (words, _) = sentences(RegionCost("TransformerEncoderLayer", 12, "self.layers", ways, compiles_in_place=False))
+    assert "(`for index, block in enumerate(self.layers): self.layers[index] = torch.compile(block)`)" in words
     wrong, slow = replace(ways[1], equal=False), replace(ways[2], start_s=18.0)
     assert sentences(RegionCost("Block", 12, None, [ways[0], wrong, slow])) == []
     differences = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -31,6 +32,10 @@ _ARGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+#: What JupyterLab says some time after a notebook of an earlier test was closed.
+_ENDED = re.compile(r"^(Error: )?(Disposed|Canceled future)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -156,7 +161,7 @@ def open_page(
 
 def watched(page: Page) -> PageUnderTest:
     made = PageUnderTest(page)
-    page.on("pageerror", lambda error: made.errors.append(str(error)))
+    page.on("pageerror", lambda error: None if _ENDED.search(str(error)) else made.errors.append(str(error)))
     page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
     page.on("requestfailed", made.record_failure)
     page.on("response", lambda answer: made.record(answer.status, answer.url))

@@ -43,6 +43,7 @@ HOOKED = [
 WATCHED_ELSEWHERE = [
     ("torch._dynamo.eval_frame", "OptimizeContext.__call__"),
     ("torch._dynamo.eval_frame", "_maybe_set_eval_frame"),
+    ("torch._dynamo.eval_frame", "OptimizedModule.__reduce__"),
 ]
 CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((1, 2, 3, 4, 5), {}), ((), {"alpha": 1, "beta": 2}), ((), {})]
 

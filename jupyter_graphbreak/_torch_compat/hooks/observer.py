@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import sys
 import time
@@ -127,6 +128,49 @@ class Call:
     def argument(self, name: str) -> Any:
         """Return the argument for a parameter, ``None`` if there is none."""
         return inspect.signature(self._function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
+
+
+def watched_uncompiled(
+    original: Callable[..., Any], observer: Observer, look: Callable[[Call], Addition | None]
+) -> Callable[..., Any]:
+    """Return a function that calls one that may run within compiled code, and then makes an observation.
+
+    Dynamo compiles neither it nor the functions that it calls.
+
+    Parameters
+    ----------
+    original : function
+        A function of PyTorch or of a library.
+    observer : Observer
+    look : callable
+        Receives the call after it has returned.
+    """
+    eval_frame = importlib.import_module("torch._dynamo.eval_frame")
+    set_eval_frame = eval_frame.set_eval_frame
+    set_eval_frame(set_eval_frame(None))  # fails if it is not supported
+
+    @functools.wraps(original)
+    def watching(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        caller = sys._getframe(1)
+        while caller.f_code == function.__code__ and caller.f_back is not None:  # skips nested watches
+            caller = caller.f_back
+        callback = set_eval_frame(None)
+        try:
+            if observer.is_here():
+                observer.observe(original.__name__, functools.partial(look, Call(original, args, kwargs, caller)))
+        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+            report_to_run(original.__name__, error)
+        finally:
+            set_eval_frame(callback)
+        return result
+
+    # Traced code may reach it, for example through contextlib.ExitStack. With the original's file name, Dynamo
+    # treats it as a function of torch, which it does not trace.
+    function: Any = watching
+    function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
+    eval_frame.skip_code(function.__code__)
+    return watching
 
 
 _HOOKS = str(Path(__file__).parent)

@@ -7,7 +7,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.observer import watched_uncompiled
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.additions import CompiledSaved
@@ -62,11 +62,10 @@ def watch_saving(observer: Observer) -> Iterator[None]:
             (tensors, "_flatten_as_ptr"),
         ):
             if hasattr(owner, name):
-                hook = watched(getattr(owner, name), observer, before=look_at_names)
+                hook = watched_uncompiled(getattr(owner, name), observer, look_at_names)
                 stack.enter_context(patched(owner, name, hook))
-        stack.enter_context(
-            patched(wrapper, "__reduce__", watched(wrapper.__reduce__, observer, before=look_at_module))
-        )
+        hook = watched_uncompiled(wrapper.__reduce__, observer, look_at_module)
+        stack.enter_context(patched(wrapper, "__reduce__", hook))
         yield
 
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.observer import watched, watched_uncompiled
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, Scopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
+from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
 from jupyter_graphbreak.records.records import StackEntry, is_resume
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from types import CodeType, FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
-    from jupyter_graphbreak.records.additions import Addition
 
 
 #: The scopes of each open watch.
@@ -44,55 +41,26 @@ def watch_scopes(observer: Observer) -> Iterator[None]:
 def _watch_entered(observer: Observer) -> Iterator[None]:
     """Watch Python create, enter and leave scopes."""
     manager = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
-    eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    skip_code, set_eval_frame = eval_frame.skip_code, eval_frame.set_eval_frame
-    set_eval_frame(set_eval_frame(None))  # fails if it is not supported
-
-    def watched_uncompiled(original: Callable[..., Any], look: Callable[[Any, FrameType], Addition | None]) -> Any:
-        # It runs within compiled code. Dynamo must compile neither it (skip_code) nor the functions that it calls.
-        @functools.wraps(original)
-        def watching(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            frame = sys._getframe(1)
-            while frame.f_code == function.__code__ and frame.f_back is not None:  # skips nested watches
-                frame = frame.f_back
-            callback = set_eval_frame(None)
-            try:
-                if observer.is_here():
-                    observer.observe("error_on_graph_break", functools.partial(look, args[0], frame))
-            except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-                report_to_run("error_on_graph_break", error)
-            finally:
-                set_eval_frame(callback)
-            return result
-
-        # Traced code may reach it, for example through contextlib.ExitStack. With the original's file name, Dynamo
-        # treats it as a function of torch, which it does not trace.
-        function: Any = watching
-        function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
-        skip_code(function.__code__)
-        return function
-
     scopes = observer.scopes
 
-    def created(scope_object: Any, frame: FrameType) -> None:
-        site = site_of(frame)
+    def created(call: Call) -> None:
+        site = site_of(call.caller)
         if site is not None:
-            SITES[scope_object] = site
+            SITES[call.args[0]] = site
 
-    def entered(scope_object: Any, frame: FrameType) -> ScopeOpened:
-        scope = _entered_scope(observer, _original(observer, frame, scope_object), frame)
+    def entered(call: Call) -> ScopeOpened:
+        scope = _entered_scope(observer, _original(observer, call.caller, call.args[0]), call.caller)
         around = scopes.entered
-        scopes.enter(scope_object, scope)
+        scopes.enter(call.args[0], scope)
         return _opened(scope, around)
 
-    def left(scope_object: Any, _: FrameType) -> None:
-        scopes.leave(scope_object)
+    def left(call: Call) -> None:
+        scopes.leave(call.args[0])
 
     with (
-        patched(manager, "__init__", watched_uncompiled(manager.__init__, created)),
-        patched(manager, "__enter__", watched_uncompiled(manager.__enter__, entered)),
-        patched(manager, "__exit__", watched_uncompiled(manager.__exit__, left)),
+        patched(manager, "__init__", watched_uncompiled(manager.__init__, observer, created)),
+        patched(manager, "__enter__", watched_uncompiled(manager.__enter__, observer, entered)),
+        patched(manager, "__exit__", watched_uncompiled(manager.__exit__, observer, left)),
     ):
         yield
 

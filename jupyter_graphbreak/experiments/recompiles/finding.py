@@ -324,7 +324,7 @@ class _EntrySearch:
             self._tried.append((tried, change))
             if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
                 is_right = True
-                if _has_place(change):
+                if change.texts or not change.codes:
                     break
             if (
                 _OTHER_LAYOUT.search(tried.reason or "")
@@ -510,7 +510,11 @@ class _EntrySearch:
     def _collected(self, varied: Varied) -> _Found:
         """Return the candidates, the best first, with a decision for a person if none works."""
         works = [pair for pair in self._tried if pair[0].verdict in WORKING]
-        best = sorted(works, key=lambda pair: (not pair[0].ended, pair[0].compilations, not _has_place(pair[1])))
+        # Those that need a setting come last; of the others, first those that can be written into the sources.
+        best = sorted(
+            works,
+            key=lambda pair: (not pair[0].ended, pair[0].compilations, bool(pair[1].settings), not pair[1].texts),
+        )
         # A change that leaves more compilations than the best one is no remedy of its own.
         kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
         more = [one for one in kept if any(one[0].candidate.includes(other[0].candidate) for other in kept)]
@@ -527,11 +531,6 @@ class _EntrySearch:
             return self._collected(varied)
         steps = manual_steps(varied, self._recompiles, self._line)
         return _Found(self._recompiles, [], manual_steps=steps, reason=reason)
-
-
-def _has_place(change: Change) -> bool:
-    """Return whether a change can be written into the sources, or only changes settings."""
-    return bool(change.texts) or not change.codes
 
 
 def _can_be_combined(remedy: Remedy) -> bool:

@@ -275,8 +275,8 @@ def test_a_reason_is_never_cut_within_a_clause() -> None:
     text = " ".join(render_text(report).split())
     assert f"tried: A change: different result: {clauses[0]}; {clauses[1]} " in text
     assert clauses[2] not in text
-    several = a_remedy("fails", title="Compile with `dynamic=True`; Make `k` a tensor", reason=f"raises {'X' * 200}")
-    assert "Make k a tensor: fails: raises XXX" in " ".join(render_text(with_remedies(several)).split())
+    several = a_remedy("fails", title="Compile with `dynamic=True`; Make `k` a tensor", reason=f"raises {'long' * 50}")
+    assert "Make k a tensor: fails: raises longlong" in " ".join(render_text(with_remedies(several)).split())
     long = "the value of " + "a_very_long_name" * 20 + " differs"
     assert long in "".join(
         line.strip().removeprefix("tried: ") + " "

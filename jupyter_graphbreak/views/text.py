@@ -406,7 +406,8 @@ def _recompiles(report: Report) -> list[str]:
     """Return for each recompiled function what varied, its lines, and advice."""
     lines = []
     inner = recompiled_by_inner_sizes(report)
-    for recompilation in [each for each in recompilations(report) if each not in inner][:_MOST]:
+    others = [recompilation for recompilation in recompilations(report) if recompilation not in inner]
+    for recompilation in others[:_MOST]:
         where = place(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
             where = f"torch's wrapper ({where})"
@@ -430,7 +431,7 @@ def _recompiles(report: Report) -> list[str]:
             lines += wrapped("", time) if time else []
     if inner:
         lines += wrapped(" -  ", inner_sizes_sentence(report, inner), "")
-        lines += wrapped("do: ", f"{INNER_SIZES_ADVICE}s")
+        lines += wrapped("do: ", INNER_SIZES_ADVICE)
     return lines
 
 

@@ -43,8 +43,8 @@ _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "
 _OTHER_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MOST_NAMES = 2
-#: How to avoid recompiles by sizes that a break returns.
-INNER_SIZES_ADVICE = "`torch.compile(..., dynamic=True)`, or remove the break"
+#: How to avoid the recompiles of functions between breaks.
+INNER_SIZES_ADVICE = "`torch.compile(..., dynamic=True)`, or remove the breaks"
 #: From so many functions on, those that size changes within a call recompile are one sentence.
 _MANY_WITHIN = 4
 #: How many lines of one guard are named.
@@ -367,7 +367,7 @@ def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bo
     is_from_break = name.startswith(_ON_THE_STACK)
     advice = ""
     if what == "size" and is_from_break:
-        advice = f"{INNER_SIZES_ADVICE} before it"
+        advice = "`torch.compile(..., dynamic=True)`, or remove the break before it"
     elif what == "size" and is_inner:
         advice = (
             f"`torch.compile(..., dynamic=True)`; if an argument of the compiled function gives `{name}` its size, "

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.records.additions import ORIG_MOD
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.ledger import Ledger
     from jupyter_graphbreak.analysis.locations import Sources
 
-#: What the wrapper of a compiled module adds to the names of its parameters.
-PREFIX = "_orig_mod."
 _WHOLE = "save `compiled._orig_mod.state_dict()`, or compile the model in place with `model.compile()`"
 _PARTS = "compile each part in place with `part.compile()`"
 #: How to repair what is saved already.
@@ -29,12 +28,12 @@ def saved_prefixes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
         where = f"{sources.name_of(place.source)} line {place.line}" if place is not None else "The program"
         if saved.is_module:
             sentence = (
-                f"{where} pickles a compiled module (`{PREFIX}`), with objects of PyTorch and its backend that a later "
+                f"{where} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a later "
                 f"PyTorch may not load: {_WHOLE}."
             )
         else:
             sentence = (
-                f"{where} saves names of parameters that contain `{PREFIX}`, so that the model itself cannot load "
+                f"{where} saves names of parameters that contain `{ORIG_MOD}`, so that the model itself cannot load "
                 f"them: {_PARTS if saved.is_part else _WHOLE}. {REPAIR}"
             )
         notes.append(Diagnostic("info", sentence))

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak import faults
 from jupyter_graphbreak.analysis.python_text import parse_python
-from jupyter_graphbreak.analysis.saving import PREFIX
 from jupyter_graphbreak.ipython import calls
 from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
@@ -21,6 +20,7 @@ from jupyter_graphbreak.ipython.cell.saving import notes_on_saving
 from jupyter_graphbreak.ipython.cell.top_level import lines_that_compute
 from jupyter_graphbreak.ipython.namespace import named_in
 from jupyter_graphbreak.ipython.observation import Observation
+from jupyter_graphbreak.records.additions import ORIG_MOD
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class CellRuns:
         tree, self._tree = self._tree, None
         notes = dict(notes_on_saving(tree, self._shell.user_ns)) if tree is not None else {}
         # What was seen while the cell ran: lines of functions, whose variables the namespace does not have.
-        seen = {note.message: note for note in report.diagnostics if f"`{PREFIX}`" in note.message}
+        seen = {note.message: note for note in report.diagnostics if f"`{ORIG_MOD}`" in note.message}
         new = [Diagnostic("info", note) for about, note in notes.items() if about not in self._told]
         new += [note for message, note in seen.items() if not notes and message not in self._told]
         self._told |= notes.keys() | seen.keys()

@@ -236,6 +236,10 @@ class CompiledAgain(Addition, frozen=True, kw_only=True):
     site: StackEntry | None = None
 
 
+#: What the wrapper of a compiled module adds to the names of its parameters.
+ORIG_MOD = "_orig_mod."
+
+
 class CompiledSaved(Addition, frozen=True, kw_only=True):
     """A compiled module was pickled, or its state was saved with the names that the wrapper gives it.
 

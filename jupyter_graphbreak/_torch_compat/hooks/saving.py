@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.hooks.observer import watched_uncompiled
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of
 from jupyter_graphbreak._torch_compat.patching import patched
-from jupyter_graphbreak.records.additions import CompiledSaved
+from jupyter_graphbreak.records.additions import ORIG_MOD, CompiledSaved
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
     from jupyter_graphbreak.records.records import StackEntry
 
-#: What the wrapper of a compiled module adds to the names of its parameters.
-_PREFIX = "_orig_mod."
 #: How many keys of a dict are looked at, and how many dicts within each other.
 _MOST_KEYS, _MOST_DICTS = 1000, 3
 #: Files whose frames are between the program's line and the hook.
@@ -47,7 +45,7 @@ def watch_saving(observer: Observer) -> Iterator[None]:
 
     def look_at_names(call: Call) -> CompiledSaved | None:
         name = _prefixed(call.args[0] if call.args else None)
-        is_part = name is not None and not name.startswith(_PREFIX)
+        is_part = name is not None and not name.startswith(ORIG_MOD)
         return noted(call.caller, is_module=False, is_part=is_part) if name is not None else None
 
     def look_at_module(call: Call) -> CompiledSaved | None:
@@ -78,7 +76,7 @@ def _prefixed(value: Any, depth: int = 0) -> str | None:
     if not isinstance(value, dict) or depth == _MOST_DICTS:
         return None
     for key in list(value)[:_MOST_KEYS]:
-        if isinstance(key, str) and _PREFIX in key:
+        if isinstance(key, str) and ORIG_MOD in key:
             return key
         if (inner := _prefixed(value[key], depth + 1)) is not None:
             return inner

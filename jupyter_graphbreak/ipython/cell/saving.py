@@ -7,7 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak.analysis.saving import PREFIX, REPAIR
+from jupyter_graphbreak.analysis.saving import REPAIR
+from jupyter_graphbreak.records.additions import ORIG_MOD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ def _saved(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[s
                 continue
         saved = ast.unparse(node)
         note = (
-            f"Line {node.lineno} saves `{saved}`, in which names of parameters contain `{PREFIX}`, so that the model "
+            f"Line {node.lineno} saves `{saved}`, in which names of parameters contain `{ORIG_MOD}`, so that the model "
             f"itself cannot load them: {way_out}. {REPAIR}"
         )
         yield saved, note
@@ -95,4 +96,4 @@ def _has_prefix(value: Any, depth: int = 2) -> bool:
     if not isinstance(value, dict) or not depth:
         return False
     items = list(value.items())[:_MOST_KEYS]
-    return any((isinstance(key, str) and PREFIX in key) or _has_prefix(inner, depth - 1) for key, inner in items)
+    return any((isinstance(key, str) and ORIG_MOD in key) or _has_prefix(inner, depth - 1) for key, inner in items)

@@ -28,8 +28,8 @@ def saved_prefixes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
         where = f"{sources.name_of(place.source)} line {place.line}" if place is not None else "The program"
         if saved.is_module:
             sentence = (
-                f"{where} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a later "
-                f"PyTorch may not load: {_WHOLE}."
+                f"{where} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a "
+                f"later PyTorch may not load: {_WHOLE}."
             )
         else:
             sentence = (

@@ -98,7 +98,8 @@ def _slow_operations(
                     costs.append(OpCost(ident, op.target, op.location, *times))
                     unexplained_us -= times[1].median_us
     except TimeUpError:  # what has been found so far counts
-        pass
+        if not costs:
+            raise
     return sorted(costs, key=lambda cost: cost.eager.median_us - cost.compiled.median_us)
 
 

@@ -146,7 +146,15 @@ class _Trial:
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
         if thread_at_work(files) is not None:  # it would run the classes' marked methods
             return None
-        return self._measured("nested", self._with_nested_regions)
+        return self._measured("nested", self._with_nested_regions) if self._shares_regions() else None
+
+    def _shares_regions(self) -> bool:
+        """Return whether several blocks use one nested region, without generating code."""
+        require_time()
+        variant = self._with_nested_regions(replace(self._entry, backend="eager"))
+        with recompiling(variant.subject.call):
+            variant.warm_up()
+        return any(map(_shared_regions, variant.timer.modules))
 
     def _by_block(self, entry: Entry) -> Variant:
         own = self._compiled.places_in_subject()
@@ -164,15 +172,14 @@ class _Trial:
         return {type(block): type(block).forward for block in blocks}
 
     def _measured(self, way: Way, make: Callable[[Entry], Variant]) -> CompiledWay | None:
-        """Compile in one way and time calls, in turn with those of the whole; ``None`` if it fails or does nothing."""
+        """Compile in one way and time calls, in turn with those of the whole; ``None`` if it goes on compiling."""
         require_time()
         variant = make(self._entry)
         with recompiling(variant.subject.call), without_caches():
             with recorder.record() as recording:
                 settled = variant.warm_up()
                 start_s = variant.first_call_s + _seconds_of_call(variant)
-            regions = sum(map(_shared_regions, variant.timer.modules))
-            if not settled or (way == "nested" and not regions):
+            if not settled:
                 return None
             start_s -= variant.second_call_s + _seconds_of_call(variant)  # compile nothing
             own = build_report(recording.records)
@@ -183,7 +190,7 @@ class _Trial:
                     ratio = ratio_in_turn(_timed(variant), _timed(self._compiled))
         return structs.replace(
             self._way(way, round(max(0.0, start_s), 3), own),
-            regions=regions if way == "nested" else None,
+            regions=sum(map(_shared_regions, variant.timer.modules)) if way == "nested" else None,
             equal=equal,
             time_ratio=round(ratio, 3) if ratio is not None else None,
         )

@@ -92,7 +92,6 @@ def many_numbers(x: torch.Tensor, numbers: dict[str, int]) -> torch.Tensor:
 
 
 def test_the_call_is_timed_without_the_guards_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(further_measurements, "LEAST_S", 60.0)  # whatever the load of the machine
     kept: list[Callable[..., object] | None] = []
 
     def times_of(_: Variant, other: Variant) -> tuple[Spread, Spread]:

@@ -1,0 +1,13 @@
+"""What the tests of costs have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.experiments.cost import further_measurements
+
+
+@pytest.fixture(autouse=True)
+def _enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every measurement finish, whatever the load of the machine."""
+    monkeypatch.setattr(further_measurements, "LEAST_S", 60.0)

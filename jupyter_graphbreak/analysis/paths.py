@@ -1,4 +1,4 @@
-"""List the questions whose answer differs while compiling, and the lines that run because of the answer."""
+"""List the questions whose answer differs while compiling, and the lines that run or are skipped because of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.location import Location
 
-#: The recorded branches of one question, each with its lines.
-_Branches: TypeAlias = "dict[StackEntry | None, tuple[AnswerDiffers, dict[int, None]]]"
+#: The recorded branches of one question, each with the lines that run and those that are skipped.
+_Branches: TypeAlias = "dict[StackEntry | None, tuple[AnswerDiffers, set[int], set[int]]]"
 
 
 def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
@@ -25,8 +25,9 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
     questions: dict[tuple[str, StackEntry], _Branches] = {}
     for answer in ledger.answers:
         branches = questions.setdefault((answer.question, answer.asked), {})
-        _, lines = branches.setdefault(answer.branch, (answer, {}))
-        lines.update(dict.fromkeys(answer.lines))
+        _, lines, skipped = branches.setdefault(answer.branch, (answer, set(), set()))
+        lines.update(answer.lines)
+        skipped.update(answer.skipped)
     return [
         PathDifference(
             function=question,
@@ -35,9 +36,10 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
             eager=answer.eager,
             branch=sources.place(branch) if branch is not None else None,
             lines=_lines(sources, branch, lines),
+            skipped=_lines(sources, branch, skipped - lines),
         )
         for (question, asked), branches in questions.items()
-        for branch, (answer, lines) in _decided(asked, branches).items()
+        for branch, (answer, lines, skipped) in _decided(asked, branches).items()
     ]
 
 
@@ -47,15 +49,16 @@ def _decided(asked: StackEntry, branches: _Branches) -> _Branches:
     In ``slow = not is_compiling() and x.dim() > 1``, the jump on the question's own line changes nothing. It is left
     out if the answer also decides something else, and so is the entry of the question itself.
     """
+    line = asked.filename, asked.line
     others: _Branches = {
         branch: found
         for branch, found in branches.items()
-        if branch is not None and (found[1] or (branch.filename, branch.line) != (asked.filename, asked.line))
+        if branch is not None and (found[1] or found[2] or (branch.filename, branch.line) != line)
     }
     return others or dict([max(branches.items(), key=lambda found: found[0] is not None)])
 
 
-def _lines(sources: Sources, branch: StackEntry | None, lines: dict[int, None]) -> list[Location]:
+def _lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:
     if branch is None:
         return []
     found = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))

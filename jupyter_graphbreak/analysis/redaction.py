@@ -126,7 +126,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "GuardFailure": {"guard": "guard", "parts": "location"},
     "Recompile": {"id": "id frame of", "function": "function", "parts": "location reasons", "kept": "limit_hit"},
     "CudagraphSkip": {"removed": "reason", "id": "graph", "parts": "location"},
-    "PathDifference": {"op": "function", "parts": "location branch lines", "answer": "compiled eager"},
+    "PathDifference": {"op": "function", "parts": "location branch lines skipped", "answer": "compiled eager"},
     "HeldFunction": {"function": "function", "held source": "source", "kept": "line"},
     "CompiledCall": {"function": "name", "removed": "type code edit"},
     "Diagnostic": {"kept": "level", "note": "message"},

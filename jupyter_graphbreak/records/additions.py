@@ -315,8 +315,9 @@ class AnswerDiffers(Addition, frozen=True, kw_only=True):
         The place of the call.
     branch : StackEntry or None
         The jump that depends on the answer; ``None`` for the question itself.
-    lines : list of int
-        The lines of the branch's file that were traced only because of the answer.
+    lines, skipped : list of int
+        The lines of the branch's file that were traced only because of the answer, and those that only uncompiled code
+        reaches.
     """
 
     kind: ClassVar[str] = "graphbreak_answer"
@@ -327,6 +328,7 @@ class AnswerDiffers(Addition, frozen=True, kw_only=True):
     asked: StackEntry
     branch: StackEntry | None = None
     lines: list[int] = []
+    skipped: list[int] = []
 
 
 class GraphStacks(Addition, frozen=True, kw_only=True):

@@ -348,7 +348,9 @@ class PathDifference(msgspec.Struct, frozen=True):
     branch : Location or None
         The test that the answer decides; ``None`` if it decides none.
     lines : list of Location
-        The lines of the test's function that run only because of the answer; empty if the answer changes no line.
+        The lines of the test's function that run only because of the answer.
+    skipped : list of Location
+        The lines of the test's function that only uncompiled code reaches.
     """
 
     function: str
@@ -357,6 +359,12 @@ class PathDifference(msgspec.Struct, frozen=True):
     eager: str
     branch: Location | None = None
     lines: list[Location] = []
+    skipped: list[Location] = []
+
+    @property
+    def changes(self) -> bool:
+        """Whether the answer decides which lines run."""
+        return bool(self.lines or self.skipped)
 
 
 class Scope(msgspec.Struct, frozen=True):

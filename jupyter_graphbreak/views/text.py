@@ -380,8 +380,8 @@ def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
 
 
 def _paths(report: Report) -> list[str]:
-    """Return what runs only because the code is compiled in the reader's own code; the other views have the rest."""
-    changing = [path for path in ordered_paths(report) if path.lines and not is_in_library(report, path)]
+    """Return what takes another path when compiled in the reader's own code; the other views have the rest."""
+    changing = [path for path in ordered_paths(report) if path.changes and not is_in_library(report, path)]
     lines = [
         line
         for path in changing[:_MOST_PATHS]

@@ -1,4 +1,4 @@
-"""Questions such as ``torch.compiler.is_compiling()``, and the lines that run because of the answer."""
+"""Questions such as ``torch.compiler.is_compiling()``, and the lines that the answer decides."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ def marked(function: Callable[..., Any], word: str) -> list[int]:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_exactly_the_lines_that_run_because_of_the_answer(function: Callable[..., Any]) -> None:
+def test_exactly_the_lines_that_the_answer_decides(function: Callable[..., Any]) -> None:
     report = watch(function)
     assert [path.location.line for path in report.paths if path.location] == marked(function, "asks")
     assert [line.line for path in report.paths for line in path.lines] == marked(function, "compiled")
+    assert [line.line for path in report.paths for line in path.skipped] == marked(function, "skipped")
     assert {(path.compiled, path.eager) for path in report.paths} <= {("True", "False")}
 
 
@@ -81,12 +82,32 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
     line = first.__code__.co_firstlineno
     asked = marked(questions.compiled_here, "asks")
     assert [path.location.line for path in report.paths if path.location] == asked * 2
-    decided = [(path.branch.line, [at.line for at in path.lines]) for path in report.paths if path.branch]
-    assert decided == [(line + 1, [line + 1]), (line + 5, [])]
+    decided = [
+        (path.branch.line, [at.line for at in path.lines], [at.line for at in path.skipped])
+        for path in report.paths
+        if path.branch
+    ]
+    assert decided == [(line + 1, [line + 1], []), (line + 5, [], [line + 6])]
     name = "test_paths.py"
     assert f"{name}:{line + 1} in first asks torch.compiler.is_compiling() through questions.py" in " ".join(
         report.to_text().split()
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("two_arms", "lines {1} and {2} run instead of line {4} because the code is compiled"),
+        ("only_eager_work", "line {1} is skipped because the code is compiled"),
+        ("a_loop_that_only_runs_eagerly", "lines {1} and {2} are skipped because the code is compiled"),
+        ("conditional_expression", "part of line {0} runs only because the code is compiled"),
+        ("in_a_with_block", "line {1} runs only because the code is compiled"),
+    ],
+)
+def test_the_report_says_what_the_answer_changes(name: str, effect: str) -> None:
+    function = getattr(questions, name)
+    (asks,) = marked(function, "asks")
+    assert effect.format(*range(asks, asks + 5)) in " ".join(watch(function).to_text().split())
 
 
 def test_libraries_that_ask() -> None:

@@ -1,7 +1,8 @@
 """Hook on questions such as ``torch.compiler.is_compiling()``, whose answer differs while Dynamo traces.
 
 Dynamo answers them with constants. A question's constant is followed through the traced code: if a jump depends on it,
-the lines that Dynamo traces from there until both branches meet again run only because the code is compiled.
+the lines that Dynamo traces from there until both branches meet again run only because the code is compiled, and those
+that only the other branch reaches are skipped because of it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
 
 @contextlib.contextmanager
 def watch_paths(observer: Observer) -> Iterator[None]:
-    """Record questions that are answered differently while compiling, and the lines that run because of the answer."""
+    """Record questions that are answered differently while compiling, with the lines that run or are skipped for it."""
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
     owner = module.TorchInGraphFunctionVariable
@@ -109,6 +110,8 @@ class _Branch:
     shared : frozenset
         The positions of instructions of which the uncompiled program runs a copy: since Python 3.12, each branch has
         its own ``return``.
+    skipped : list of int
+        The lines that only the uncompiled program reaches.
     is_test : bool
         Whether the instructions since the jump still belong to the test: ``is_compiling() and x.dim() > 1``.
     """
@@ -118,6 +121,7 @@ class _Branch:
     otherwise: int
     joint: int | None
     shared: frozenset[Any]
+    skipped: list[int]
     is_test: bool = True
     lines: dict[int, None] = field(default_factory=dict)
 
@@ -132,7 +136,7 @@ class _Follower:
         self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
         #: What was found out about a jump, by code, jump and destination: a model traces the same function repeatedly.
-        self.regions: dict[tuple[CodeType, int, int], tuple[int | None, frozenset[Any]]] = {}
+        self.regions: dict[tuple[CodeType, int, int], tuple[int | None, frozenset[Any], list[int]]] = {}
 
     def follow(self, tracer: Any, variable: Any, answer: object, asked: AnswerDiffers) -> Any:
         """Return a variable for the answer that can be told apart from all others, and follow it."""
@@ -167,7 +171,7 @@ class _Follower:
             "a path",
             lambda: AnswerDiffers(
                 question=asked.question, compiled=asked.compiled, eager=asked.eager, asked=asked.asked,
-                branch=branch.test, lines=list(branch.lines),
+                branch=branch.test, lines=list(branch.lines), skipped=branch.skipped,
             ),
         )  # fmt: skip
 
@@ -192,6 +196,9 @@ class _Steps:
         if at is None:
             return
         instruction = tracer.instructions[at]
+        for branch in self._open:
+            if at == branch.otherwise:  # the compiled program goes on there as well
+                branch.skipped = []
         self._close(lambda branch: at in {branch.otherwise, branch.joint})
         targets = self._targets(at)
         for branch in self._open:
@@ -215,8 +222,7 @@ class _Steps:
             others = self._targets(at) - {taken}
             if len(others) == 1:
                 otherwise = others.pop()
-                joint, shared = self._region(at, otherwise)
-                self._open.append(_Branch(asked, _place(tracer, at), otherwise, joint, shared))
+                self._open.append(_Branch(asked, _place(tracer, at), otherwise, *self._region(at, taken, otherwise)))
         if self._negated is not None and tracer.stack:
             variable = tracer.stack[-1]
             tracer.stack[-1] = self._follower.follow(tracer, variable, variable.as_python_constant(), self._negated)
@@ -239,7 +245,7 @@ class _Steps:
         for at in sorted(self._reachable(current, {branch.otherwise, branch.joint})):
             self._add_line(branch, at)
 
-    def _reachable(self, start: int, ends: set[int | None]) -> set[int]:
+    def _reachable(self, start: int, ends: Container[int | None]) -> set[int]:
         """Return the indices of the instructions that may run from one on, up to but without some."""
         waiting, reached = [start], set()
         while waiting:
@@ -250,11 +256,10 @@ class _Steps:
         return reached
 
     def _add_line(self, branch: _Branch, at: int) -> None:
-        instruction = self._tracer.instructions[at]
-        line = _line(instruction)
-        if line is None or instruction.opname in _WITHOUT_STATEMENT or len(branch.lines) >= _MAX_LINES:
+        line = _line(self._tracer.instructions[at])
+        if line is None or len(branch.lines) >= _MAX_LINES:
             return
-        if instruction.positions not in branch.shared and not self._is_implicit_return(at, branch.test):
+        if self._is_statement(at, branch.shared) and not self._is_implicit_return(at, branch.test):
             branch.lines[line] = None
 
     def _close(self, is_over: Callable[[_Branch], bool]) -> None:
@@ -266,22 +271,36 @@ class _Steps:
     def _targets(self, at: int) -> set[int]:
         """Return the indices of the instructions that may follow one."""
         instruction = self._tracer.instructions[at]
-        if instruction.opname in _RETURNS | _RAISES:
+        if instruction.opname in _RETURNS:
             return set()
+        if instruction.opname in _RAISES:
+            handler = instruction.exn_tab_entry
+            return {self._tracer.indexof[handler.target]} if handler is not None else set()
         following = set() if instruction.opname in _UNCONDITIONAL else {at + 1}
         if instruction.target is not None:
             following.add(self._tracer.indexof[instruction.target])
         return following
 
-    def _region(self, at: int, otherwise: int) -> tuple[int | None, frozenset[Any]]:
-        """Return where both branches of a jump meet, and the positions of the uncompiled program's instructions."""
+    def _region(self, at: int, taken: int, otherwise: int) -> tuple[int | None, frozenset[Any], list[int]]:
+        """Return where both branches of a jump meet, and the positions and the lines of the uncompiled program."""
         regions, key = self._follower.regions, (self._tracer.f_code, at, otherwise)
         if key not in regions:
             joint = self._joint(at, otherwise)
             instructions = self._tracer.instructions
-            positions = (instructions[other].positions for other in self._reachable(otherwise, {joint, at}))
-            regions[key] = joint, frozenset(positions)
+            other = self._reachable(otherwise, {joint, at})
+            ways = self._reachable(0, {at}) | self._reachable(taken, {at, otherwise})
+            both = {instructions[index].positions for index in ways}
+            test = _line(instructions[at])
+            lines = {_line(instructions[index]) for index in other if self._is_statement(index, both)}
+            positions = frozenset(instructions[index].positions for index in other)
+            skipped = sorted(line for line in lines if line is not None and line != test)
+            regions[key] = joint, positions, skipped[:_MAX_LINES]
         return regions[key]
+
+    def _is_statement(self, at: int, others: Container[Any]) -> bool:
+        """Return whether an instruction belongs to a statement, and not to one of others."""
+        instruction = self._tracer.instructions[at]
+        return instruction.opname not in _WITHOUT_STATEMENT and instruction.positions not in others
 
     def _joint(self, at: int, otherwise: int) -> int | None:
         """Return the index of the first instruction that both branches of a jump reach, unless they raise an error."""

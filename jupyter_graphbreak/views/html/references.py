@@ -123,7 +123,7 @@ class References:
 
     def around_path(self, path: PathDifference) -> str:
         """Return the references of the test that an answer decides, and of the lines that run because of it."""
-        return _join([self.line(decided_at(path))], map(self.line, path.lines))
+        return _join([self.line(decided_at(path))], map(self.line, [*path.lines, *path.skipped]))
 
     def around_scope(self, scope: Scope) -> str:
         """Return the references of the first line of a scope and of its breaks."""

@@ -1,4 +1,4 @@
-"""Lines that run only because the code is compiled, in words."""
+"""Lines that run, or are skipped, only because the code is compiled, in words."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def ordered_paths(report: Report) -> list[PathDifference]:
 
     A question of a library that changes no line is left out: a reader can do nothing with it.
     """
-    shown = [path for path in report.paths if path.lines or not is_in_library(report, path)]
-    return sorted(shown, key=lambda path: (not path.lines, is_in_library(report, path)))
+    shown = [path for path in report.paths if path.changes or not is_in_library(report, path)]
+    return sorted(shown, key=lambda path: (not path.changes, is_in_library(report, path)))
 
 
 def is_in_library(report: Report, path: PathDifference) -> bool:
@@ -38,11 +38,22 @@ def decided_at(path: PathDifference) -> Location | None:
 
 def path_effect(path: PathDifference) -> str:
     """Return what the answer changes: "lines 8 and 9 run only because the code is compiled"."""
+    if not path.changes:
+        return "no line is known to depend on the answer"
+    run, skipped = _numbers(path, path.lines), _numbers(path, path.skipped)
     if not path.lines:
-        return "no line runs only because of the answer"
-    numbers = [line.line for line in path.lines]
-    run = "line {} runs" if len(numbers) == 1 else "lines {} run"
-    return f"{run.format(number_list(numbers))} only because the code is compiled"
+        return f"{skipped} {'is' if len(path.skipped) == 1 else 'are'} skipped because the code is compiled"
+    verb = "runs" if len(path.lines) == 1 else "run"
+    how = f"instead of {skipped} because" if path.skipped else "only because"
+    return f"{run} {verb} {how} the code is compiled"
+
+
+def _numbers(path: PathDifference, lines: list[Location]) -> str:
+    """Return "line 8", "lines 8 to 12", or "part of line 8" if it is the line of the test."""
+    numbers, at = [line.line for line in lines], decided_at(path)
+    if at is not None and numbers == [at.line]:
+        return f"part of line {at.line}"
+    return f"{'line' if len(numbers) == 1 else 'lines'} {number_list(numbers)}"
 
 
 def path_answers(path: PathDifference) -> str:
@@ -52,7 +63,9 @@ def path_answers(path: PathDifference) -> str:
 
 def path_beside(path: PathDifference) -> str:
     """Return the note beside the test: "takes this branch only because it is compiled"."""
-    return "takes this branch only because it is compiled" if path.lines else path_answers(path)
+    if path.lines:
+        return "takes this branch only because it is compiled"
+    return "skips this branch because it is compiled" if path.skipped else path_answers(path)
 
 
 def helper_of(report: Report, path: PathDifference) -> str:

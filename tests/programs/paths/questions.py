@@ -1,6 +1,7 @@
 """Functions that ask whether they are compiled.
 
-``# asks`` marks the line of the question, ``# compiled`` the lines that run only because of the answer.
+``# asks`` marks the line of the question, ``# compiled`` the lines that run only because of the answer, ``# skipped``
+those that only uncompiled code reaches.
 """
 
 import contextlib
@@ -18,13 +19,13 @@ def two_arms(x):
         y = x + 1  # compiled
         y = y * 2  # compiled
     else:
-        y = x - 1
+        y = x - 1  # skipped
     return y
 
 
 def only_eager_work(x):
     if not torch.compiler.is_compiling():  # asks
-        print("eager")
+        print("eager")  # skipped
     return x + 1
 
 
@@ -36,14 +37,14 @@ def long_conditional_expression(x):
     return (
         x.sin()  # compiled
         if is_compiling()  # asks
-        else x.cos()
+        else x.cos()  # skipped
     )
 
 
 def a_second_operand_is_true(x, *, fast=True):
     if torch.compiler.is_compiling() and fast:  # asks
         return x + 1  # compiled
-    return x + 2
+    return x + 2  # skipped
 
 
 def a_second_operand_is_false(x, *, fast=False):
@@ -62,7 +63,7 @@ def stored_and_negated(x):
     slow = not torch.compiler.is_compiling() and x.dim() > 0  # asks
     for _ in range(2):
         if slow:
-            x = x + 1
+            x = x + 1  # skipped
         else:
             x = (x *  # compiled
                  2)  # compiled  # fmt: skip
@@ -71,14 +72,14 @@ def stored_and_negated(x):
 
 def an_early_return(x):
     if not torch.compiler.is_compiling():  # asks
-        return x
+        return x  # skipped
     x = x + 1  # compiled
     return x * 2  # compiled
 
 
 def a_break_in_the_branch(x):
     if not torch.compiler.is_compiling():  # asks
-        return x
+        return x  # skipped
     x = x + 1  # compiled
     torch._dynamo.graph_break()  # compiled
     return x * 2  # compiled
@@ -87,7 +88,7 @@ def a_break_in_the_branch(x):
 def in_a_loop(x):
     for i in range(3):
         if not torch.compiler.is_dynamo_compiling():  # asks
-            print("eager")
+            print("eager")  # skipped
         x = x + i
     return x
 
@@ -103,7 +104,7 @@ def a_loop_around_an_arm(x):
 
 def an_error_in_the_eager_arm(x):
     if not torch.compiler.is_compiling() and x.dim() > 1:  # asks
-        raise ValueError("too many dimensions")
+        raise ValueError("too many dimensions")  # skipped
     return x + 1
 
 
@@ -120,6 +121,34 @@ def a_nested_test(x):
         if y.dim() > 3:  # compiled
             y = y + 2
         x = y  # compiled
+    return x
+
+
+def an_error_that_is_caught(x):
+    try:
+        if torch.compiler.is_compiling():  # asks
+            raise ValueError  # compiled
+        x = x * 9  # skipped
+    except ValueError:  # compiled
+        x = x * 7  # compiled
+    return x
+
+
+def a_loop_that_only_runs_eagerly(x):
+    n = 0
+    while n < 3 and not torch.compiler.is_compiling():  # asks
+        x = x * 2  # skipped
+        n += 1  # skipped
+    return x
+
+
+def a_loop_in_the_eager_arm(x):
+    for i in range(2):
+        if i and not torch.compiler.is_compiling():  # asks
+            for _ in range(3):  # skipped
+                x = x + i  # skipped
+            continue
+        x = x * 2  # compiled
     return x
 
 

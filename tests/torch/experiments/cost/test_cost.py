@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.profile_ranges import Activity
-from jupyter_graphbreak.experiments.cost import further_measurements, variants
+from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, entry_of, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
@@ -612,7 +612,7 @@ def with_own_path(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
-def test_the_branch_that_only_compiled_code_takes_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_branch_that_only_compiled_code_takes_has_its_own_time() -> None:
     entry = Entry("fn", None, with_own_path, Arguments(torch.eye(200)), "eager")
     (branch,) = measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost.alternatives
     assert (branch.kind, branch.change) == ("branch", "torch.compiler.is_compiling")

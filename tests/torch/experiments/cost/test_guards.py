@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards, GuardNode
-from jupyter_graphbreak.experiments.cost import alternatives, further_measurements
+from jupyter_graphbreak.experiments.cost import alternatives
 from jupyter_graphbreak.experiments.cost.entry_cost import measure_entry
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.timing import Budget

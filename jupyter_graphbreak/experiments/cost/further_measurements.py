@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 #: However little time was spent before, measuring further takes this many seconds if it needs them.
-LEAST_S = 5.0
+LEAST_S = 10.0
 
 
 @dataclass(frozen=True)

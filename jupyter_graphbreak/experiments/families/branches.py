@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.arms import Arm, parenthesized, read_arm, render_value, select_value
@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.families.site import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.families.arms import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
@@ -343,17 +343,80 @@ def _mentions(text: str, target: str) -> bool:
 
 
 def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Drop a test with ``any()``: with an empty mask, the block changes nothing."""
-    methods = {node.attr for node in ast.walk(branch.test) if isinstance(node, ast.Attribute)}
-    simple = all(isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) for part in branch.body)
-    marks = names_read(branch.test) - {"torch"}
-    uses = names_read(ast.Module(branch.body, []))
-    is_shortcut = methods & {"any", "count_nonzero"} and marks & uses and not branch.orelse
-    if not is_shortcut or not simple or not site.draft.indent_of(branch.body[0]):
+    """Drop a test for elements: without any, the block, or what follows a shortcut, changes nothing."""
+    parts = branch.test.values if _is_and(branch.test) else [branch.test]
+    tests = [part for part in parts if _asks_for_elements(part) is not None]
+    marks = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
+    if not marks or branch.orelse:
         return
-    lines = [site.draft.text_of(part) for part in branch.body]
-    title = "Drop the any() test: an empty mask changes nothing"
-    yield from _proposals(site, title, [site.draft.statement_replacement(branch, lines)], [branch.test])
+    body, draft = branch.body, site.draft
+    is_shortcut = _asks_for_elements(tests[0]) is False
+    block = draft.block_of(branch)
+    used = ast.Module(block[block.index(branch) + 1 :] if is_shortcut else body, [])
+    if not marks & (_names_of_indices(used) if _is_sum(tests[0]) else names_read(used)):
+        return
+    if is_shortcut:
+        skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
+        splices: list[Splice | None] = [draft.deletion(branch)] if skips else []
+        title = "Drop the shortcut for no elements"
+    else:
+        changes = [isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _is_in_place(part) for part in body]
+        kept = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
+        step = step_of(draft, branch) if kept else ""
+        lines = [*([f"if {kept}:"] if kept else []), *(f"{step}{draft.text_of(part)}" for part in body)]
+        splices = [draft.statement_replacement(branch, lines)] if all(changes) and draft.indent_of(body[0]) else []
+        title = "Drop the test for elements"
+    if splices:
+        yield from _proposals(site, title, splices, tests)
+
+
+def _is_sum(test: ast.expr) -> bool:
+    """Return whether a test adds up values, which are numbers of elements only if they are those of a mask."""
+    return any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in ast.walk(test))
+
+
+def _names_of_indices(tree: ast.AST) -> set[str]:
+    return {name for node in ast.walk(tree) if isinstance(node, ast.Subscript) for name in names_read(node.slice)}
+
+
+def _is_and(test: ast.expr) -> TypeGuard[ast.BoolOp]:
+    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+
+
+def _is_in_place(statement: ast.stmt) -> bool:
+    """Return whether a statement is a call such as ``x.add_(1)``."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted(call.func)) is not None
+
+
+def _asks_for_elements(test: ast.expr) -> bool | None:
+    """Return whether a test is true if there are elements, false if it is true if there are none, else ``None``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _asks_for_elements(test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        is_number = _is_number_of_elements(test.left)
+        return _COMPARISONS.get((type(test.ops[0]), test.comparators[0].value)) if is_number else None
+    return True if _is_number_of_elements(test) else None
+
+
+def _is_number_of_elements(node: ast.expr) -> bool:
+    """Return whether an expression is like ``x.numel()``, ``len(x)``, ``x.shape[0]`` or ``mask.sum()``."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    if not isinstance(node, ast.Call):
+        return False
+    name = dotted(node.func).rpartition(".")[2] if not isinstance(node.func, ast.Attribute) else node.func.attr
+    if name in {"item", "any"} and isinstance(node.func, ast.Attribute):
+        return name == "any" or _is_number_of_elements(node.func.value)
+    return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
+
+
+#: What a comparison with a number of elements asks for: some, or none.
+_COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
+    (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
+    (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
+}  # fmt: skip
 
 
 def _in_place(

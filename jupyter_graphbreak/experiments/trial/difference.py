@@ -203,11 +203,17 @@ def _state_by_part(expected: Result, actual: Result, name: str, *, values: bool)
 
 
 def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:
+    gradients = actual.gradients
+    only_zeros = expected.gradients is None and gradients is not None and not any(map(_is_nonzero, gradients.values()))
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
             what = ("no gradient", "does") if required else ("a gradient", "does not")
-            text = f"makes {place} require {what[0]}, but the original {what[1]}"
-            yield Difference("requires_grad", text)
+            kind: Kind = "zero gradient" if only_zeros and not required else "requires_grad"
+            yield Difference(kind, f"makes {place} require {what[0]}, but the original {what[1]}")
+
+
+def _is_nonzero(gradient: torch.Tensor | None) -> bool:
+    return gradient is not None and bool(gradient.count_nonzero())
 
 
 def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:

@@ -1609,3 +1609,45 @@ torch.manual_seed(0)
 f = Net()
 def given():
     return (torch.linspace(-1, 2, 6).reshape(2, 3),)
+# === a shortcut for experts without tokens, right
+def f(x):
+    out = torch.zeros_like(x)
+    for i in range(3):
+        rows = torch.nonzero(x[:, 0] == i)[:, 0]
+        if rows.numel() == 0:
+            continue
+        out[rows] += x[rows] * (i + 1)
+    return out
+def given():
+    return (torch.tensor([[0.0, 1.0], [2.0, 3.0], [0.0, 5.0]]),)
+# === a shortcut for experts without tokens, wrong
+def f(x):
+    out = torch.zeros_like(x)
+    for i in range(3):
+        rows = torch.nonzero(x[:, 0] == i)[:, 0]
+        if rows.numel() == 0:
+            continue
+        out[rows] += x[rows] * (i + 1)
+        out += 1
+    return out
+def given():
+    return (torch.tensor([[0.0, 1.0], [2.0, 3.0], [0.0, 5.0]]),)
+# === a test for elements beside another one, right
+def f(x, scale=2.0):
+    y = x + 1
+    mask = y > 1
+    if scale and mask.sum().item() > 0:
+        y[mask] *= scale
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a test for elements beside another one, wrong
+def f(x, scale=2.0):
+    y = x + 1
+    mask = y > 1
+    if scale and mask.sum().item() > 0:
+        y[mask] *= scale
+        y = y - y.mean()
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)

@@ -30,6 +30,7 @@ from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line,
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import (
     INNER_SIZES_ADVICE,
+    function_name,
     guard_lines,
     inner_sizes_sentence,
     recompilations,
@@ -410,7 +411,7 @@ def _recompiles(report: Report) -> list[str]:
     for recompilation in others[:_MOST]:
         where = place(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
-            where = f"torch's wrapper ({where})"
+            where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
         alone = recompilation.guards[0] if len(recompilation.guards) == 1 else None
         why = ": a guard failed" if not recompilation.guards else ", because these varied:"
         why = f": {_failed_guard(report, recompilation, alone)}" if alone is not None else why

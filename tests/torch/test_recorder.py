@@ -189,3 +189,25 @@ def test_a_run_is_named_after_the_module_and_not_after_a_wrapper_or_the_base_cla
         ("doubled", None),
     ]
     assert compiled_name(run.report) == "Derived and Base.doubled"
+
+
+KEPT: dict[str, object] = {}
+
+
+def keep(*given: object) -> None:
+    KEPT["last"] = given[2]
+
+
+def test_a_module_of_torchs_own_class_names_the_wrapper_that_is_compiled() -> None:
+    torch._dynamo.reset()
+    KEPT.clear()
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    model[0].register_forward_hook(keep)
+    compiled = torch.compile(model, backend="eager")
+    with jupyter_graphbreak.capture() as run:
+        for _ in range(2):
+            compiled(torch.ones(1, 2))
+    assert [frame.module for frame in run.report.frames] == ["Sequential"] * 2
+    text = " ".join(run.report.to_text().split())
+    assert "Sequential was compiled 2 times: len(tests.torch.test_recorder.KEPT) varied" in text
+    assert "len(tests.torch.test_recorder.KEPT): 0 -> 1 or more" in text

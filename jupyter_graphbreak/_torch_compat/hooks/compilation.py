@@ -41,12 +41,13 @@ from jupyter_graphbreak.records.additions import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import CodeType
+    from types import CellType, CodeType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
+_WRAPPERS = "torch._dynamo.external_utils"
 #: The name of a reason, at the beginning of the text of a break.
 _NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 
@@ -70,7 +71,8 @@ def watch_starts(observer: Observer) -> Iterator[None]:
         observer.scopes.begin_trace()
         site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
         code = call.argument("code")
-        module = _module_called_by(code, observer.local(call.caller, "locals"))
+        closure = dict(zip(code.co_freevars, observer.local(call.caller, "closure") or (), strict=False))
+        module = _module_called_by(code, observer.local(call.caller, "locals"), closure)
         return FrameStarted(**identity(code), stack=stack_above(), fullgraph_site=site, module=module)
 
     hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=look)
@@ -78,12 +80,16 @@ def watch_starts(observer: Observer) -> Iterator[None]:
         yield
 
 
-def _module_called_by(code: CodeType, variables: Mapping[str, Any]) -> str | None:
+def _module_called_by(code: CodeType, variables: Mapping[str, Any], closure: Mapping[str, CellType]) -> str | None:
     """Return the class of the module whose call a code object implements, ``None`` if it is other code."""
+    module_class = importlib.import_module("torch.nn").Module
+    if code.co_filename == importlib.import_module(_WRAPPERS).__file__:  # around modules of PyTorch's own classes
+        wrapped = closure["fn"].cell_contents if "fn" in closure else None
+        return type(wrapped).__name__ if isinstance(wrapped, module_class) else None
     first = variables.get(code.co_varnames[0]) if code.co_varnames else None
     if isinstance(first, tuple):  # a wrapper that takes ``*args``
         first = next(iter(first), None)
-    if not isinstance(first, importlib.import_module("torch.nn").Module):
+    if not isinstance(first, module_class):
         return None
     kind = type(first)
     is_call = any(getattr(method, "__code__", None) is code for method in (kind.forward, kind.__call__))

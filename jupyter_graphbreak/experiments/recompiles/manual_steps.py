@@ -6,8 +6,9 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.recompiles.varied import Number, Size, plain_guard
+from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
+from jupyter_graphbreak.report.guards import plain_guard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ _BY_GUARD = (
     ),
     (re.compile(r"len\(([^()]+)\) (?:==|!=)"), _LENGTH),
     (re.compile(r"tensor '([^']+)' requires_grad mismatch"), _GRADIENTS),
-    (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)|^not ([\w.\[\]'\"]+)$"), _FLAG),
+    (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG),
 )
 #: The sentence if nothing is known; without trials, the advice about the guard says more.
 GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."

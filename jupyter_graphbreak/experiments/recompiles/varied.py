@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.experiments.families.precomputing import Readings
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, TensorSketch
+from jupyter_graphbreak.report.guards import plain_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, Sketch
 
-#: How Dynamo names a local and a global variable, and the parts of a module.
-_VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
-_PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
-_ATTRIBUTES = re.compile(r"\.__dict__\['(\w+)'\]")
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
 _TENSOR = re.compile(r"tensor '(?P<name>[^ ]+)' (?P<what>[\w ]+) mismatch")
 
@@ -176,14 +173,6 @@ class Varied:
             tuple(filter(is_named, self.others)),
             tuple(filter(is_list_named, self.lists)),
         )
-
-
-def plain_guard(guard: str) -> str:
-    """Return a guard with the names of the code: ``L['self']._modules['a'].k`` becomes ``self.a.k``."""
-    text = _VARIABLE.sub(r"\1", guard)
-    for pattern in (_PART, _ATTRIBUTES):
-        text = pattern.sub(r".\1", text)
-    return text
 
 
 def find_varied(calls: Sequence[SeenCall]) -> Varied:

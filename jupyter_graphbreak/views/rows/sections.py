@@ -28,6 +28,7 @@ from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_c
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import (
     best_recompile_remedy,
+    function_name,
     guard_lines,
     recompilations,
     recompile_remedies,
@@ -275,7 +276,7 @@ def _recompiles(report: Report) -> Section | None:
         rows.append(
             Row(
                 str(index),
-                _cut(recompilation.function),
+                _cut(function_name(report, recompilation)),
                 "error" if recompilation.limit_hit else "recompile",
                 is_code=True,
                 details=[

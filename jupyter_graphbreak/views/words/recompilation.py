@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.report.guards import plain_guard
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.plain_text import joined
+from jupyter_graphbreak.views.words.plain_text import joined, one_line
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
 
@@ -36,8 +38,6 @@ _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:,
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 #: What PyTorch adds to a guard on a parameter: advice, which is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
-#: How Dynamo names a local and a global variable.
-_VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Readable names of tensor properties in guards.
 _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OTHER_FLAG = {"True": "False", "False": "True"}
@@ -248,12 +248,14 @@ def guard_lines(report: Report, guard: FailedGuard) -> str:
 def function_name(report: Report, recompilation: Recompilation) -> str:
     """Return the name of a recompiled function, with its class if known.
 
-    ``torch.compile(functools.partial(f))`` compiles a wrapper of PyTorch's, whose own name says nothing to the reader.
+    ``torch.compile`` of a partial, or of a module whose ``forward`` is PyTorch's own, compiles a wrapper, whose own
+    name says nothing to the reader.
     """
     if recompilation.location is None:
         return recompilation.function
     if is_wrapper_of_torch(report, recompilation.location):
-        return "the wrapped function"
+        frame = lookup.frames(report).get(recompilation.frames[0])
+        return one_line(frame.module) if frame is not None and frame.module is not None else "the wrapped function"
     return function_of(report, recompilation.location)
 
 
@@ -337,14 +339,15 @@ def _story(variations: list[tuple[int, _Variation]]) -> str:
         recurred |= actual != last
     series = list(values)
     if len(series) == 1:
-        series.append(_OTHER_FLAG.get(series[0], "different value"))
+        is_empty = name.startswith("len(") and series == ["0"]
+        series.append("1 or more" if is_empty else _OTHER_FLAG.get(series[0], "different value"))
     if len(series) > _MOST_VALUES + 1:
         series = [*series[:_MOST_VALUES], "...", series[-1]]
     return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
 
 
 def _variation(guard: str, *, is_inner: bool) -> _Variation | None:
-    guard = _VARIABLE.sub(r"\1", guard.partition(_HINT)[0])
+    guard = plain_guard(guard.partition(_HINT)[0])
     if guard.startswith(_TENSOR_BEGINS) and (tensor := _TENSOR.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.locations import Sources
     from jupyter_graphbreak.analysis.messages import Cause
     from jupyter_graphbreak.analysis.scopes import ScopeTable
+    from jupyter_graphbreak.knowledge.entries import BranchUse
     from jupyter_graphbreak.records.records import CompileKey
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Owner, Resume, Skipped
@@ -120,7 +121,11 @@ def _kind(event: Event) -> str:
 
 
 def advise(
-    cause: Cause, consequence: Reason | None, owner: Owner = "own", stack: Sequence[CodePlace] = ()
+    cause: Cause,
+    consequence: Reason | None,
+    owner: Owner = "own",
+    stack: Sequence[CodePlace] = (),
+    use: BranchUse | None = None,
 ) -> list[Advice]:
     """Return what to do, the most useful first.
 
@@ -134,11 +139,14 @@ def advise(
         Whose line it is.
     stack : sequence of CodePlace
         The stack of the break, outermost place first.
+    use : str or None
+        What the branch is for, if there is one.
     """
     if owner != "own":
         return [Advice(text, "graphbreak") for text in _for_user_of(owner, cause, stack)]
     known = known_cause(cause.gb_id, cause.gb_type, cause.context)
-    advice = [Advice(known.advice, "graphbreak")] if known.advice is not None else []
+    ours = dict(known.advice_by_use).get(use, known.advice) if use is not None else known.advice
+    advice = [Advice(ours, "graphbreak")] if ours is not None else []
     advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.STANDING)]
     if consequence is not None:
         further = known_cause(consequence.gb_id, consequence.gb_type).advice_if_consequence
@@ -429,6 +437,7 @@ class BreakTable:
         stack = _code_of(folded.first)
         owner = self._sources.owner(stack)
         places = self._code_places(folded) if owner != "own" else []
+        use = self._sources.branch_use(folded.location) if owner == "own" else None
         outcome = max((occurrence.outcome for occurrence in folded.occurrences), key=_SEVERITY.__getitem__)
         return Break(
             id=folded.ident,
@@ -448,7 +457,7 @@ class BreakTable:
             scope=setting.scope if setting is not None else None,
             setting=setting,
             also_reported_as=messages.other_names(cause, folded.reasons),
-            advice=advise(cause, folded.consequence, owner, places),
+            advice=advise(cause, folded.consequence, owner, places, use),
             owner=owner,
         )
 

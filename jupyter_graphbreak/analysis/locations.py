@@ -6,6 +6,7 @@ The texts come from ``graphbreak_source`` records; nothing is read from disk.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -22,6 +23,7 @@ from jupyter_graphbreak.report.location import FunctionName, Location, Segment, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from jupyter_graphbreak.knowledge.entries import BranchUse
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.schema import Owner
 
@@ -111,6 +113,32 @@ def _test_of(node: ast.AST) -> ExpressionRange | None:
     return ExpressionRange(first.lineno, first.col_offset, test.end_lineno, test.end_col_offset)
 
 
+def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
+    """Return the uses of branches, as far as they are known, by the lines of their tests."""
+    uses: dict[int, BranchUse] = {}
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, in_loop = waiting.pop()
+        if isinstance(node, ast.If | ast.While):
+            use = _use_of(node, in_loop=in_loop)
+            lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
+            uses |= dict.fromkeys(lines, use) if use is not None else {}
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            in_loop = False
+        is_loop = isinstance(node, ast.For | ast.AsyncFor | ast.While)
+        waiting += [(child, in_loop or is_loop) for child in ast.iter_child_nodes(node)]
+    return uses
+
+
+def _use_of(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
+    if isinstance(branch, ast.While):
+        return "end of a loop"
+    last = branch.body[-1]
+    if isinstance(last, ast.Raise) and not branch.orelse:
+        return "error"
+    return "end of a loop" if in_loop and isinstance(last, ast.Break | ast.Return) else None
+
+
 Kind = Literal["cell", "file", "library", "machinery"]
 
 _PLACE = re.compile(r'File "(?P<file>[^"\n]{1,4096})", line (?P<line>\d{1,9})')
@@ -191,6 +219,7 @@ class Sources:
         self._ids: dict[str, str] = {}
         self._lines: dict[str, dict[int, str]] = {}  # by file, then by the user's line number
         self._trees: dict[str, list[ast.Module]] = {}  # by file, one per segment
+        self._branch_uses: dict[str, dict[int, BranchUse]] = {}  # by file, then by line
         self._functions: dict[str, dict[int, str]] = {}  # by file, qualified names by first line
         for text in self._texts.values():  # cells come first and in order, even if no location mentions them
             if text.kind == "cell":
@@ -332,6 +361,17 @@ class Sources:
         # Python sees the lines after the first without the indentation of the cell.
         code = "\n".join([lines[0], *(line[text.indent :] for line in lines[1:])])
         return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE])
+
+    def branch_use(self, location: Location | None) -> BranchUse | None:
+        """Return what the branch at a place is for, ``None`` if there is none or that is not known."""
+        filename = self.files().get(location.source) if location is not None else None
+        text = self._texts.get(filename or "")
+        if location is None or text is None:
+            return None
+        if text.filename not in self._branch_uses:
+            uses = map(branch_uses, self._trees_of(text))
+            self._branch_uses[text.filename] = dict(itertools.chain.from_iterable(use.items() for use in uses))
+        return self._branch_uses[text.filename].get(location.line)
 
     def filename_ending_with(self, path: str) -> str | None:
         """Return the file name of the recorded source whose path ends like this; ``None`` if there is not just one."""

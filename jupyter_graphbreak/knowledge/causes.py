@@ -690,6 +690,22 @@ CAUSES = (
         ("Data-dependent branching",),
         title="Branch on a tensor's value",
         advice="take both sides with torch.where(condition, a, b); or torch.cond, unless a side has dropout",
+        advice_by_use=(
+            (
+                "error",
+                (
+                    "return the condition and raise the error after the call; or check within the graph: "
+                    "torch._assert_async(~condition, message)"
+                ),
+            ),
+            (
+                "end of a loop",
+                (
+                    "compile one step and call it from a loop that is not compiled; or run the maximum number of "
+                    "steps and keep finished results with torch.where"
+                ),
+            ),
+        ),
         manual_step=_BRANCH,
         rewrites=("check in the graph",),
         also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),

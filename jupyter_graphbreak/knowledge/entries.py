@@ -29,6 +29,10 @@ Rewrite = Literal[
 ]
 
 
+#: What a branch may be for.
+BranchUse = Literal["end of a loop", "error"]
+
+
 @dataclass(frozen=True, slots=True)
 class DynamoSetting:
     """A setting of Dynamo with the value that makes something traceable.
@@ -129,6 +133,8 @@ class KnownCause:
         What to do if the line is the reader's own, with the risk if there is one.
     setting_advice : str or None
         The part of the advice that helps whoever owns the line: a setting.
+    advice_by_use : tuple of tuple
+        The advice for branches with a known use; it replaces the general one.
     advice_if_consequence : str or None
         Additional advice if this is why a function cannot resume after a break.
     manual_step : ManualStep or None
@@ -164,6 +170,7 @@ class KnownCause:
     title: str
     advice: str | None = None
     setting_advice: str | None = None
+    advice_by_use: tuple[tuple[BranchUse, str], ...] = ()
     advice_if_consequence: str | None = None
     manual_step: ManualStep | None = None
     settings: tuple[tuple[DynamoSetting, ...], ...] = ()

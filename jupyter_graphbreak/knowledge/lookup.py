@@ -66,6 +66,7 @@ def all_advice() -> frozenset[str]:
     """Return all our advice, which contains no text of any user's program."""
     entries = (*CAUSES, *CALLS)
     texts = {entry.advice for entry in entries} | {cause.advice_if_consequence for cause in CAUSES}
+    texts |= {advice for cause in CAUSES for _, advice in cause.advice_by_use}
     switches = {switch.advice for switch in SWITCHES}
     return frozenset(text for text in texts if text is not None) | owner_advice() | switches
 

@@ -367,7 +367,7 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
         splices = [draft.statement_replacement(branch, lines)] if all(changes) and draft.indent_of(body[0]) else []
         title = "Drop the test for elements"
     if splices:
-        yield from _proposals(site, title, splices, tests)
+        yield from site.edit(FAMILY, title, splices, tests, assumptions_of(draft, [branch.test]))
 
 
 def _is_sum(test: ast.expr) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: Techniques that remove a break, as named in titles of remedies and in advice.
-_TECHNIQUES = ("torch.where", "torch.cond", "after the call", "detach()")
+_TECHNIQUES = ("torch.where", "torch.cond", "after the call", "within the graph", "detach()")
 #: Maximum depth of callers that are searched for the cause of a break.
 _MOST_CALLS = 100
 #: The separators between alternatives in one piece of advice.

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 import pytest
 
-from jupyter_graphbreak.analysis.locations import ExpressionRange, Sources, SourceText, find_expression, whole_test
+from jupyter_graphbreak.analysis.breaks import advise
+from jupyter_graphbreak.analysis.locations import (
+    ExpressionRange,
+    Sources,
+    SourceText,
+    branch_uses,
+    find_expression,
+    whole_test,
+)
+from jupyter_graphbreak.analysis.messages import Cause
 from jupyter_graphbreak.report.location import Segment
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.knowledge.entries import BranchUse
 
 BOTH = "def f(e, p):\n    if e is not None and torch.isin(e, p).any():\n        return p\n"
 SPREAD = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    ):\n        return p\n"
@@ -28,6 +41,46 @@ def test_first_operand_of_a_test_locates_the_whole_test() -> None:
 def test_an_operand_that_is_not_the_first_is_known(columns: tuple[int, int], whole: bool) -> None:
     found = find_expression(ast.parse(BOTH), 2, *columns, 2) or ExpressionRange(2, columns[0], 2, columns[1])
     assert (whole_test(ast.parse(BOTH), found) is not None) is whole
+
+
+LOOPS = """\
+def f(x, n):
+    if x.isnan().any():
+        raise ValueError
+    while x.sum() < n:
+        x = x * 2
+    for _ in range(9):
+        if (
+            x.norm() < 1
+        ):
+            break
+        elif x.max() > 3: return x
+        def inner(y):
+            if y > 0:
+                return y
+    if x.min() < 0:
+        return x
+    else:
+        raise ValueError
+"""
+
+
+def test_branches_that_raise_errors_or_end_loops_are_known() -> None:
+    end: BranchUse = "end of a loop"
+    assert branch_uses(ast.parse(LOOPS)) == {2: "error", 4: end, 8: end, 11: end}
+
+
+@pytest.mark.parametrize(
+    ("use", "advice"),
+    [
+        ("error", "return the condition and raise the error after the call"),
+        ("end of a loop", "compile one step and call it from a loop"),
+        (None, "take both sides with torch.where"),
+    ],
+)
+def test_the_advice_about_a_branch_fits_its_use(use: BranchUse | None, advice: str) -> None:
+    first, *_ = advise(Cause("Data-dependent branching", "GB0170"), None, use=use)
+    assert first.text.startswith(advice)
 
 
 def test_a_test_that_begins_below_its_if_begins_with_it() -> None:

@@ -144,7 +144,7 @@ torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
 YOLO is missing forward | questions#libraries | yolo.model
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
-backward function was compiled with non-empty donated buffers | errors#of-gradients-and-the-backward-pass | donated_buffer = False
+non-empty donated buffers | errors#of-gradients-and-the-backward-pass | donated_buffer = False
 modified by an inplace operation, only when compiled | errors#of-gradients-and-the-backward-pass | y = y + 1
 autograd.grad of a returned intermediate value | errors#of-gradients-and-the-backward-pass | one operation
 custom operator: no autograd formula was registered | errors#of-gradients-and-the-backward-pass | register_autograd
@@ -171,7 +171,7 @@ rows differ with the size of the batch | cost#is-the-result-right | size of its 
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
 first request of a server is slow | compile_time#a-server-compile-before-the-first-request | before the first request
-the number of threads compiles again after the warm-up | compile_time#a-server-compile-before-the-first-request | set_num_threads
+threads set after the warm-up: compiles again | compile_time#a-server-compile-before-the-first-request | set_num_threads
 keep the cache in a container | compile_time#kept-on-disk-the-second-start | mounted folder
 AOTInductor's package on another GPU | compile_time#without-a-compiler-in-production | device_index
 an unrolled recurrent network takes long to compile | compile_time#other-things-that-make-starts-slow | recurrent

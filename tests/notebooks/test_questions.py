@@ -142,7 +142,7 @@ MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | 
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
-YOLO is missing forward | questions#libraries | yolo.model
+YOLO is missing forward | questions#other-libraries | yolo.model
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
 non-empty donated buffers | errors#of-gradients-and-the-backward-pass | donated_buffer = False
 modified by an inplace operation, only when compiled | errors#of-gradients-and-the-backward-pass | y = y + 1
@@ -163,7 +163,7 @@ mypy: compiled model has no state_dict | where_to_compile#the-model | type check
 self = torch.compile(self) | where_to_compile#the-model | compiles nothing
 compile an async def | errors#errors-with-a-simple-cause | coroutine
 ContextVar.get breaks the graph | causes/gb0156 | ContextVar
-Trainer with a compiled model: no metrics | questions#libraries | The batch received was empty
+Trainer with a compiled model: no metrics | questions#hugging-face-and-lightning | The batch received was empty
 Whisper and a static cache | where_to_compile#generate | static
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
 LayerDrop: is the random choice fixed? | questions#results | LayerDrop
@@ -178,9 +178,9 @@ an unrolled recurrent network takes long to compile | compile_time#other-things-
 dynamic=True compiles for ever | compile_time#other-things-that-make-starts-slow | Mark the dimension
 torchao: quantized is slower | cost#quantized-models | until they are fused
 bitsandbytes 4-bit layers break | cost#quantized-models | bitsandbytes
-torchdiffeq: odeint breaks | questions#libraries | not the solver
-RL environment, replay buffer | questions#libraries | Compile the policy
-TensorDict with other keys compiles again | questions#libraries | number of keys
+torchdiffeq: odeint breaks | questions#other-libraries | not the solver
+RL environment, replay buffer | questions#other-libraries | Compile the policy
+TensorDict with other keys compiles again | questions#other-libraries | number of keys
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#compiled-autograd-needed | Seldom
@@ -190,9 +190,14 @@ slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-rec
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
 max_seqlen.item() for variable lengths | causes/gb0124 | max_seqlen
 torch.bincount breaks | causes/gb0036 | bincount
-a graph network compiles again for each graph | questions#libraries | add_self_loops=False
+a graph network compiles again for each graph | questions#other-libraries | add_self_loops=False
 higher loss when compiled | cost#is-the-result-right | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
+Tensor device mismatch, FakeTensor Device Propagation | errors#of-operators-kernels-and-files | set_default_device
+gradient_checkpointing_enable breaks the graph | questions#hugging-face-and-lightning | use_cache=False
+device_map and accelerate's hooks | questions#hugging-face-and-lightning | device_map
+nn.DataParallel with a compiled model | questions#several-gpus | DistributedDataParallel
+autocast switched off and on compiles again | causes/recompile-grad-mode | autocast
 spawned processes without a main guard | compile_time#worker-processes | __main__
 """
 

@@ -193,6 +193,8 @@ torch.bincount breaks | causes/gb0036 | bincount
 a graph network compiles again for each graph | questions#other-libraries | add_self_loops=False
 higher loss when compiled | cost#is-the-result-right | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
+segmentation fault with torch.compile | errors#the-process-dies-or-compiling-never-ends | faulthandler
+compiling never ends | errors#the-process-dies-or-compiling-never-ends | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | errors#of-operators-kernels-and-files | set_default_device
 gradient_checkpointing_enable breaks the graph | questions#hugging-face-and-lightning | use_cache=False
 device_map and accelerate's hooks | questions#hugging-face-and-lightning | device_map

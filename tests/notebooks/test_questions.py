@@ -133,8 +133,8 @@ record a Slurm job | recipes#record-and-read-a-slurm-job | TORCH_TRACE
 nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSources
 nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
 UncapturedHigherOrderOpError torch.cond | errors#errors-with-a-simple-cause | no operand returned unchanged
-There was no fake impl registered for my operator | errors#errors-with-a-simple-cause | register_fake
-CheckpointError with torch.compile | errors#errors-with-a-simple-cause | ran differently
+There was no fake impl registered for my operator | errors#of-operators-kernels-and-files | register_fake
+CheckpointError with torch.compile | errors#of-gradients-and-the-backward-pass | ran differently
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
 layer.compile() compiles nothing | where_to_compile#another-method-than-forward | torch.compile(layer)
 cannot export after model.compile() | errors#a-compiled-model-given-to-another-front-end | copy of the model
@@ -142,8 +142,65 @@ MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | 
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
-YOLO is missing forward | questions#libraries | yolo.model
+YOLO is missing forward | questions#other-libraries | yolo.model
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
+non-empty donated buffers | errors#of-gradients-and-the-backward-pass | donated_buffer = False
+modified by an inplace operation, only when compiled | errors#of-gradients-and-the-backward-pass | y = y + 1
+autograd.grad of a returned intermediate value | errors#of-gradients-and-the-backward-pass | one operation
+custom operator: no autograd formula was registered | errors#of-gradients-and-the-backward-pass | register_autograd
+energy and forces with create_graph | training#a-gradient-of-a-gradient | grad_and_value
+retain_grad on an intermediate value | training#what-breaks-in-training-code | retain_grad()
+per-sample gradients with functional_call | common_breaks#suspected-but-no-break | functional_call
+does stft or istft break? | common_breaks#suspected-but-no-break | istft
+custom operator returns its input | escape_hatches#custom-operators-one-opaque-operation | must not be an input
+arguments that are views of one another | errors#of-operators-kernels-and-files | ViewMeta
+OverflowError: Python int too large on Windows | errors#of-operators-kernels-and-files | OverflowError
+PermissionError in torchinductor's folder | errors#of-operators-kernels-and-files | Delete the folder
+CppCompileError | errors#of-operators-kernels-and-files | g++ 8.3
+Device mps not supported | in_a_notebook#no-gpu-no-compiler | mps
+OptimizedModule is not iterable | errors#errors-with-a-simple-cause | not subscriptable
+mypy: compiled model has no state_dict | where_to_compile#the-model | type checker
+self = torch.compile(self) | where_to_compile#the-model | compiles nothing
+compile an async def | errors#errors-with-a-simple-cause | coroutine
+ContextVar.get breaks the graph | causes/gb0156 | ContextVar
+Trainer with a compiled model: no metrics | questions#hugging-face-and-lightning | The batch received was empty
+Whisper and a static cache | where_to_compile#generate | static
+Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
+LayerDrop: is the random choice fixed? | questions#results | LayerDrop
+rows differ with the size of the batch | cost#is-the-result-right | size of its batch
+same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
+coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
+first request of a server is slow | compile_time#a-server-compile-before-the-first-request | before the first request
+threads set after the warm-up: compiles again | compile_time#a-server-compile-before-the-first-request | set_num_threads
+keep the cache in a container | compile_time#kept-on-disk-the-second-start | mounted folder
+AOTInductor's package on another GPU | compile_time#without-a-compiler-in-production | device_index
+an unrolled recurrent network takes long to compile | compile_time#other-things-that-make-starts-slow | recurrent
+dynamic=True compiles for ever | compile_time#other-things-that-make-starts-slow | Mark the dimension
+torchao: quantized is slower | cost#quantized-models | until they are fused
+bitsandbytes 4-bit layers break | cost#quantized-models | bitsandbytes
+torchdiffeq: odeint breaks | questions#other-libraries | not the solver
+RL environment, replay buffer | questions#other-libraries | Compile the policy
+TensorDict with other keys compiles again | questions#other-libraries | number of keys
+tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
+DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
+do I need compiled autograd? | training#compiled-autograd-needed | Seldom
+selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
+a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-anew | NumPy
+slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-anew | recorded again
+autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
+max_seqlen.item() for variable lengths | causes/gb0124 | max_seqlen
+torch.bincount breaks | causes/gb0036 | bincount
+a graph network compiles again for each graph | questions#other-libraries | add_self_loops=False
+higher loss when compiled | cost#is-the-result-right | emulate_precision_casts
+export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
+segmentation fault with torch.compile | errors#the-process-dies-or-compiling-never-ends | faulthandler
+compiling never ends | errors#the-process-dies-or-compiling-never-ends | dump_traceback_later
+Tensor device mismatch, FakeTensor Device Propagation | errors#of-operators-kernels-and-files | set_default_device
+gradient_checkpointing_enable breaks the graph | questions#hugging-face-and-lightning | use_cache=False
+device_map and accelerate's hooks | questions#hugging-face-and-lightning | device_map
+nn.DataParallel with a compiled model | questions#several-gpus | DistributedDataParallel
+autocast switched off and on compiles again | causes/recompile-grad-mode | autocast
+spawned processes without a main guard | compile_time#worker-processes | __main__
 """
 
 

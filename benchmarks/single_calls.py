@@ -1,0 +1,67 @@
+"""Time single calls that cost.md quotes, eager and compiled in turn, with one thread.
+
+python benchmarks/single_calls.py   # the quantized layers need torchao
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: How many calls one measurement has, and how many measurements there are.
+CALLS, ROUNDS = 20, 30
+
+
+def milliseconds(*functions: Callable[[], object]) -> list[float]:
+    """Return the median time of a call of each function, measured in turn."""
+    times: list[list[float]] = [[] for _ in functions]
+    for function in functions:
+        for _ in range(CALLS):
+            function()
+    for _ in range(ROUNDS):
+        for function, known in zip(functions, times, strict=True):
+            begun = time.perf_counter()
+            for _ in range(CALLS):
+                function()
+            known.append((time.perf_counter() - begun) / CALLS * 1e3)
+    return [statistics.median(known) for known in times]
+
+
+def show(name: str, function: Callable[..., Any], x: torch.Tensor) -> None:
+    """Print the time of an eager and of a compiled call."""
+    torch.compiler.reset()
+    compiled = torch.compile(function)
+    eager_ms, compiled_ms = milliseconds(lambda: function(x), lambda: compiled(x))
+    print(f"{name:42} eagerly {eager_ms:6.2f} ms, compiled {compiled_ms:6.2f} ms")
+
+
+def main() -> None:
+    """Print the times."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        show("erfinv of 100,000 numbers", torch.erfinv, torch.rand(100_000))
+        layers = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024))
+        layers, row = layers.to(torch.bfloat16), torch.randn(1, 1024, dtype=torch.bfloat16)
+        show("two layers of 1024, one row", layers, row)
+        try:
+            quantization = importlib.import_module("torchao.quantization")
+        except ImportError:
+            print("torchao is not installed")
+            return
+        for config in ("Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig"):
+            quantized = copy.deepcopy(layers)
+            quantization.quantize_(quantized, getattr(quantization, config)())
+            show(config, quantized, row)
+
+
+if __name__ == "__main__":
+    main()

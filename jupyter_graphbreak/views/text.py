@@ -28,14 +28,7 @@ from jupyter_graphbreak.views.words.paths import is_in_library, ordered_paths, p
 from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.recompilation import (
-    INNER_SIZES_ADVICE,
-    guard_lines,
-    inner_sizes_sentence,
-    recompilations,
-    recompile_remedies,
-    recompiled_by_inner_sizes,
-)
+from jupyter_graphbreak.views.words.recompilation import guard_lines, listed_recompilations, recompile_remedies
 from jupyter_graphbreak.views.words.remedies import (
     breaks_of,
     change_lines,
@@ -405,10 +398,8 @@ def _eager_without_break(report: Report) -> list[str]:
 def _recompiles(report: Report) -> list[str]:
     """Return for each recompiled function what varied, its lines, and advice."""
     lines = []
-    inner = recompiled_by_inner_sizes(report)
-    others = [recompilation for recompilation in recompilations(report) if recompilation not in inner]
-    for recompilation in others[:_MOST]:
-        where = place(report, recompilation.location)
+    for recompilation in listed_recompilations(report)[:_MOST]:
+        where = recompilation.function if recompilation.is_several else place(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
             where = f"torch's wrapper ({where})"
         alone = recompilation.guards[0] if len(recompilation.guards) == 1 else None
@@ -429,9 +420,6 @@ def _recompiles(report: Report) -> list[str]:
             lines += _trials(report, tried, None)
             time = time_with(report, tried.working[0]) if tried.working else ""
             lines += wrapped("", time) if time else []
-    if inner:
-        lines += wrapped(" -  ", inner_sizes_sentence(report, inner), "")
-        lines += wrapped("do: ", INNER_SIZES_ADVICE)
     return lines
 
 

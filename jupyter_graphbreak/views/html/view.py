@@ -28,7 +28,7 @@ from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
 from jupyter_graphbreak.views.words.plain_text import counted
 from jupyter_graphbreak.views.words.reason import title_of
-from jupyter_graphbreak.views.words.recompilation import Recompilation, recompilations, recompile_remedies
+from jupyter_graphbreak.views.words.recompilation import Recompilation, listed_recompilations, recompile_remedies
 from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict
 from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
@@ -142,7 +142,7 @@ class View:
         self.numbers = break_numbers(report)
         self.colours = graph_colours(report)
         self.refs = References(report)
-        self.recompilations = recompilations(report)
+        self.recompilations = listed_recompilations(report)
         self.groups, self.minor = _split_minor(break_groups(report))
         steps = course(report)
         self.course, self.further_steps = steps[: self.limits.steps], max(0, len(steps) - self.limits.steps)

@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.plain_text import joined
+from jupyter_graphbreak.views.words.plain_text import and_list
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from jupyter_graphbreak.report.cost import BlockDifference
     from jupyter_graphbreak.report.location import Location
@@ -43,12 +43,10 @@ _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "
 _OTHER_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MOST_NAMES = 2
-#: How to avoid the recompiles of functions between breaks.
-INNER_SIZES_ADVICE = "`torch.compile(..., dynamic=True)`, or remove the breaks"
-#: From so many functions on, those that size changes within a call recompile are one sentence.
+#: From so many functions on, those that size changes within a call recompile are listed as one.
 _MANY_WITHIN = 4
 #: How many lines of one guard are named.
-_MOST_LINES = 20
+_MOST_LINES = 3
 #: How many values at the beginning of a series are written out; a longer series shows these and the last.
 _MOST_VALUES = 2
 #: The share of the recompile limit from which there is a warning.
@@ -82,10 +80,14 @@ class FailedGuard:
 
 @dataclass(frozen=True, slots=True)
 class Recompilation:
-    """A function that was compiled more than once.
+    """A function that was compiled more than once, or several that are listed as one.
 
     Parameters
     ----------
+    function : str
+        Its name; for several, what they are.
+    location : Location or None
+        Its lines; for several, ``None``.
     frames : list of str
         Its compilations after the first, including one that the limit refused.
     guards : list of FailedGuard
@@ -99,6 +101,8 @@ class Recompilation:
     is_by_inner_sizes : bool
         Whether the compiled code is called between breaks, and only sizes of tensors varied: the program passes none of
         them to a compiled function itself.
+    is_several : bool
+        Whether these are several functions.
     """
 
     function: str
@@ -110,6 +114,7 @@ class Recompilation:
     ids: list[str]
     limit: int
     is_by_inner_sizes: bool = False
+    is_several: bool = False
 
     @property
     def warning(self) -> str:
@@ -169,21 +174,38 @@ def recompilations(report: Report) -> list[Recompilation]:
     ]
 
 
-def recompiled_by_inner_sizes(report: Report) -> list[Recompilation]:
-    """Return the functions to name in one sentence, because sizes that the call computes recompiled many."""
-    found = [
-        recompilation
-        for recompilation in recompilations(report)
-        if recompilation.is_by_inner_sizes and not recompile_remedies(report, recompilation)
+def listed_recompilations(report: Report) -> list[Recompilation]:
+    """Return what views list: the recompiled functions, where many that sizes of results recompile are one entry."""
+    functions = recompilations(report)
+    inner = [
+        function for function in functions if function.is_by_inner_sizes and not recompile_remedies(report, function)
     ]
-    return found if len(found) >= _MANY_WITHIN else []
+    if len(inner) < _MANY_WITHIN:
+        return functions
+    return [*(function for function in functions if function not in inner), _by_inner_sizes(inner)]
 
 
-def inner_sizes_sentence(report: Report, inner: list[Recompilation]) -> str:
-    """Say which functions sizes recompiled that the call itself computes."""
-    named = ", ".join(place(report, each.location) for each in inner[:_MOST_NAMES])
-    more = f" and {len(inner) - _MOST_NAMES} more" if len(inner) > _MOST_NAMES else ""
-    return f"{len(inner)} functions between breaks were recompiled, because the sizes of results varied: {named}{more}"
+def _by_inner_sizes(functions: Sequence[Recompilation]) -> Recompilation:
+    """Return functions between breaks, recompiled because of sizes that the call computes, as one entry."""
+    frames = [frame for function in functions for frame in function.frames]
+    why = FailedGuard(
+        "the sizes of results varied",
+        len(frames),
+        [function.location for function in functions if function.location is not None],
+        "`torch.compile(..., dynamic=True)`, or remove the breaks",
+        is_size=True,
+    )
+    return Recompilation(
+        function=f"{len(functions)} functions between breaks",
+        location=None,
+        frames=frames,
+        guards=[why],
+        limit_hit=False,
+        total=0,
+        ids=[ident for function in functions for ident in function.ids],
+        limit=0,
+        is_several=True,
+    )
 
 
 def limited_functions(report: Report) -> str:
@@ -213,14 +235,14 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
     """
     if report.remedies is None:
         return None
-    return _remedies_by_function(report)[recompilations(report).index(recompilation)]
+    return _remedies_by_frame(report)[recompilation.frames[0]]
 
 
 @per_report
-def _remedies_by_function(report: Report) -> list[BreakRemedies]:
-    """Return the remedies to show at each recompiled function, in the order of :func:`recompilations`."""
+def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
+    """Return the remedies to show at each recompiled function, by its first recompiled frame."""
     shown: set[str] = set()
-    by_function = []
+    by_frame = {}
     for recompilation in recompilations(report):
         tried = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
         new = BreakRemedies(
@@ -230,8 +252,8 @@ def _remedies_by_function(report: Report) -> list[BreakRemedies]:
         )
         shown.update(remedy.id for remedy in (*new.working, *new.failed))
         shown.update(new.person)
-        by_function.append(new)
-    return by_function
+        by_frame[recompilation.frames[0]] = new
+    return by_frame
 
 
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
@@ -241,8 +263,10 @@ def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remed
 
 
 def guard_lines(report: Report, guard: FailedGuard) -> str:
-    """Return the lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
-    return joined([place(report, without_function(location)) for location in guard.locations[:_MOST_LINES]], " and ")
+    """Return the first lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
+    named = [place(report, without_function(location)) for location in guard.locations[:_MOST_LINES]]
+    more = len(guard.locations) - _MOST_LINES
+    return and_list([*named, *([f"{more} more"] if more > 0 else [])])
 
 
 def function_name(report: Report, recompilation: Recompilation) -> str:

@@ -144,7 +144,8 @@ def advice_beside_verdict(report: Report) -> str:
         return ""
     if not report.breaks:
         guards = [guard for function in recompilations(report) for guard in function.guards]
-        return next((guard.advice for guard in guards if guard.advice), "")
+        ways_out = (skipped.way_out for skipped in report.skipped)
+        return next(filter(None, [*(guard.advice for guard in guards), *ways_out]), "")
     first = ordered_breaks(report)[0]
     if alike := _main_group(report):
         first = alike[0]

@@ -38,10 +38,9 @@ from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.recompilation import (
-    inner_sizes_sentence,
     limited_functions,
+    listed_recompilations,
     recompilations,
-    recompiled_by_inner_sizes,
 )
 from jupyter_graphbreak.views.words.verdict import verdict
 from jupyter_graphbreak.views.words.where import brief_code, place
@@ -293,15 +292,34 @@ def test_sizes_between_breaks_are_not_marked_where_no_reader_can(name: str, subj
     few = between_breaks(3, guard)
     first = recompilations(few)[0].guards[0]
     assert (first.story, first.advice) == (f"dimension 0 of {subject}: 2 -> 3", advice)
-    assert recompiled_by_inner_sizes(few) == []
-    many = between_breaks(6, guard)
-    sentence = "6 functions between breaks were recompiled, because the sizes of results varied: "
-    assert inner_sizes_sentence(many, recompiled_by_inner_sizes(many)) == f"{sentence}line 1, line 2 and 4 more"
-    text = " ".join(render_text(many).split())
-    assert text.count("recompiled,") == 1
-    assert f"{sentence}line 1, line 2 and 4 more do: `torch.compile(..., dynamic=True)`, or remove the breaks" in text
-    other = between_breaks(6, "k == 2")
-    assert recompiled_by_inner_sizes(other) == []
+    assert listed_recompilations(few) == recompilations(few)
+
+
+def test_functions_that_sizes_of_results_recompile_are_one_entry_in_every_view() -> None:
+    guard = "tensor 'pairs[0]' size mismatch at index 0. expected 2, actual 3"
+    report = between_breaks(6, guard)
+    (entry,) = listed_recompilations(report)
+    why = "the sizes of results varied"
+    assert (entry.function, entry.times, entry.guards[0].story) == (
+        "6 functions between breaks",
+        "recompiled 6 times",
+        why,
+    )
+    advice = "`torch.compile(..., dynamic=True)`, or remove the breaks"
+    named = f"6 functions between breaks recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more do: {advice}"
+    text = " ".join(render_text(report).split())
+    assert named in text
+    assert text.count("recompiled") == 1
+    (row,) = next(section for section in build_rows(report).sections if section.id == "recompile").rows
+    assert (row.label, row.is_code, row.details[0], row.more[-1]) == (
+        "6 functions between breaks",
+        False,
+        "recompiled 6 times",
+        f"Do: {advice}",
+    )
+    assert render_html(report).count(why) == 1
+    different = between_breaks(6, "k == 2")
+    assert listed_recompilations(different) == recompilations(different)
 
 
 SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"

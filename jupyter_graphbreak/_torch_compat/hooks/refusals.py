@@ -127,9 +127,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         if result.apply_to_code:  # false since torch 2.14 if a mode is on: the next call is compiled again
             keep_reason(frame.f_code, reason)
         in_place = _is_compiled_in_place(frame)
-        return FrameSkipped(
-            **identity(frame.f_code), reason=reason, above=stack_above(), is_compiled_in_place=in_place
-        )
+        return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above(), is_compiled_in_place=in_place)
 
     if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
         with patched(wrapper, "_handle_skip", watched(wrapper._handle_skip, observer, before=look)):

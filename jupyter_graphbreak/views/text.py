@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -124,14 +125,24 @@ _MOST_NAMED, _MOST_FAILED = 4, 3
 #: About how many characters of the outcome of a trial that failed, and how many lines of a change, are shown.
 _LONGEST_TRIAL = 160
 _MOST_REMEDY_LINES = 12
+#: About how many characters of a cause, and at most how many of the numbers of breaks, are shown.
+_LONGEST_CAUSE, _LONGEST_NUMBERS = 280, 40
 _DEEPER = INDENT + "     "
 
 
-def remedies_of_break(report: Report, number: int, break_: Break) -> list[str]:
+def _once(advice: str, number: int, said: dict[str, int]) -> str:
+    """Return advice about a break; if an earlier break has the same, a reference to that one."""
+    first = said.setdefault(advice, number)
+    return advice if first == number else f"as for break {first}"
+
+
+def remedies_of_break(report: Report, number: int, break_: Break, said: dict[str, int]) -> list[str]:
     """Return the remedies for a break: the best with its change, further ones by title, and what came of the others."""
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
+    person = [_once(decision, number, said) for decision in remedies.person]
+    remedies = dataclasses.replace(remedies, person=person)
     return _trials(report, remedies, number) or [f"{INDENT}tried: nothing, no known remedy applies"]
 
 
@@ -156,9 +167,7 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
     for remedy in remedies.working[:_MOST_NAMED]:
         elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
         if elsewhere is not None:
-            lines += wrapped("fix: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")[
-                : None if is_shown else 4
-            ]
+            lines += wrapped("fix: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")
         elif is_shown:
             lines += wrapped("or: ", f"{_plain(remedy.title)}: {verdict_label(remedy)}")
         else:
@@ -171,7 +180,9 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
         lines += wrapped("", _plain(tried)) if tried else []
     else:
         for remedy in remedies.failed[:_MOST_FAILED]:
+            elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
             came = whole_clauses(_plain(outcome(remedy)), _LONGEST_TRIAL)
+            came = f"{verdict_label(remedy)}, see break {elsewhere}" if elsewhere is not None else came
             lines += wrapped("tried: ", f"{_plain(remedy.title)}: {came}")
         if len(remedies.failed) > _MOST_FAILED:
             lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MOST_FAILED, 'more trial')} that failed")
@@ -226,9 +237,10 @@ def render_text(report: Report) -> str:
         lines += render_changes(report.changes)
     groups = break_groups(report)
     shown = 0
+    said: dict[str, int] = {}
     for group in groups[:_MOST]:
         shown += len(group.breaks)
-        lines += _break(report, group.breaks[0]) if group.is_single else _breaks(report, group)
+        lines += _break(report, group.breaks[0], said) if group.is_single else _breaks(report, group, said)
     if len(groups) > _MOST:
         lines.append(f"{INDENT}and {len(report.breaks) - shown} more breaks")
     lines += _eager_without_break(report)
@@ -260,29 +272,32 @@ def _measured(report: Report) -> list[str]:
     return [line for sentence in sentences[:_MOST] for line in wrapped("", sentence, indent="")]
 
 
-def _break(report: Report, break_: Break) -> list[str]:
+def _break(report: Report, break_: Break, said: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
-    lines = [_place_line(report, f"{number:>2}", break_), *wrapped("", _cause(break_))[:3]]
+    cause = whole_clauses(_cause(break_), _LONGEST_CAUSE)
+    lines = [_place_line(report, f"{number:>2}", break_), *wrapped("", cause)]
     path = _path(report, break_)
     if path:
         lines.append(cut(f"{INDENT}called from {path}"))
-    lines += [line for words in _aftermath(report, break_) for line in wrapped("", words)[:2]]
+    lines += [line for words in _aftermath(report, break_) for line in wrapped("", words)]
     allowed = permission(report, break_)
     effects = [] if allowed in UNREMARKABLE else [allowed]
     effects += filter(None, [graphs_added(break_), break_time(report, break_)])
     lines += wrapped("", "; ".join(effects)) if effects else []
-    remedies = remedies_of_break(report, number, break_)
+    remedies = remedies_of_break(report, number, break_, said)
     trials = remedies_for_break(report, break_)
     if trials is None or not (trials.person or best_remedy(report, break_)):
-        lines += _advice(report, break_)
+        lines += _advice(report, break_, said)
     return [*lines, *remedies]
 
 
-def _breaks(report: Report, group: Group) -> list[str]:
+def _breaks(report: Report, group: Group, said: dict[str, int]) -> list[str]:
     """Return several breaks with one cause: the cause, the first places, and what to do, once."""
     first, total = group.breaks[0], len(group.breaks)
-    head = f"{numbers_of(report, group.breaks)}  {_cause(first)}: {counted(total, 'break')}"
-    lines = [cut(head if len(head) < WIDTH else f"{_cause(first)}: {counted(total, 'break')}")]
+    cause = whole_clauses(_cause(first), _LONGEST_CAUSE)
+    numbered = numbers_of(report, group.breaks)
+    head = f"{numbered}  " if len(numbered) <= _LONGEST_NUMBERS else ""
+    lines = wrapped(head, f"{cause}: {counted(total, 'break')}", "")
     numbers = break_numbers(report)
     lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MOST_PLACES]]
     if total > _MOST_PLACES:
@@ -292,9 +307,9 @@ def _breaks(report: Report, group: Group) -> list[str]:
     remedy = best_remedy(report, first)
     trials = remedies_for_break(report, first)
     if trials is None or not (trials.person or remedy):
-        lines += _advice(report, first)
+        lines += _advice(report, first, said)
     if remedy is None or len(remedy.breaks) > 1:
-        return [*lines, *remedies_of_break(report, numbers[first.id], first)]
+        return [*lines, *remedies_of_break(report, numbers[first.id], first, said)]
     return [*lines, *wrapped("fix: ", f"{_plain(remedy.title)}, at each of them: {verdict_label(remedy)}")]
 
 
@@ -313,8 +328,10 @@ def _cause(break_: Break) -> str:
     return cause
 
 
-def _advice(report: Report, break_: Break) -> list[str]:
-    return [line for advice in guidance(report, break_)[:1] for line in wrapped("do: ", advice.text)]
+def _advice(report: Report, break_: Break, said: dict[str, int]) -> list[str]:
+    number = break_numbers(report)[break_.id]
+    first = guidance(report, break_)[:1]
+    return [line for advice in first for line in wrapped("do: ", _once(advice.text, number, said))]
 
 
 def _aftermath(report: Report, break_: Break) -> list[str]:
@@ -439,9 +456,8 @@ def _error(report: Report) -> list[str]:
         return []
     number = break_numbers(report).get(error.break_ or "")
     if number is not None:
-        return [f" -  the run ended in {plain(error.type)}, raised by break {number}"]
-    first = one_line(error.message)
-    return [cut(f" -  the run ended in {error.type}{where}: {first}")]
+        return [f" -  break {number} raised {plain(error.type)}"]
+    return wrapped(" -  ", whole_clauses(f"{error.type}: {error.message}", _LONGEST_CAUSE), "") if error.message else []
 
 
 def _listings(report: Report) -> list[str]:
@@ -461,6 +477,8 @@ def _listings(report: Report) -> list[str]:
 def _listing(report: Report, source: Source, room: int) -> list[str]:
     """Return a source as at most ``room`` numbered lines below its name."""
     lines = listing(report, source)
+    if not any(line.marked for line in lines):
+        return []
     if len(lines) > room:
         lines = _near(lines, room)
     if not lines:
@@ -497,7 +515,7 @@ def _near(lines: list[Line], room: int) -> list[Line]:
     broken = [line.number for line in lines if line.breaks]
     leading = [line.number for line in lines if line.leads_to and not line.breaks]
     if not broken and not leading:
-        return lines[:room] if any(line.marked for line in lines) else []
+        return lines[:room]
     for numbers, around in ((broken, _AROUND), (leading, 0)):
         for number in numbers:
             near = set(range(number - around, number + around + 1)) - wanted

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import and_list
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
-from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
+from jupyter_graphbreak.views.words.where import (
+    function_of,
+    is_of_library,
+    is_wrapper_of_torch,
+    place,
+    without_function,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,6 +42,10 @@ _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:,
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 #: What PyTorch adds to a guard on a parameter: advice, which is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
+#: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
+_NO_TENSOR = re.compile(r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>")
+#: How Dynamo names an imported module: "__import_torch_dot_nn".
+_IMPORTED = re.compile(r"\b__import_(\w+)")
 #: How Dynamo names a local and a global variable.
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Readable names of tensor properties in guards.
@@ -142,7 +152,8 @@ class Recompilation:
         total = len(self.frames)
         if total == 1:
             return ""
-        return f"{'all' if guard.times == total else f'{guard.times} of'} {total} times"
+        every = "both times" if total == 2 else f"all {total} times"  # noqa: PLR2004
+        return every if guard.times == total else f"{guard.times} of {total} times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +180,12 @@ def recompilations(report: Report) -> list[Recompilation]:
     known_limit = limit if isinstance(limit, int) else 0
     inner = {frame.id for frame in report.frames if frame.role != "entry"}
     return [
-        _recompilation(recompiles, known_limit, is_inner=not inner.isdisjoint({recompiles[0].frame, recompiles[0].of}))
+        _recompilation(
+            recompiles,
+            known_limit,
+            is_inner=not inner.isdisjoint({recompiles[0].frame, recompiles[0].of}),
+            is_library=is_of_library(report, recompiles[0].location),
+        )
         for recompiles in by_function.values()
     ]
 
@@ -281,7 +297,7 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
     return function_of(report, recompilation.location)
 
 
-def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool) -> Recompilation:
+def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool, is_library: bool) -> Recompilation:
     """Group the failed guards of a function by subject."""
     guards = failed_guards(
         (
@@ -290,6 +306,7 @@ def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool) -
             for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
         ),
         is_inner=is_inner,
+        is_library=is_library,
     )
     last = recompiles[-1]
     return Recompilation(
@@ -305,7 +322,9 @@ def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool) -
     )
 
 
-def failed_guards(failures: Iterable[tuple[int, _Failure]], *, is_inner: bool = False) -> list[FailedGuard]:
+def failed_guards(
+    failures: Iterable[tuple[int, _Failure]], *, is_inner: bool = False, is_library: bool = False
+) -> list[FailedGuard]:
     """Group guards that failed by subject, the most frequent first.
 
     Parameters
@@ -314,10 +333,12 @@ def failed_guards(failures: Iterable[tuple[int, _Failure]], *, is_inner: bool = 
         The guards in the order in which they failed, each with the number of the recompile.
     is_inner : bool
         Whether the function is called between breaks, so that the program itself passes no arguments to it.
+    is_library : bool
+        Whether it is a library's, so that its variables cannot be changed.
     """
     failed: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
-        variation = _variation(reason.guard, is_inner=is_inner)
+        variation = _variation(reason.guard, is_inner=is_inner, is_library=is_library)
         subject = variation.subject or variation.name if variation is not None else reason.guard
         failed.setdefault(subject, []).append((index, reason, variation))
     return sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
@@ -367,8 +388,9 @@ def _story(variations: list[tuple[int, _Variation]]) -> str:
     return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
 
 
-def _variation(guard: str, *, is_inner: bool) -> _Variation | None:
+def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | None:
     guard = _VARIABLE.sub(r"\1", guard.partition(_HINT)[0])
+    guard = _IMPORTED.sub(lambda module: module[1].replace("_dot_", "."), guard)
     if guard.startswith(_TENSOR_BEGINS) and (tensor := _TENSOR.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL):
@@ -377,7 +399,9 @@ def _variation(guard: str, *, is_inner: bool) -> _Variation | None:
     if value := _VALUE.fullmatch(guard):
         name = value["name"]
         shown = "the value that the break returned" if name.startswith(_ON_THE_STACK) else name
-        return _Variation(shown, value["value"], None, _advice_for(name, value["value"]))
+        return _Variation(shown, value["value"], None, _advice_for(name, value["value"], is_library=is_library))
+    if unlike := _NO_TENSOR.fullmatch(guard):
+        return _Variation(f"`{unlike['name']}` has a different type ({unlike['type']})", "", None, "")
     if identity := _IDENTITY.fullmatch(guard):
         what = "is a different object" if identity["what"] == "obj" else "has a different type"
         return _Variation(f"`{identity['name']}` {what}", "", None, "")
@@ -409,8 +433,11 @@ def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bo
     return _Variation(f"{feature} of {shown}", old, new, advice, f"{feature} of {name}", what == "size")
 
 
-def _advice_for(name: str, value: str) -> str:
-    if not re.fullmatch(r"-?\d+(?:\.\d+)?", value):
+def _advice_for(name: str, value: str, *, is_library: bool) -> str:
+    is_number = re.fullmatch(r"-?\d+(?:\.\d+)?", value) is not None
+    if is_library:
+        return "`torch.compile(..., dynamic=True)`" if is_number and not name.startswith("len(") else ""
+    if not is_number:
         return f"each value of `{name}` is compiled separately: branch on it outside the compiled function"
     if name.startswith("len("):
         return (

@@ -252,12 +252,51 @@ def again(*guards: str, limit: bool = False) -> Report:
         ),
         (again("GLOBAL_STATE changed: grad_mode "), "global state changed: grad_mode", ""),
         (again("not args"), "`not args` failed", ""),
+        (
+            again("expected type of 'x' to be a tensor type, ' but found <class 'float'>"),
+            "`x` has a different type (float)",
+            "",
+        ),
+        (
+            again("len(__import_pyro_dot_runtime._STACK) == 6"),
+            "len(pyro.runtime._STACK): 6 -> different value",
+            "each length of `pyro.runtime._STACK` is compiled separately: pass one stacked tensor, or always the same "
+            "length",
+        ),
     ],
 )
 def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice: str) -> None:
     (recompilation,) = recompilations(report)
     (guard,) = recompilation.guards
     assert (guard.story, guard.advice) == (story, advice)
+
+
+@pytest.mark.parametrize(
+    ("guard", "advice"),
+    [("k == 2", "`torch.compile(..., dynamic=True)`"), ("mode == 'a'", ""), ("len(args) == 2", "")],
+)
+def test_advice_on_recompiles_of_a_library_asks_for_no_change_of_its_code(guard: str, advice: str) -> None:
+    report = again(guard)
+    at = Location("s9", 3, 3, function="f")
+    report = replace(
+        report,
+        sources=[*report.sources, Source("s9", "theirs.py", "library")],
+        recompiles=[replace(recompile, location=at) for recompile in report.recompiles],
+    )
+    assert recompilations(report)[0].guards[0].advice == advice
+
+
+def test_the_text_gives_the_same_advice_once() -> None:
+    one = two_breaks().breaks[0]
+    other = replace(one, id="b2", gb_id="GB0025", gb_type="Call to `print`")
+    text = render_text(replace(two_breaks(), breaks=[replace(one, id="b1"), other], order=["b1", "b2"]))
+    assert text.replace("\n        ", " ").count(f"do: {one.advice[0].text}") == 1
+    assert "    do: as for break 1" in text.split("\n")
+
+
+def test_the_text_counts_nothing_that_is_zero() -> None:
+    nothing = replace(no_breaks(), graphs=[], summary=replace(no_breaks().summary, graphs=0, ops=0))
+    assert re.search(r"\b0 (?!s\b)", render_text(nothing)) is None
 
 
 def between_breaks(count: int, guard: str) -> Report:

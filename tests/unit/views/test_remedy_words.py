@@ -195,11 +195,11 @@ def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     assert compatible_remedies(two_breaks()) == []
 
 
-def test_compiling_a_part_instead_comes_after_remedies_of_single_breaks() -> None:
+def test_compiling_a_part_instead_comes_after_remedies_that_remove_as_much() -> None:
     single, other = a_remedy(id="r1", breaks=["b1"]), a_remedy(id="r2", breaks=["b2"])
     inner = a_remedy(id="r3", breaks=["b1", "b2"], family=INNER, excludes=["r1", "r2"])
     report = with_remedies(inner, single)
-    assert [remedy.id for remedy in compatible_remedies(report)] == ["r1"]
+    assert [remedy.id for remedy in compatible_remedies(report)] == ["r3"]  # nothing else removes break 2
     trials = remedies_for_break(report, report.breaks[0])
     assert trials is not None
     assert [remedy.id for remedy in trials.working] == ["r1", "r3"]

@@ -461,26 +461,31 @@ def _error(report: Report) -> list[str]:
 
 
 def _listings(report: Report) -> list[str]:
-    """Return the marked lines of the sources with a few lines around them, as many as fit."""
+    """Return the marked lines of the sources with a few lines around them, as many as fit.
+
+    Of several breaks with one cause, the lines of those are shown that are listed.
+    """
     lines: list[str] = []
+    numbers = break_numbers(report)
+    listed = {numbers[break_.id] for group in break_groups(report) for break_ in group.breaks[:_MOST_PLACES]}
     sources = [source for source in report.sources if source.segments]
     own = [source for source in sources if source.kind != "library"]
     for source in own or sources:
         room = _MOST_LINES - len(lines)
         if room < _AROUND:
             break
-        some = _listing(report, source, room)
+        some = _listing(report, source, room, listed)
         lines += ["", *some] if some else []
     return lines
 
 
-def _listing(report: Report, source: Source, room: int) -> list[str]:
-    """Return a source as at most ``room`` numbered lines below its name."""
+def _listing(report: Report, source: Source, room: int, listed: set[int]) -> list[str]:
+    """Return a source as at most ``room`` numbered lines below its name, those with the listed breaks first."""
     lines = listing(report, source)
     if not any(line.marked for line in lines):
         return []
-    if len(lines) > room:
-        lines = _near(lines, room)
+    if len(lines) > room or any(mark.number not in listed for line in lines for mark in line.breaks):
+        lines = _near(lines, room, listed)
     if not lines:
         return []
     signs = ["A graph"] if any(line.graphs for line in lines) else []
@@ -509,10 +514,10 @@ def _listing(report: Report, source: Source, room: int) -> list[str]:
     return shown
 
 
-def _near(lines: list[Line], room: int) -> list[Line]:
+def _near(lines: list[Line], room: int, listed: set[int]) -> list[Line]:
     """Return the lines around breaks and those that lead to breaks, as many as fit; without breaks, the first ones."""
     wanted: set[int] = set()
-    broken = [line.number for line in lines if line.breaks]
+    broken = [line.number for line in lines if any(mark.number in listed for mark in line.breaks)]
     leading = [line.number for line in lines if line.leads_to and not line.breaks]
     if not broken and not leading:
         return lines[:room]

@@ -44,7 +44,7 @@ from jupyter_graphbreak.views.words.recompilation import (
 )
 from jupyter_graphbreak.views.words.verdict import verdict
 from jupyter_graphbreak.views.words.where import brief_code, place
-from tests.support.sample_reports import no_breaks, two_breaks
+from tests.support.sample_reports import big, no_breaks, two_breaks
 
 
 def model() -> Report:
@@ -292,6 +292,13 @@ def test_the_text_gives_the_same_advice_once() -> None:
     text = render_text(replace(two_breaks(), breaks=[replace(one, id="b1"), other], order=["b1", "b2"]))
     assert text.replace("\n        ", " ").count(f"do: {one.advice[0].text}") == 1
     assert "    do: as for break 1" in text.split("\n")
+
+
+def test_the_text_shows_the_lines_of_the_listed_breaks_alone_if_many_have_one_cause() -> None:
+    text = render_text(big(breaks=30, ops=60))
+    assert len(text.split("\n")) < 50
+    assert "/5 " in text
+    assert "/6 " not in text
 
 
 def test_the_text_counts_nothing_that_is_zero() -> None:

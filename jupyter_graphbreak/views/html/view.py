@@ -107,14 +107,14 @@ class Limits:
 
     breaks: int = 20
     open: int = 3
-    graphs: int = 20
+    graphs: int = 10
     ops: int = 8
     inputs: int = 6
     code: int = 8
     rows: int = 40
     steps: int = 200
     places: int = 10
-    lines: int = 400
+    lines: int = 200
     alerts: int = 3
     remedies: int = 20
 

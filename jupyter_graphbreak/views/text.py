@@ -14,7 +14,14 @@ from jupyter_graphbreak.views.words.changes import describe_change, headline
 from jupyter_graphbreak.views.words.changes import figures as changed_figures
 from jupyter_graphbreak.views.words.cost import break_time, time_with
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_of, details, legend
-from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
+from jupyter_graphbreak.views.words.groups import (
+    Group,
+    best_remedy,
+    break_groups,
+    cost_of_all,
+    numbers_of,
+    several_causes,
+)
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
 from jupyter_graphbreak.views.words.jobs import (
     compiling_lines,
@@ -294,7 +301,7 @@ def _break(report: Report, break_: Break, said: dict[str, int]) -> list[str]:
 def _breaks(report: Report, group: Group, said: dict[str, int]) -> list[str]:
     """Return several breaks with one cause: the cause, the first places, and what to do, once."""
     first, total = group.breaks[0], len(group.breaks)
-    cause = whole_clauses(_cause(first), _LONGEST_CAUSE)
+    cause = _plain(several_causes(group.breaks)) or whole_clauses(_cause(first), _LONGEST_CAUSE)
     numbered = numbers_of(report, group.breaks)
     head = f"{numbered}  " if len(numbered) <= _LONGEST_NUMBERS else ""
     lines = wrapped(head, f"{cause}: {counted(total, 'break')}", "")

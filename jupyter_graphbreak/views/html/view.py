@@ -21,7 +21,14 @@ from jupyter_graphbreak.views.words import lookup, remedies
 from jupyter_graphbreak.views.words.aftermath import frame_absence, has_run, nearest_first
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.course import Segment, course
-from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
+from jupyter_graphbreak.views.words.groups import (
+    Group,
+    best_remedy,
+    break_groups,
+    cost_of_all,
+    numbers_of,
+    several_causes,
+)
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_answers, path_effect
@@ -133,6 +140,7 @@ class View:
     brief_code = staticmethod(brief_code)
     cost_of = staticmethod(cost_of)
     cost_of_all = staticmethod(cost_of_all)
+    several_causes = staticmethod(several_causes)
     title_of = staticmethod(title_of)
     tensor_text = staticmethod(tensor_text)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -341,7 +341,9 @@ def failed_guards(
         variation = _variation(reason.guard, is_inner=is_inner, is_library=is_library)
         subject = variation.subject or variation.name if variation is not None else reason.guard
         failed.setdefault(subject, []).append((index, reason, variation))
-    return sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
+    guards = sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
+    said = [guard.advice for guard in guards]
+    return [replace(guard, advice="") if guard.advice in said[:index] else guard for index, guard in enumerate(guards)]
 
 
 def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> FailedGuard:
@@ -418,8 +420,7 @@ def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bo
         advice = "`torch.compile(..., dynamic=True)`, or remove the break before it"
     elif what == "size" and is_inner:
         advice = (
-            f"`torch.compile(..., dynamic=True)`; if an argument of the compiled function gives `{name}` its size, "
-            "`torch._dynamo.mark_dynamic` on that argument before the call"
+            "`torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` on the argument that sets the size"
         )
     elif what == "size":
         advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"

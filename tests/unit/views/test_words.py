@@ -12,6 +12,7 @@ from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Source
+from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
     CompiledCall,
@@ -37,6 +38,7 @@ from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
+from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     limited_functions,
     listed_recompilations,
@@ -294,6 +296,24 @@ def test_the_text_gives_the_same_advice_once() -> None:
     assert "    do: as for break 1" in text.split("\n")
 
 
+def test_a_group_names_the_causes_of_all_its_breaks() -> None:
+    report = two_breaks()
+    whole = Remedy("m1", [b.id for b in report.breaks], "inner", "Compile a part", "edit", "works")
+    report = replace(report, remedies=[whole])
+    titles = map(title_of, sorted(report.breaks, key=lambda b: break_numbers(report)[b.id]))
+    first, second = (title.replace("`", "") for title in titles)
+    assert first != second
+    for shown in (render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report)))):
+        assert re.search(rf"{re.escape(first)} \(GB\d+\); {re.escape(second)}", " ".join(shown.split()))
+
+
+def test_advice_for_several_guards_of_one_function_is_given_once() -> None:
+    guards = [GuardFailure(f"tensor '{name}' size mismatch at index 0. expected 2, actual 3") for name in ("x", "y")]
+    report = between_breaks(1, "")
+    (entry,) = recompilations(replace(report, recompiles=[replace(report.recompiles[0], reasons=guards)]))
+    assert [bool(guard.advice) for guard in entry.guards] == [True, False]
+
+
 def test_the_text_shows_the_lines_of_the_listed_breaks_alone_if_many_have_one_cause() -> None:
     text = render_text(big(breaks=30, ops=60))
     assert len(text.split("\n")) < 50
@@ -328,8 +348,7 @@ def between_breaks(count: int, guard: str) -> Report:
         (
             "pairs[0]",
             "pairs[0]",
-            "`torch.compile(..., dynamic=True)`; if an argument of the compiled function gives `pairs[0]` its size, "
-            "`torch._dynamo.mark_dynamic` on that argument before the call",
+            "`torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` on the argument that sets the size",
         ),
     ],
 )

@@ -39,6 +39,8 @@ _TENSOR_BEGINS = "tensor '"
 _ACTUAL = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
+#: What PyTorch says if an object that compiled code refers to is freed.
+_FREED = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 #: What PyTorch adds to a guard on a parameter: advice, which is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
@@ -339,7 +341,7 @@ def failed_guards(
     failed: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
         variation = _variation(reason.guard, is_inner=is_inner, is_library=is_library)
-        subject = variation.subject or variation.name if variation is not None else reason.guard
+        subject = variation.subject or variation.name if variation is not None else _readable(reason.guard)
         failed.setdefault(subject, []).append((index, reason, variation))
     guards = sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
     said = [guard.advice for guard in guards]
@@ -350,7 +352,7 @@ def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> Faile
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     return FailedGuard(
-        story=_story(variations) if variations else f"`{group[0][1].guard}` failed",
+        story=_story(variations) if variations else f"`{_readable(group[0][1].guard)}` failed",
         times=len({index for index, _, _ in group}),
         locations=list(places),
         advice=variations[-1][1].advice if variations else "",
@@ -390,9 +392,14 @@ def _story(variations: list[tuple[int, _Variation]]) -> str:
     return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
 
 
-def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | None:
+def _readable(guard: str) -> str:
+    """Return a guard with the names of variables and modules as in the program, and without PyTorch's advice."""
     guard = _VARIABLE.sub(r"\1", guard.partition(_HINT)[0])
-    guard = _IMPORTED.sub(lambda module: module[1].replace("_dot_", "."), guard)
+    return _IMPORTED.sub(lambda module: module[1].replace("_dot_", "."), guard)
+
+
+def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | None:
+    guard = _readable(guard)
     if guard.startswith(_TENSOR_BEGINS) and (tensor := _TENSOR.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL):
@@ -404,6 +411,10 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
         return _Variation(shown, value["value"], None, _advice_for(name, value["value"], is_library=is_library))
     if unlike := _NO_TENSOR.fullmatch(guard):
         return _Variation(f"`{unlike['name']}` has a different type ({unlike['type']})", "", None, "")
+    if freed := _FREED.fullmatch(guard):
+        name = freed["name"]
+        what = "a value that the break returned" if name.startswith(_ON_THE_STACK) else f"`{name}`"
+        return _Variation(f"{what} no longer exists", "", None, "")
     if identity := _IDENTITY.fullmatch(guard):
         what = "is a different object" if identity["what"] == "obj" else "has a different type"
         return _Variation(f"`{identity['name']}` {what}", "", None, "")

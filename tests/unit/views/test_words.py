@@ -254,6 +254,12 @@ def again(*guards: str, limit: bool = False) -> Report:
         ),
         (again("GLOBAL_STATE changed: grad_mode "), "global state changed: grad_mode", ""),
         (again("not args"), "`not args` failed", ""),
+        (again("G['__import_a_dot_b'].device is None"), "`a.b.device is None` failed", ""),
+        (
+            again("Cache line invalidated because L['___stack0'] got deallocated"),
+            "a value that the break returned no longer exists",
+            "",
+        ),
         (
             again("expected type of 'x' to be a tensor type, ' but found <class 'float'>"),
             "`x` has a different type (float)",

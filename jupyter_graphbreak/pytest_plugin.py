@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 _NOTHING_COMPILED = (
-    "nothing was compiled, so 0 graph breaks prove nothing: call a compiled function here, check that compiling is on "
-    '(TORCH_COMPILE_DISABLE, torch._dynamo.config.disable and the stance "force_eager" switch it off)'
+    "nothing was compiled, so {check} proves nothing: call a compiled function here, check that compiling is on "
+    '(TORCH_COMPILE_DISABLE, torch._dynamo.config.disable and the stance "force_eager" switch it off), or remove '
+    "{check}"
 )
 
 
@@ -59,7 +60,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         message = f"no module {unknown[0]} took part or is imported, so its limit proves nothing: check within="
         pytest.fail(_failure(report, message), pytrace=False)
     if _compiled_nothing(report):
-        message = f"{_NOTHING_COMPILED}, or remove the marker {next(iter(limits))}"
+        message = _NOTHING_COMPILED.format(check=f"the marker {next(iter(limits))}")
         pytest.fail(_failure(report, message), pytrace=False)
     return result
 
@@ -173,7 +174,7 @@ def _capture_from_scratch() -> Iterator[Run]:
 def _unexpected(report: Report, expected: tuple[str | int, ...]) -> str | None:
     """Return the differences from the expected breaks in one line, ``None`` if there are none."""
     if expected in {(), (0,)} and _compiled_nothing(report):
-        return f"{_NOTHING_COMPILED}, or remove graph_breaks.expect() here"
+        return _NOTHING_COMPILED.format(check="graph_breaks.expect()")
     if len(expected) == 1 and isinstance(expected[0], int):
         return None if len(report.breaks) == expected[0] else f"{_counted(len(report.breaks))}, {expected[0]} expected"
     left = list(report.breaks)

@@ -163,8 +163,10 @@ def _for_user_of(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list
     if known.is_deliberate:
         in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
         return [owners.OPTIMIZER if in_optimizer else owners.OWNERS[owner].on_purpose]
-    changes = [switch.advice for switch in switches_for(stack[-1], stack[:-1])] if stack else []
+    switches = list(switches_for(stack[-1], stack[:-1])) if stack else []
+    changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [known.setting_advice] if known.setting_advice is not None else []
+    changes += [switch.advice for switch in switches if switch.is_second_choice]
     return [*changes, owners.OWNERS[owner].otherwise]
 
 

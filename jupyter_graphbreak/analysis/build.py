@@ -138,7 +138,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         if frame.start is not None:
             parts.for_each("scopes", [frame.start.fullgraph_site], scopes.open_fullgraph)
     parts.for_each("breaks", ledger.started, breaks.fold)
-    parts.for_each("refused functions", [ledger], lambda ledger: _read_refusals(ledger, breaks, skips))
+    parts.for_each("refused functions", [ledger], lambda ledger: _read_refusals(ledger, sources, breaks, skips))
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
     parts.for_each("graphs", ledger.started, lambda frame: graphs.add(frame, breaks.ending(frame)))
     parts.for_each("eager functions", ledger.started, skips.add_frame)
@@ -235,9 +235,11 @@ class _PartBuilder:
             self.build(part, functools.partial(add, item), None)
 
 
-def _read_refusals(ledger: Ledger, breaks: BreakTable, skips: SkipTable) -> None:
-    """Add the functions that Dynamo refused to begin or to compile once more."""
+def _read_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
+    """Add the functions that Dynamo refused to begin or to compile once more, except those of machinery."""
     for refusal, order in ledger.refusals:
+        if refusal.code is not None and sources.kind(refusal.code[1], refusal.code[0]) == "machinery":
+            continue
         cause = breaks.cause_of(refusal, order)
         if cause is not None:
             skips.add_consequence(refusal, cause)

@@ -15,6 +15,7 @@ from jupyter_graphbreak.knowledge.skipped_functions import (
     CALLED_EAGERLY,
     COMPILE_ERROR,
     GENERATOR,
+    LAYER_OF_TORCH,
     LOOP,
     MARKED,
     MODE,
@@ -27,6 +28,7 @@ from jupyter_graphbreak.knowledge.skipped_functions import (
     TRY,
     WITH,
 )
+from jupyter_graphbreak.records.package_paths import is_of_standard_library
 from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import SkipKind, Skipped
 
@@ -89,6 +91,8 @@ def of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
 def of_refusal(reason: str) -> SkipReason | None:
     """Return why Dynamo did not begin a frame, ``None`` where that is no news."""
     if reason.startswith("remembered"):
+        if "skipfiles" in reason:
+            return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with another frame
         return REMEMBERED_MODE if "torch dispatch mode" in reason else REMEMBERED
     if "torch dispatch mode" in reason:
         return MODE
@@ -232,7 +236,13 @@ class SkipTable:
         self._add_generator(refusal, GENERATOR, folded, setting)
 
     def add_consequence(self, refusal: additions.FrameRefused, cause: FoldedBreak) -> None:
-        """Add a generator that Dynamo refused only because its caller runs eagerly, with the break that caused that."""
+        """Add a generator that Dynamo refused only because its caller runs eagerly, with the break that caused that.
+
+        Generators of the standard library are left out, because they compute nothing with tensors.
+        """
+        path = self._sources.module_path(refusal.filename or "")
+        if path is not None and is_of_standard_library(path):
+            return
         self._add_generator(refusal, CALLED_EAGERLY, cause, None)
 
     def _add_generator(
@@ -264,12 +274,12 @@ class SkipTable:
 
     def add_unbegun(self, skip: additions.FrameSkipped) -> None:
         """Add a frame that Dynamo never began, for a reason other than a break; the trace has no entry for it."""
-        reason = of_refusal(skip.reason)
+        reason = LAYER_OF_TORCH if skip.is_compiled_in_place else of_refusal(skip.reason)
         kind = self._sources.kind(skip.filename, skip.name)
-        shown = {"dispatch mode": True, "remembered": kind != "machinery"}
+        shown = {"dispatch mode": True, "remembered": kind != "machinery", "marked": reason is LAYER_OF_TORCH}
         if reason is not None and (kind in {"cell", "file"} or shown.get(reason.kind, False)):
-            location = self._lines(skip.filename, skip.firstlineno, skip.name, skip.id)
-            self._add(None, skip.name, location, reason)
+            name = (skip.qualname or skip.name) if reason is LAYER_OF_TORCH else skip.name
+            self._add(None, name, self._lines(skip.filename, skip.firstlineno, name, skip.id), reason)
 
     def _lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
         """Return the lines that run eagerly: the whole function, or those after the resume point."""

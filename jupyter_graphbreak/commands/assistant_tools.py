@@ -34,6 +34,7 @@ from jupyter_graphbreak.views.words.jobs import (
     processes_with_break,
 )
 from jupyter_graphbreak.views.words.reason import reason_of
+from jupyter_graphbreak.views.words.remedies import verdict_label
 from jupyter_graphbreak.views.words.verdict import summary, verdict
 from jupyter_graphbreak.views.words.where import place
 
@@ -357,7 +358,7 @@ def _change(remedy: Remedy) -> dict[str, Any]:
         "recompiles": remedy.recompiles,
         "family": remedy.family,
         "title": _short(remedy.title),
-        "verdict": remedy.verdict,
+        "verdict": verdict_label(remedy),
         "reason": _short(remedy.reason or remedy.person),
         "differences": [_short(difference) for difference in remedy.differences[:_MAX_ENTRIES]],
         "evidence": msgspec.to_builtins(remedy.evidence),

@@ -1359,6 +1359,7 @@ CALLS = (
     KnownCall(
         pattern=r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(",
         title="Backward pass or optimizer step",
+        advice=_OUTSIDE,
         manual_step=_BACKWARD,
         page="where_to_compile.md#the-training-step",
     ),

@@ -63,6 +63,12 @@ MARKED = SkipReason(
     "compile the function that calls it, or one that it calls",
     page="where_to_compile.md#another-method-than-forward",
 )
+LAYER_OF_TORCH = SkipReason(
+    "marked",
+    "Dynamo skips the code of PyTorch's own layers, also after `layer.compile()`",
+    "use `torch.compile(layer)` instead of `layer.compile()`",
+    page="where_to_compile.md#another-method-than-forward",
+)
 _FORGET = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
 REMEMBERED = SkipReason(
     "remembered",

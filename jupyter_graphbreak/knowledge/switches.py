@@ -56,6 +56,8 @@ class KnownSwitch:
         Expressions for the objects of the process whose attributes the code changes; a trial restores them.
     differs : str or None
         What differs with the switch; ``None`` if the results stay the same.
+    is_second_choice : bool
+        Whether a setting of PyTorch's for the same break is better, because the program's data can stay the same.
     since : str or None
         The first release of the library that has the switch; ``None`` if all recent releases have it.
     source : str
@@ -72,6 +74,7 @@ class KnownSwitch:
     undo: str = ""
     state: tuple[str, ...] = ()
     differs: str | None = None
+    is_second_choice: bool = False
     since: str | None = None
     source: str
     measured: tuple[Measurement, ...]
@@ -155,6 +158,7 @@ _SELF_LOOPS = KnownSwitch(
     ),
     undo="set add_self_loops = True on the layers",
     differs="the graph must already contain the self-loops",
+    is_second_choice=True,
     source="https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.conv.GCNConv.html",
     measured=(
         Measurement("GCNConv", "2.8.1", 1, 0),

@@ -207,12 +207,19 @@ class FrameRefused(Conditions, frozen=True, kw_only=True):
 
 
 class FrameSkipped(CodeObject, frozen=True, kw_only=True):
-    """Dynamo skips a frame and gives a reason."""
+    """Dynamo skips a frame and gives a reason.
+
+    Parameters
+    ----------
+    is_compiled_in_place : bool
+        Whether it is the ``forward`` of a module that ``module.compile()`` has compiled.
+    """
 
     kind: ClassVar[str] = "graphbreak_skip"
 
     reason: str
     above: list[StackEntry] = []
+    is_compiled_in_place: bool = False
 
 
 class CompiledAgain(Addition, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 #: How Dynamo names a module of a function that it inlined, such as ``G['__import_models_dot_layers'].scale``.
-_IMPORTED = re.compile(r"\bG\['__import_(\w+)'\]\.")
+_IMPORTED = re.compile(r"\b(?:G\[')?__import_(\w+)(?:'\])?\.")
 #: How it names a local and a global variable, and the parts of a module.
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 _PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,7 +14,14 @@ from jupyter_graphbreak.views.words.changes import describe_change, headline
 from jupyter_graphbreak.views.words.changes import figures as changed_figures
 from jupyter_graphbreak.views.words.cost import break_time, time_with
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_of, details, legend
-from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
+from jupyter_graphbreak.views.words.groups import (
+    Group,
+    best_remedy,
+    break_groups,
+    cost_of_all,
+    numbers_of,
+    several_causes,
+)
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
 from jupyter_graphbreak.views.words.jobs import (
     compiling_lines,
@@ -29,13 +37,10 @@ from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import (
-    INNER_SIZES_ADVICE,
     function_name,
     guard_lines,
-    inner_sizes_sentence,
-    recompilations,
+    listed_recompilations,
     recompile_remedies,
-    recompiled_by_inner_sizes,
 )
 from jupyter_graphbreak.views.words.remedies import (
     breaks_of,
@@ -132,14 +137,24 @@ _MOST_NAMED, _MOST_FAILED = 4, 3
 #: About how many characters of the outcome of a trial that failed, and how many lines of a change, are shown.
 _LONGEST_TRIAL = 160
 _MOST_REMEDY_LINES = 12
+#: About how many characters of a cause, and at most how many of the numbers of breaks, are shown.
+_LONGEST_CAUSE, _LONGEST_NUMBERS = 280, 40
 _DEEPER = INDENT + "     "
 
 
-def remedies_of_break(report: Report, number: int, break_: Break) -> list[str]:
+def _once(advice: str, number: int, said: dict[str, int]) -> str:
+    """Return advice about a break; if an earlier break has the same, a reference to that one."""
+    first = said.setdefault(advice, number)
+    return advice if first == number else f"as for break {first}"
+
+
+def remedies_of_break(report: Report, number: int, break_: Break, said: dict[str, int]) -> list[str]:
     """Return the remedies for a break: the best with its change, further ones by title, and what came of the others."""
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
+    person = [_once(decision, number, said) for decision in remedies.person]
+    remedies = dataclasses.replace(remedies, person=person)
     return _trials(report, remedies, number) or [f"{INDENT}tried: nothing, no known remedy applies"]
 
 
@@ -164,9 +179,7 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
     for remedy in remedies.working[:_MOST_NAMED]:
         elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
         if elsewhere is not None:
-            lines += wrapped("fix: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")[
-                : None if is_shown else 4
-            ]
+            lines += wrapped("fix: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")
         elif is_shown:
             lines += wrapped("or: ", f"{_plain(remedy.title)}: {verdict_label(remedy)}")
         else:
@@ -179,7 +192,9 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
         lines += wrapped("", _plain(tried)) if tried else []
     else:
         for remedy in remedies.failed[:_MOST_FAILED]:
+            elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
             came = whole_clauses(_plain(outcome(remedy)), _LONGEST_TRIAL)
+            came = f"{verdict_label(remedy)}, see break {elsewhere}" if elsewhere is not None else came
             lines += wrapped("tried: ", f"{_plain(remedy.title)}: {came}")
         if len(remedies.failed) > _MOST_FAILED:
             lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MOST_FAILED, 'more trial')} that failed")
@@ -234,9 +249,10 @@ def render_text(report: Report) -> str:
         lines += render_changes(report.changes)
     groups = break_groups(report)
     shown = 0
+    said: dict[str, int] = {}
     for group in groups[:_MOST]:
         shown += len(group.breaks)
-        lines += _break(report, group.breaks[0]) if group.is_single else _breaks(report, group)
+        lines += _break(report, group.breaks[0], said) if group.is_single else _breaks(report, group, said)
     if len(groups) > _MOST:
         lines.append(f"{INDENT}and {len(report.breaks) - shown} more breaks")
     lines += _eager_without_break(report)
@@ -268,29 +284,32 @@ def _measured(report: Report) -> list[str]:
     return [line for sentence in sentences[:_MOST] for line in wrapped("", sentence, indent="")]
 
 
-def _break(report: Report, break_: Break) -> list[str]:
+def _break(report: Report, break_: Break, said: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
-    lines = [_place_line(report, f"{number:>2}", break_), *wrapped("", _cause(break_))[:3]]
+    cause = whole_clauses(_cause(break_), _LONGEST_CAUSE)
+    lines = [_place_line(report, f"{number:>2}", break_), *wrapped("", cause)]
     path = _path(report, break_)
     if path:
         lines.append(cut(f"{INDENT}called from {path}"))
-    lines += [line for words in _aftermath(report, break_) for line in wrapped("", words)[:2]]
+    lines += [line for words in _aftermath(report, break_) for line in wrapped("", words)]
     allowed = permission(report, break_)
     effects = [] if allowed in UNREMARKABLE else [allowed]
     effects += filter(None, [graphs_added(break_), break_time(report, break_)])
     lines += wrapped("", "; ".join(effects)) if effects else []
-    remedies = remedies_of_break(report, number, break_)
+    remedies = remedies_of_break(report, number, break_, said)
     trials = remedies_for_break(report, break_)
     if trials is None or not (trials.person or best_remedy(report, break_)):
-        lines += _advice(report, break_)
+        lines += _advice(report, break_, said)
     return [*lines, *remedies]
 
 
-def _breaks(report: Report, group: Group) -> list[str]:
+def _breaks(report: Report, group: Group, said: dict[str, int]) -> list[str]:
     """Return several breaks with one cause: the cause, the first places, and what to do, once."""
     first, total = group.breaks[0], len(group.breaks)
-    head = f"{numbers_of(report, group.breaks)}  {_cause(first)}: {counted(total, 'break')}"
-    lines = [cut(head if len(head) < WIDTH else f"{_cause(first)}: {counted(total, 'break')}")]
+    cause = _plain(several_causes(group.breaks)) or whole_clauses(_cause(first), _LONGEST_CAUSE)
+    numbered = numbers_of(report, group.breaks)
+    head = f"{numbered}  " if len(numbered) <= _LONGEST_NUMBERS else ""
+    lines = wrapped(head, f"{cause}: {counted(total, 'break')}", "")
     numbers = break_numbers(report)
     lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MOST_PLACES]]
     if total > _MOST_PLACES:
@@ -300,9 +319,9 @@ def _breaks(report: Report, group: Group) -> list[str]:
     remedy = best_remedy(report, first)
     trials = remedies_for_break(report, first)
     if trials is None or not (trials.person or remedy):
-        lines += _advice(report, first)
+        lines += _advice(report, first, said)
     if remedy is None or len(remedy.breaks) > 1:
-        return [*lines, *remedies_of_break(report, numbers[first.id], first)]
+        return [*lines, *remedies_of_break(report, numbers[first.id], first, said)]
     return [*lines, *wrapped("fix: ", f"{_plain(remedy.title)}, at each of them: {verdict_label(remedy)}")]
 
 
@@ -321,8 +340,10 @@ def _cause(break_: Break) -> str:
     return cause
 
 
-def _advice(report: Report, break_: Break) -> list[str]:
-    return [line for advice in guidance(report, break_)[:1] for line in wrapped("do: ", advice.text)]
+def _advice(report: Report, break_: Break, said: dict[str, int]) -> list[str]:
+    number = break_numbers(report)[break_.id]
+    first = guidance(report, break_)[:1]
+    return [line for advice in first for line in wrapped("do: ", _once(advice.text, number, said))]
 
 
 def _aftermath(report: Report, break_: Break) -> list[str]:
@@ -406,10 +427,8 @@ def _eager_without_break(report: Report) -> list[str]:
 def _recompiles(report: Report) -> list[str]:
     """Return for each recompiled function what varied, its lines, and advice."""
     lines = []
-    inner = recompiled_by_inner_sizes(report)
-    others = [recompilation for recompilation in recompilations(report) if recompilation not in inner]
-    for recompilation in others[:_MOST]:
-        where = place(report, recompilation.location)
+    for recompilation in listed_recompilations(report)[:_MOST]:
+        where = recompilation.function if recompilation.is_several else place(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
             where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
         alone = recompilation.guards[0] if len(recompilation.guards) == 1 else None
@@ -430,9 +449,6 @@ def _recompiles(report: Report) -> list[str]:
             lines += _trials(report, tried, None)
             time = time_with(report, tried.working[0]) if tried.working else ""
             lines += wrapped("", time) if time else []
-    if inner:
-        lines += wrapped(" -  ", inner_sizes_sentence(report, inner), "")
-        lines += wrapped("do: ", INNER_SIZES_ADVICE)
     return lines
 
 
@@ -452,30 +468,36 @@ def _error(report: Report) -> list[str]:
         return []
     number = break_numbers(report).get(error.break_ or "")
     if number is not None:
-        return [f" -  the run ended in {plain(error.type)}, raised by break {number}"]
-    first = one_line(error.message)
-    return [cut(f" -  the run ended in {error.type}{where}: {first}")]
+        return [f" -  break {number} raised {plain(error.type)}"]
+    return wrapped(" -  ", whole_clauses(f"{error.type}: {error.message}", _LONGEST_CAUSE), "") if error.message else []
 
 
 def _listings(report: Report) -> list[str]:
-    """Return the marked lines of the sources with a few lines around them, as many as fit."""
+    """Return the marked lines of the sources with a few lines around them, as many as fit.
+
+    Of several breaks with one cause, the lines of those are shown that are listed.
+    """
     lines: list[str] = []
+    numbers = break_numbers(report)
+    listed = {numbers[break_.id] for group in break_groups(report) for break_ in group.breaks[:_MOST_PLACES]}
     sources = [source for source in report.sources if source.segments]
     own = [source for source in sources if source.kind != "library"]
     for source in own or sources:
         room = _MOST_LINES - len(lines)
         if room < _AROUND:
             break
-        some = _listing(report, source, room)
+        some = _listing(report, source, room, listed)
         lines += ["", *some] if some else []
     return lines
 
 
-def _listing(report: Report, source: Source, room: int) -> list[str]:
-    """Return a source as at most ``room`` numbered lines below its name."""
+def _listing(report: Report, source: Source, room: int, listed: set[int]) -> list[str]:
+    """Return a source as at most ``room`` numbered lines below its name, those with the listed breaks first."""
     lines = listing(report, source)
-    if len(lines) > room:
-        lines = _near(lines, room)
+    if not any(line.marked for line in lines):
+        return []
+    if len(lines) > room or any(mark.number not in listed for line in lines for mark in line.breaks):
+        lines = _near(lines, room, listed)
     if not lines:
         return []
     signs = ["A graph"] if any(line.graphs for line in lines) else []
@@ -504,13 +526,13 @@ def _listing(report: Report, source: Source, room: int) -> list[str]:
     return shown
 
 
-def _near(lines: list[Line], room: int) -> list[Line]:
+def _near(lines: list[Line], room: int, listed: set[int]) -> list[Line]:
     """Return the lines around breaks and those that lead to breaks, as many as fit; without breaks, the first ones."""
     wanted: set[int] = set()
-    broken = [line.number for line in lines if line.breaks]
+    broken = [line.number for line in lines if any(mark.number in listed for mark in line.breaks)]
     leading = [line.number for line in lines if line.leads_to and not line.breaks]
     if not broken and not leading:
-        return lines[:room] if any(line.marked for line in lines) else []
+        return lines[:room]
     for numbers, around in ((broken, _AROUND), (leading, 0)):
         for number in numbers:
             near = set(range(number - around, number + around + 1)) - wanted

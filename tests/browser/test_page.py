@@ -315,12 +315,22 @@ def test_a_thousand_breaks_are_usable(open_report: Open) -> None:
     assert opened.errors == []
 
 
+def test_the_rest_of_the_code_of_a_graph_has_the_focus_because_its_button_is_gone(open_report: Open) -> None:
+    page = open_report(big(breaks=1, ops=20)).page
+    page.locator(".gb-strip a").first.click()
+    code = page.locator("[data-pane=graphs] .gb-more").first
+    code.locator("summary").click()
+    code.get_by_role("button", name="Show").click()
+    expect(code.locator("pre").last).to_be_focused()
+
+
 def test_all_operations_of_a_large_graph_can_be_shown(open_report: Open) -> None:
     opened = open_report(big(breaks=1, ops=10_000))
     page = opened.page
     page.locator(".gb-strip a").first.click()
     page.get_by_role("button", name="Show 500 of 9992 more").click()
     expect(page.locator("tbody tr").filter(visible=True)).to_have_count(508)
+    expect(page.locator("tbody tr").nth(8).get_by_role("link")).to_be_focused()
     page.get_by_label("Filter the pane").fill("mul_0_9999")
     expect(page.get_by_role("row", name="mul_0_9999")).to_be_visible()
     assert opened.errors == []

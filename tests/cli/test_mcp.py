@@ -117,7 +117,7 @@ def test_a_program_is_explained_and_patches_are_judged(project: Path) -> None:
         assert right["verdict"] in {"works", "works on what ran"}
         assert right["evidence"]["breaks_after"] == 0
         wrong = await ask(session, "judge_patch", path="train.py", patch=PATCH.replace("x / 2, x)", "x / 4, x)"))
-        assert (wrong["accepted"], wrong["verdict"]) == (False, "another result")
+        assert (wrong["accepted"], wrong["verdict"]) == (False, "different result")
         assert "instead of tensor([4., 4., 4.])" in wrong["differences"][0]
         assert (project / "train.py").read_text() == PROGRAM
 

@@ -318,3 +318,19 @@ def test_saving_a_compiled_module_is_told_once_for_each_line() -> None:
     assert "graphbreak checkpoint" in notes[0]
     assert "part.compile()" in notes[1]
     assert "pickles a compiled module" in notes[2]
+
+
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="Dynamo reports the frames that it skips since torch 2.13")
+def test_a_layer_of_pytorch_that_is_compiled_in_place_is_named() -> None:
+    layer = torch.nn.Linear(3, 3)
+    layer.compile(backend="eager")
+    for _ in range(2):  # Dynamo remembers the first call
+        with jupyter_graphbreak.capture() as run:
+            layer(ONES)
+        (skipped,) = run.report.skipped
+        assert (skipped.function, skipped.kind) == ("Linear.forward", "marked")
+        assert skipped.way_out == "use `torch.compile(layer)` instead of `layer.compile()`"
+    compiled = torch.compile(layer, backend="eager")
+    with jupyter_graphbreak.capture() as run:
+        compiled(ONES)
+    assert (run.report.skipped, run.report.summary.graphs) == ([], 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
@@ -124,7 +126,8 @@ def watch_skips(observer: Observer) -> Iterator[None]:
             return None
         if result.apply_to_code:  # false since torch 2.14 if a mode is on: the next call is compiled again
             keep_reason(frame.f_code, reason)
-        return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above())
+        in_place = _is_compiled_in_place(frame)
+        return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above(), is_compiled_in_place=in_place)
 
     if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
         with patched(wrapper, "_handle_skip", watched(wrapper._handle_skip, observer, before=look)):
@@ -142,6 +145,15 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         what=None if checks else "frames skipped because a TorchDispatchMode was on (torch < 2.13)"
     )
     observer.observe("_handle_skip", lambda: unrecorded)
+
+
+def _is_compiled_in_place(frame: Any) -> bool:
+    """Return whether a frame is the ``forward`` of a module that ``module.compile()`` has compiled."""
+    code = frame.f_code
+    if code.co_name != "forward" or not code.co_argcount:
+        return False
+    module = frame.f_locals.get(code.co_varnames[0])
+    return isinstance(module, torch.nn.Module) and module._compiled_call_impl is not None
 
 
 def _skipped_for_mode(call: Call) -> FrameSkipped | None:

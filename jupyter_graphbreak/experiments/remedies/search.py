@@ -169,14 +169,18 @@ class Search:
     def run(self) -> list[Candidate]:
         """Try all settings at once, then proposals for each break until one works, then all working ones combined."""
         start, whole = time.monotonic(), self.deadline - time.monotonic()
+        is_inside_tried = self._is_a_part_the_usual_answer()
+        if is_inside_tried:  # there may be no time left for it later
+            self._phase_end = self.deadline
+            self._compile_inside()
         self._phase_end = start + _SHARE_AT_ONCE * whole
         at_once = self._apply_all_settings()
         self._phase_end = start + _SHARE_OF_SINGLE * whole
         together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
         # A result that differs, or needs an edit as well, counts only for breaks with no better candidate of their own.
         best = together if at_once is not None and _is_sufficient(at_once) else {}
-        is_early = self._is_a_part_the_usual_answer()
-        if is_early:  # there may be no time left for it later
+        if not is_inside_tried and len(self._unfixed()) >= _MANY:
+            is_inside_tried = True
             self._compile_inside()
         self._search_each_break(best)
         if at_once is not None and all(
@@ -191,7 +195,7 @@ class Search:
             [candidate for candidate in self.candidates if any(candidate is other for other in best.values())]
         )
         self._phase_end = self.deadline
-        if not is_early:
+        if not is_inside_tried:
             self._compile_inside()
         return self.candidates
 
@@ -368,11 +372,13 @@ class Search:
         return breaks if self.wanted is None else breaks & self.wanted
 
     def _is_a_part_the_usual_answer(self) -> bool:
-        """Return whether breaks are left that are rarely removed one by one: many, or those of a training step."""
-        unfixed = self._unfixed()
-        breaks = [break_ for break_ in self.runner.original.report.breaks if break_.id in unfixed]
+        """Return whether breaks are rarely removed one by one: those of a training step, and those in loops."""
+        report, unfixed = self.runner.original.report, self._unfixed()
+        if any(skipped.kind == "loop" and skipped.break_ in unfixed for skipped in report.skipped):
+            return True
+        breaks = [break_ for break_ in report.breaks if break_.id in unfixed]
         steps = (known_cause(break_.gb_id, break_.gb_type, code=_code(break_)).manual_step for break_ in breaks)
-        return len(breaks) >= _MANY or any(step is not None and step.is_where_to_end for step in steps)
+        return any(step is not None and step.is_where_to_end for step in steps)
 
     def _compile_inside(self) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy."""

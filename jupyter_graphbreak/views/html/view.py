@@ -21,14 +21,21 @@ from jupyter_graphbreak.views.words import lookup, remedies
 from jupyter_graphbreak.views.words.aftermath import frame_absence, has_run, nearest_first
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.course import Segment, course
-from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups, cost_of_all, numbers_of
+from jupyter_graphbreak.views.words.groups import (
+    Group,
+    best_remedy,
+    break_groups,
+    cost_of_all,
+    numbers_of,
+    several_causes,
+)
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_answers, path_effect
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
 from jupyter_graphbreak.views.words.plain_text import counted
 from jupyter_graphbreak.views.words.reason import title_of
-from jupyter_graphbreak.views.words.recompilation import Recompilation, recompilations, recompile_remedies
+from jupyter_graphbreak.views.words.recompilation import Recompilation, listed_recompilations, recompile_remedies
 from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict
 from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
@@ -107,14 +114,14 @@ class Limits:
 
     breaks: int = 20
     open: int = 3
-    graphs: int = 20
+    graphs: int = 10
     ops: int = 8
     inputs: int = 6
     code: int = 8
     rows: int = 40
     steps: int = 200
     places: int = 10
-    lines: int = 400
+    lines: int = 200
     alerts: int = 3
     remedies: int = 20
 
@@ -133,6 +140,7 @@ class View:
     brief_code = staticmethod(brief_code)
     cost_of = staticmethod(cost_of)
     cost_of_all = staticmethod(cost_of_all)
+    several_causes = staticmethod(several_causes)
     title_of = staticmethod(title_of)
     tensor_text = staticmethod(tensor_text)
 
@@ -142,7 +150,7 @@ class View:
         self.numbers = break_numbers(report)
         self.colours = graph_colours(report)
         self.refs = References(report)
-        self.recompilations = recompilations(report)
+        self.recompilations = listed_recompilations(report)
         self.groups, self.minor = _split_minor(break_groups(report))
         steps = course(report)
         self.course, self.further_steps = steps[: self.limits.steps], max(0, len(steps) - self.limits.steps)

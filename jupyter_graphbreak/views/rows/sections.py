@@ -30,7 +30,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     best_recompile_remedy,
     function_name,
     guard_lines,
-    recompilations,
+    listed_recompilations,
     recompile_remedies,
 )
 from jupyter_graphbreak.views.words.remedies import (
@@ -263,7 +263,7 @@ def _skipped(report: Report) -> Section | None:
 
 
 def _recompiles(report: Report) -> Section | None:
-    functions = recompilations(report)
+    functions = listed_recompilations(report)
     costs = {frame.id: frame.compile_s for frame in report.frames}
     rows = []
     for index, recompilation in enumerate(_first(functions)):
@@ -278,7 +278,7 @@ def _recompiles(report: Report) -> Section | None:
                 str(index),
                 _cut(function_name(report, recompilation)),
                 "error" if recompilation.limit_hit else "recompile",
-                is_code=True,
+                is_code=not recompilation.is_several,
                 details=[
                     *([_where(report, recompilation.location)] if recompilation.location is not None else []),
                     recompilation.times,

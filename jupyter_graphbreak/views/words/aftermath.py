@@ -130,6 +130,8 @@ def _some(words: Sequence[str], separator: str) -> str:
 
 def _eager(report: Report, functions: Sequence[Skipped]) -> str:
     names = dict.fromkeys(
-        f"{skipped.function} ({place(report, without_function(skipped.location))})" for skipped in functions
+        f"{function_of(report, skipped.location) if skipped.location is not None else skipped.function} "
+        f"({place(report, without_function(skipped.location))})"
+        for skipped in functions
     )
     return f"{'runs' if len(names) == 1 else 'run'} eagerly: {_some(list(names), ', ')}"

@@ -9,7 +9,7 @@ from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import counted, number_list
-from jupyter_graphbreak.views.words.reason import title_of
+from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.remedies import remedies_for_break
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Fewer breaks of one cause are shown one by one, unless one remedy removes them.
 _FEWEST = 3
+#: How many causes are named.
+_MOST_CAUSES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,15 @@ def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
     """Return the numbers of breaks: "1 to 7 and 9"."""
     numbers = break_numbers(report)
     return number_list(sorted(numbers[break_.id] for break_ in breaks))
+
+
+def several_causes(breaks: Sequence[Break]) -> str:
+    """Return the causes of breaks that one remedy removes: "print (GB0059); Tensor.tolist() (GB0109)"; empty if one."""
+    causes = list(dict.fromkeys(map(reason_of, breaks)))
+    if len(causes) == 1:
+        return ""
+    more = len(causes) - _MOST_CAUSES
+    return "; ".join(causes[:_MOST_CAUSES]) + (f" and {counted(more, 'other cause')}" if more > 0 else "")
 
 
 def cost_of_all(breaks: Sequence[Break]) -> str:

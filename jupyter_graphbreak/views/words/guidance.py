@@ -11,6 +11,7 @@ from jupyter_graphbreak.report.schema import Advice
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.where import function_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -123,7 +124,8 @@ def _fix_caller_first(report: Report, break_: Break) -> Advice | None:
     number = break_numbers(report).get(cause.break_ or "") if cause is not None else None
     if cause is None or number is None or cause.break_ == break_.id:
         return None
+    caller = function_of(report, cause.location) if cause.location is not None else cause.function
     return Advice(
-        f"fix break {number} first: this is compiled separately because its caller `{cause.function}` runs eagerly",
+        f"fix break {number} first: this is compiled separately because its caller `{caller}` runs eagerly",
         "graphbreak",
     )

@@ -30,4 +30,4 @@ def title_of(cause: Break | Reason | Change | JobBreak) -> str:
 
 @lru_cache(maxsize=2048)
 def _title(gb_id: str | None, gb_type: str, context: str | None, code: str | None) -> str:
-    return known_cause(gb_id, gb_type, context, code).title
+    return known_cause(gb_id, gb_type, context, code).title.removesuffix(".")

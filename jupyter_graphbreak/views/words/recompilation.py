@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.plain_text import joined, one_line
+from jupyter_graphbreak.views.words.plain_text import and_list, one_line
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
-from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
+from jupyter_graphbreak.views.words.where import (
+    function_of,
+    is_of_library,
+    is_wrapper_of_torch,
+    place,
+    without_function,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from jupyter_graphbreak.report.cost import BlockDifference
     from jupyter_graphbreak.report.location import Location
@@ -35,20 +41,22 @@ _TENSOR_BEGINS = "tensor '"
 _ACTUAL = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
+#: What PyTorch says if an object that compiled code refers to is freed.
+_FREED = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 #: What PyTorch adds to a guard on a parameter: advice, which is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
+#: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
+_NO_TENSOR = re.compile(r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>")
 #: Readable names of tensor properties in guards.
 _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OTHER_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MOST_NAMES = 2
-#: How to avoid the recompiles of functions between breaks.
-INNER_SIZES_ADVICE = "`torch.compile(..., dynamic=True)`, or remove the breaks"
-#: From so many functions on, those that size changes within a call recompile are one sentence.
+#: From so many functions on, those that size changes within a call recompile are listed as one.
 _MANY_WITHIN = 4
 #: How many lines of one guard are named.
-_MOST_LINES = 20
+_MOST_LINES = 3
 #: How many values at the beginning of a series are written out; a longer series shows these and the last.
 _MOST_VALUES = 2
 #: The share of the recompile limit from which there is a warning.
@@ -82,10 +90,14 @@ class FailedGuard:
 
 @dataclass(frozen=True, slots=True)
 class Recompilation:
-    """A function that was compiled more than once.
+    """A function that was compiled more than once, or several that are listed as one.
 
     Parameters
     ----------
+    function : str
+        Its name; for several, what they are.
+    location : Location or None
+        Its lines; for several, ``None``.
     frames : list of str
         Its compilations after the first, including one that the limit refused.
     guards : list of FailedGuard
@@ -99,6 +111,8 @@ class Recompilation:
     is_by_inner_sizes : bool
         Whether the compiled code is called between breaks, and only sizes of tensors varied: the program passes none of
         them to a compiled function itself.
+    is_several : bool
+        Whether these are several functions.
     """
 
     function: str
@@ -110,6 +124,7 @@ class Recompilation:
     ids: list[str]
     limit: int
     is_by_inner_sizes: bool = False
+    is_several: bool = False
 
     @property
     def warning(self) -> str:
@@ -137,7 +152,8 @@ class Recompilation:
         total = len(self.frames)
         if total == 1:
             return ""
-        return f"{'all' if guard.times == total else f'{guard.times} of'} {total} times"
+        every = "both times" if total == 2 else f"all {total} times"  # noqa: PLR2004
+        return every if guard.times == total else f"{guard.times} of {total} times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,26 +180,48 @@ def recompilations(report: Report) -> list[Recompilation]:
     known_limit = limit if isinstance(limit, int) else 0
     inner = {frame.id for frame in report.frames if frame.role != "entry"}
     return [
-        _recompilation(recompiles, known_limit, is_inner=not inner.isdisjoint({recompiles[0].frame, recompiles[0].of}))
+        _recompilation(
+            recompiles,
+            known_limit,
+            is_inner=not inner.isdisjoint({recompiles[0].frame, recompiles[0].of}),
+            is_library=is_of_library(report, recompiles[0].location),
+        )
         for recompiles in by_function.values()
     ]
 
 
-def recompiled_by_inner_sizes(report: Report) -> list[Recompilation]:
-    """Return the functions to name in one sentence, because sizes that the call computes recompiled many."""
-    found = [
-        recompilation
-        for recompilation in recompilations(report)
-        if recompilation.is_by_inner_sizes and not recompile_remedies(report, recompilation)
+def listed_recompilations(report: Report) -> list[Recompilation]:
+    """Return what views list: the recompiled functions, where many that sizes of results recompile are one entry."""
+    functions = recompilations(report)
+    inner = [
+        function for function in functions if function.is_by_inner_sizes and not recompile_remedies(report, function)
     ]
-    return found if len(found) >= _MANY_WITHIN else []
+    if len(inner) < _MANY_WITHIN:
+        return functions
+    return [*(function for function in functions if function not in inner), _by_inner_sizes(inner)]
 
 
-def inner_sizes_sentence(report: Report, inner: list[Recompilation]) -> str:
-    """Say which functions sizes recompiled that the call itself computes."""
-    named = ", ".join(place(report, each.location) for each in inner[:_MOST_NAMES])
-    more = f" and {len(inner) - _MOST_NAMES} more" if len(inner) > _MOST_NAMES else ""
-    return f"{len(inner)} functions between breaks were recompiled, because the sizes of results varied: {named}{more}"
+def _by_inner_sizes(functions: Sequence[Recompilation]) -> Recompilation:
+    """Return functions between breaks, recompiled because of sizes that the call computes, as one entry."""
+    frames = [frame for function in functions for frame in function.frames]
+    why = FailedGuard(
+        "the sizes of results varied",
+        len(frames),
+        [function.location for function in functions if function.location is not None],
+        "`torch.compile(..., dynamic=True)`, or remove the breaks",
+        is_size=True,
+    )
+    return Recompilation(
+        function=f"{len(functions)} functions between breaks",
+        location=None,
+        frames=frames,
+        guards=[why],
+        limit_hit=False,
+        total=0,
+        ids=[ident for function in functions for ident in function.ids],
+        limit=0,
+        is_several=True,
+    )
 
 
 def limited_functions(report: Report) -> str:
@@ -213,14 +251,14 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
     """
     if report.remedies is None:
         return None
-    return _remedies_by_function(report)[recompilations(report).index(recompilation)]
+    return _remedies_by_frame(report)[recompilation.frames[0]]
 
 
 @per_report
-def _remedies_by_function(report: Report) -> list[BreakRemedies]:
-    """Return the remedies to show at each recompiled function, in the order of :func:`recompilations`."""
+def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
+    """Return the remedies to show at each recompiled function, by its first recompiled frame."""
     shown: set[str] = set()
-    by_function = []
+    by_frame = {}
     for recompilation in recompilations(report):
         tried = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
         new = BreakRemedies(
@@ -230,8 +268,8 @@ def _remedies_by_function(report: Report) -> list[BreakRemedies]:
         )
         shown.update(remedy.id for remedy in (*new.working, *new.failed))
         shown.update(new.person)
-        by_function.append(new)
-    return by_function
+        by_frame[recompilation.frames[0]] = new
+    return by_frame
 
 
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
@@ -241,8 +279,10 @@ def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remed
 
 
 def guard_lines(report: Report, guard: FailedGuard) -> str:
-    """Return the lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
-    return joined([place(report, without_function(location)) for location in guard.locations[:_MOST_LINES]], " and ")
+    """Return the first lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
+    named = [place(report, without_function(location)) for location in guard.locations[:_MOST_LINES]]
+    more = len(guard.locations) - _MOST_LINES
+    return and_list([*named, *([f"{more} more"] if more > 0 else [])])
 
 
 def function_name(report: Report, recompilation: Recompilation) -> str:
@@ -259,7 +299,7 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
     return function_of(report, recompilation.location)
 
 
-def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool) -> Recompilation:
+def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool, is_library: bool) -> Recompilation:
     """Group the failed guards of a function by subject."""
     guards = failed_guards(
         (
@@ -268,6 +308,7 @@ def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool) -
             for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
         ),
         is_inner=is_inner,
+        is_library=is_library,
     )
     last = recompiles[-1]
     return Recompilation(
@@ -283,7 +324,9 @@ def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool) -
     )
 
 
-def failed_guards(failures: Iterable[tuple[int, _Failure]], *, is_inner: bool = False) -> list[FailedGuard]:
+def failed_guards(
+    failures: Iterable[tuple[int, _Failure]], *, is_inner: bool = False, is_library: bool = False
+) -> list[FailedGuard]:
     """Group guards that failed by subject, the most frequent first.
 
     Parameters
@@ -292,20 +335,24 @@ def failed_guards(failures: Iterable[tuple[int, _Failure]], *, is_inner: bool = 
         The guards in the order in which they failed, each with the number of the recompile.
     is_inner : bool
         Whether the function is called between breaks, so that the program itself passes no arguments to it.
+    is_library : bool
+        Whether it is a library's, so that its variables cannot be changed.
     """
     failed: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
-        variation = _variation(reason.guard, is_inner=is_inner)
-        subject = variation.subject or variation.name if variation is not None else reason.guard
+        variation = _variation(reason.guard, is_inner=is_inner, is_library=is_library)
+        subject = variation.subject or variation.name if variation is not None else _readable(reason.guard)
         failed.setdefault(subject, []).append((index, reason, variation))
-    return sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
+    guards = sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
+    said = [guard.advice for guard in guards]
+    return [replace(guard, advice="") if guard.advice in said[:index] else guard for index, guard in enumerate(guards)]
 
 
 def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> FailedGuard:
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     return FailedGuard(
-        story=_story(variations) if variations else f"`{group[0][1].guard}` failed",
+        story=_story(variations) if variations else f"`{_readable(group[0][1].guard)}` failed",
         times=len({index for index, _, _ in group}),
         locations=list(places),
         advice=variations[-1][1].advice if variations else "",
@@ -346,8 +393,13 @@ def _story(variations: list[tuple[int, _Variation]]) -> str:
     return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
 
 
-def _variation(guard: str, *, is_inner: bool) -> _Variation | None:
-    guard = plain_guard(guard.partition(_HINT)[0])
+def _readable(guard: str) -> str:
+    """Return a guard with the names of variables and modules as in the program, and without PyTorch's advice."""
+    return plain_guard(guard.partition(_HINT)[0])
+
+
+def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | None:
+    guard = _readable(guard)
     if guard.startswith(_TENSOR_BEGINS) and (tensor := _TENSOR.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL):
@@ -356,7 +408,13 @@ def _variation(guard: str, *, is_inner: bool) -> _Variation | None:
     if value := _VALUE.fullmatch(guard):
         name = value["name"]
         shown = "the value that the break returned" if name.startswith(_ON_THE_STACK) else name
-        return _Variation(shown, value["value"], None, _advice_for(name, value["value"]))
+        return _Variation(shown, value["value"], None, _advice_for(name, value["value"], is_library=is_library))
+    if unlike := _NO_TENSOR.fullmatch(guard):
+        return _Variation(f"`{unlike['name']}` has a different type ({unlike['type']})", "", None, "")
+    if freed := _FREED.fullmatch(guard):
+        name = freed["name"]
+        what = "a value that the break returned" if name.startswith(_ON_THE_STACK) else f"`{name}`"
+        return _Variation(f"{what} no longer exists", "", None, "")
     if identity := _IDENTITY.fullmatch(guard):
         what = "is a different object" if identity["what"] == "obj" else "has a different type"
         return _Variation(f"`{identity['name']}` {what}", "", None, "")
@@ -373,8 +431,7 @@ def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bo
         advice = "`torch.compile(..., dynamic=True)`, or remove the break before it"
     elif what == "size" and is_inner:
         advice = (
-            f"`torch.compile(..., dynamic=True)`; if an argument of the compiled function gives `{name}` its size, "
-            "`torch._dynamo.mark_dynamic` on that argument before the call"
+            "`torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` on the argument that sets the size"
         )
     elif what == "size":
         advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"
@@ -388,8 +445,11 @@ def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bo
     return _Variation(f"{feature} of {shown}", old, new, advice, f"{feature} of {name}", what == "size")
 
 
-def _advice_for(name: str, value: str) -> str:
-    if not re.fullmatch(r"-?\d+(?:\.\d+)?", value):
+def _advice_for(name: str, value: str, *, is_library: bool) -> str:
+    is_number = re.fullmatch(r"-?\d+(?:\.\d+)?", value) is not None
+    if is_library:
+        return "`torch.compile(..., dynamic=True)`" if is_number and not name.startswith("len(") else ""
+    if not is_number:
         return f"each value of `{name}` is compiled separately: branch on it outside the compiled function"
     if name.startswith("len("):
         return (

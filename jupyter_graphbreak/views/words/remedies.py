@@ -378,7 +378,8 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     """Return remedies that can be applied together, those that remove most breaks first.
 
     Each remedy removes a break that those before it do not remove, and is compatible with them. Each had its own trial,
-    so only a further run shows their combined effect.
+    so only a further run shows their combined effect. Compiling a part instead of the whole is returned alone, if it
+    removes all breaks that the others remove, and more.
     """
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []
@@ -397,7 +398,9 @@ def compatible_remedies(report: Report) -> list[Remedy]:
             continue
         chosen.append(remedy)
         targets.update(remedy.breaks, remedy.frames)
-    return chosen
+    removed = {ident for remedy in chosen if remedy.family != INNER for ident in remedy.breaks}
+    part = next((remedy for remedy in best if remedy.family == INNER and set(remedy.breaks) > removed), None)
+    return chosen if part is None else [part]
 
 
 def _clash(one: Remedy, other: Remedy) -> bool:

@@ -125,7 +125,7 @@ def _first_step(report: Report) -> str:
     effect = _effect(report, first)
     if not effect and total > 1:
         worst = max(report.breaks, key=_weight)
-        known = f" Break {break_numbers(report)[worst.id]} matters most: it {_effect(report, worst)}."
+        known = f" Fix break {break_numbers(report)[worst.id]} first: it {_effect(report, worst)}."
         return f".{nothing}{known if _effect(report, worst) else ' Fix break 1 first.'}"
     if total == 1:
         return f"{_at(report, first.location)}{f': it {effect}' if effect else ''}.{nothing}"
@@ -144,7 +144,8 @@ def advice_beside_verdict(report: Report) -> str:
         return ""
     if not report.breaks:
         guards = [guard for function in recompilations(report) for guard in function.guards]
-        return next((guard.advice for guard in guards if guard.advice), "")
+        ways_out = (skipped.way_out for skipped in report.skipped)
+        return next(filter(None, [*(guard.advice for guard in guards), *ways_out]), "")
     first = ordered_breaks(report)[0]
     if alike := _main_group(report):
         first = alike[0]
@@ -277,9 +278,9 @@ def _at(report: Report, location: Location | None) -> str:
 
 def figures(report: Report) -> list[str]:
     """Return the figures of a run, in parts: "Cell In[3], step: 5 graphs, 55 ops", "cpu", "5.1 s", "torch 2.13.0"."""
-    head = ", ".join(filter(None, [run_name(report), compiled_name(report)]))
+    head, counts = ", ".join(filter(None, [run_name(report), compiled_name(report)])), _counts(report)
     return [
-        f"{head}: {_counts(report)}",
+        f"{head}: {counts}" if counts else head,
         *_where_and_when(report),
         *([f"torch {report.torch.partition('+')[0]}"] if report.torch else []),
     ]
@@ -288,13 +289,14 @@ def figures(report: Report) -> list[str]:
 def summary(report: Report) -> str:
     """Return a report in one line: "Cell In[3]: 2 breaks, 4 graphs, 11 ops | cpu | 0.84 s, compiling 0.79 s"."""
     result = counted(len(report.breaks), "break") if report.breaks else verdict(report).text.rstrip(".")
-    return " | ".join([f"{run_name(report)}: {result}, {_counts(report)}", *_where_and_when(report)])
+    named = ", ".join(filter(None, [f"{run_name(report)}: {result}", _counts(report)]))
+    return " | ".join([named, *_where_and_when(report)])
 
 
 def _counts(report: Report) -> str:
     figures = report.summary
-    counts = [counted(figures.graphs, "graph"), counted(figures.ops, "op")]
-    return ", ".join([*counts, *([counted(figures.recompiles, "recompile")] if figures.recompiles else [])])
+    counts = {"graph": figures.graphs, "op": figures.ops, "recompile": figures.recompiles}
+    return ", ".join(counted(number, noun) for noun, number in counts.items() if number)
 
 
 def _where_and_when(report: Report) -> list[str]:

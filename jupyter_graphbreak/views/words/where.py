@@ -99,6 +99,12 @@ def without_function(location: Location | None) -> Location | None:
     return replace(location, function=None) if location is not None else None
 
 
+def is_of_library(report: Report, location: Location | None) -> bool:
+    """Whether a place is in a library's code."""
+    source = lookup.sources(report).get(location.source) if location is not None else None
+    return source is not None and source.kind == "library"
+
+
 def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
     """Whether a place is in a wrapper that torch puts around functions."""
     source = lookup.sources(report).get(location.source) if location is not None else None

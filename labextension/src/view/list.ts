@@ -265,6 +265,13 @@ const ENTITIES: Record<string, string> = {
   '#39': "'"
 };
 
+/** Focus the first control of an element, or the element itself, because the button that was pressed is gone. */
 function focusInto(element: Element | undefined): void {
-  element?.querySelector<HTMLElement>('summary, a, button')?.focus();
+  const control = element?.querySelector<HTMLElement>('summary, a, button');
+  if (control) {
+    control.focus();
+  } else if (element instanceof HTMLElement) {
+    element.tabIndex = -1;
+    element.focus();
+  }
 }

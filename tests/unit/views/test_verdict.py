@@ -65,7 +65,7 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
         (run(), "good", "No breaks: one graph."),
         (run(broken(1, eager=3), broken(2)), "bad",
          "2 breaks. Fix break 1 first: it makes 3 functions run eagerly."),
-        (run(broken(1), broken(2, graphs=2)), "bad", "2 breaks. Break 2 matters most: it adds 2 graphs."),
+        (run(broken(1), broken(2, graphs=2)), "bad", "2 breaks. Fix break 2 first: it adds 2 graphs."),
         (run(broken(1, graphs=1)), "bad", "1 break, line 1 in step: it adds 1 graph."),
         (run(*(broken(number, graphs=1) for number in range(1, 5))), "bad",
          "4 breaks, all for one reason: Branch on a tensor's value. They add 4 graphs, 2.00 s of compiling."),

@@ -12,6 +12,7 @@ from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Source
+from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
     CompiledCall,
@@ -37,15 +38,15 @@ from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
+from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
-    inner_sizes_sentence,
     limited_functions,
+    listed_recompilations,
     recompilations,
-    recompiled_by_inner_sizes,
 )
 from jupyter_graphbreak.views.words.verdict import verdict
 from jupyter_graphbreak.views.words.where import brief_code, place
-from tests.support.sample_reports import no_breaks, two_breaks
+from tests.support.sample_reports import big, no_breaks, two_breaks
 
 
 def model() -> Report:
@@ -257,12 +258,82 @@ def again(*guards: str, limit: bool = False) -> Report:
             "len(args): 0 -> 1 or more",
             "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",
         ),
+        (again("G['__import_a_dot_b'].device is None"), "`a.b.device is None` failed", ""),
+        (
+            again("Cache line invalidated because L['___stack0'] got deallocated"),
+            "a value that the break returned no longer exists",
+            "",
+        ),
+        (
+            again("expected type of 'x' to be a tensor type, ' but found <class 'float'>"),
+            "`x` has a different type (float)",
+            "",
+        ),
+        (
+            again("len(__import_pyro_dot_runtime._STACK) == 6"),
+            "len(pyro.runtime._STACK): 6 -> different value",
+            "each length of `pyro.runtime._STACK` is compiled separately: pass one stacked tensor, or always the same "
+            "length",
+        ),
     ],
 )
 def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice: str) -> None:
     (recompilation,) = recompilations(report)
     (guard,) = recompilation.guards
     assert (guard.story, guard.advice) == (story, advice)
+
+
+@pytest.mark.parametrize(
+    ("guard", "advice"),
+    [("k == 2", "`torch.compile(..., dynamic=True)`"), ("mode == 'a'", ""), ("len(args) == 2", "")],
+)
+def test_advice_on_recompiles_of_a_library_asks_for_no_change_of_its_code(guard: str, advice: str) -> None:
+    report = again(guard)
+    at = Location("s9", 3, 3, function="f")
+    report = replace(
+        report,
+        sources=[*report.sources, Source("s9", "theirs.py", "library")],
+        recompiles=[replace(recompile, location=at) for recompile in report.recompiles],
+    )
+    assert recompilations(report)[0].guards[0].advice == advice
+
+
+def test_the_text_gives_the_same_advice_once() -> None:
+    one = two_breaks().breaks[0]
+    other = replace(one, id="b2", gb_id="GB0025", gb_type="Call to `print`")
+    text = render_text(replace(two_breaks(), breaks=[replace(one, id="b1"), other], order=["b1", "b2"]))
+    assert text.replace("\n        ", " ").count(f"do: {one.advice[0].text}") == 1
+    assert "    do: as for break 1" in text.split("\n")
+
+
+def test_a_group_names_the_causes_of_all_its_breaks() -> None:
+    report = two_breaks()
+    whole = Remedy("m1", [b.id for b in report.breaks], "inner", "Compile a part", "edit", "works")
+    report = replace(report, remedies=[whole])
+    titles = map(title_of, sorted(report.breaks, key=lambda b: break_numbers(report)[b.id]))
+    first, second = (title.replace("`", "") for title in titles)
+    assert first != second
+    for shown in (render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report)))):
+        assert re.search(rf"{re.escape(first)} \(GB\d+\); {re.escape(second)}", " ".join(shown.split()))
+
+
+def test_advice_for_several_guards_of_one_function_is_given_once() -> None:
+    guards = [GuardFailure(f"tensor '{name}' size mismatch at index 0. expected 2, actual 3") for name in ("x", "y")]
+    report = between_breaks(1, "")
+    (entry,) = recompilations(replace(report, recompiles=[replace(report.recompiles[0], reasons=guards)]))
+    assert [bool(guard.advice) for guard in entry.guards] == [True, False]
+
+
+def test_the_text_shows_the_lines_of_the_listed_breaks_alone_if_many_have_one_cause() -> None:
+    text = render_text(big(breaks=30, ops=60))
+    assert len(text.split("\n")) < 50
+    assert "/5 " in text
+    assert "/6 " not in text
+
+
+def test_the_text_counts_nothing_that_is_zero() -> None:
+    nothing = replace(no_breaks(), graphs=[], summary=replace(no_breaks().summary, graphs=0, ops=0))
+    assert re.search(r"\b0 (?!s\b)", render_text(nothing)) is None
 
 
 def between_breaks(count: int, guard: str) -> Report:
@@ -287,8 +358,7 @@ def between_breaks(count: int, guard: str) -> Report:
         (
             "pairs[0]",
             "pairs[0]",
-            "`torch.compile(..., dynamic=True)`; if an argument of the compiled function gives `pairs[0]` its size, "
-            "`torch._dynamo.mark_dynamic` on that argument before the call",
+            "`torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` on the argument that sets the size",
         ),
     ],
 )
@@ -297,15 +367,34 @@ def test_sizes_between_breaks_are_not_marked_where_no_reader_can(name: str, subj
     few = between_breaks(3, guard)
     first = recompilations(few)[0].guards[0]
     assert (first.story, first.advice) == (f"dimension 0 of {subject}: 2 -> 3", advice)
-    assert recompiled_by_inner_sizes(few) == []
-    many = between_breaks(6, guard)
-    sentence = "6 functions between breaks were recompiled, because the sizes of results varied: "
-    assert inner_sizes_sentence(many, recompiled_by_inner_sizes(many)) == f"{sentence}line 1, line 2 and 4 more"
-    text = " ".join(render_text(many).split())
-    assert text.count("recompiled,") == 1
-    assert f"{sentence}line 1, line 2 and 4 more do: `torch.compile(..., dynamic=True)`, or remove the breaks" in text
-    other = between_breaks(6, "k == 2")
-    assert recompiled_by_inner_sizes(other) == []
+    assert listed_recompilations(few) == recompilations(few)
+
+
+def test_functions_that_sizes_of_results_recompile_are_one_entry_in_every_view() -> None:
+    guard = "tensor 'pairs[0]' size mismatch at index 0. expected 2, actual 3"
+    report = between_breaks(6, guard)
+    (entry,) = listed_recompilations(report)
+    why = "the sizes of results varied"
+    assert (entry.function, entry.times, entry.guards[0].story) == (
+        "6 functions between breaks",
+        "recompiled 6 times",
+        why,
+    )
+    advice = "`torch.compile(..., dynamic=True)`, or remove the breaks"
+    named = f"6 functions between breaks recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more do: {advice}"
+    text = " ".join(render_text(report).split())
+    assert named in text
+    assert text.count("recompiled") == 1
+    (row,) = next(section for section in build_rows(report).sections if section.id == "recompile").rows
+    assert (row.label, row.is_code, row.details[0], row.more[-1]) == (
+        "6 functions between breaks",
+        False,
+        "recompiled 6 times",
+        f"Do: {advice}",
+    )
+    assert render_html(report).count(why) == 1
+    different = between_breaks(6, "k == 2")
+    assert listed_recompilations(different) == recompilations(different)
 
 
 SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"

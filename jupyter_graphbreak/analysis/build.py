@@ -236,9 +236,9 @@ class _PartBuilder:
 
 
 def _read_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
-    """Add the functions that Dynamo refused to begin or to compile once more, except those of machinery."""
+    """Add the functions that Dynamo refused to begin or to compile once more, except our own."""
     for refusal, order in ledger.refusals:
-        if refusal.code is not None and sources.kind(refusal.code[1], refusal.code[0]) == "machinery":
+        if (sources.module_path(refusal.filename or "") or "").startswith("jupyter_graphbreak/"):
             continue
         cause = breaks.cause_of(refusal, order)
         if cause is not None:

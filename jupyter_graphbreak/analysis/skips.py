@@ -28,7 +28,6 @@ from jupyter_graphbreak.knowledge.skipped_functions import (
     TRY,
     WITH,
 )
-from jupyter_graphbreak.records.package_paths import is_of_standard_library
 from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import SkipKind, Skipped
 
@@ -236,13 +235,7 @@ class SkipTable:
         self._add_generator(refusal, GENERATOR, folded, setting)
 
     def add_consequence(self, refusal: additions.FrameRefused, cause: FoldedBreak) -> None:
-        """Add a generator that Dynamo refused only because its caller runs eagerly, with the break that caused that.
-
-        Generators of the standard library are left out, because they compute nothing with tensors.
-        """
-        path = self._sources.module_path(refusal.filename or "")
-        if path is not None and is_of_standard_library(path):
-            return
+        """Add a generator that Dynamo refused only because its caller runs eagerly, with the break that caused that."""
         self._add_generator(refusal, CALLED_EAGERLY, cause, None)
 
     def _add_generator(

@@ -221,6 +221,11 @@ class Application:
                 )
         self._codes = [(function, new_code) for function, new_code in self._codes if id(function) in own]
 
+    @property
+    def defined_names(self) -> frozenset[str]:
+        """The names of the new definitions."""
+        return frozenset(definition.name for definition in self.definitions)
+
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         """Give the functions their new code while the context is open."""

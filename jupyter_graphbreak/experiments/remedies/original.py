@@ -221,6 +221,7 @@ class Original:
                 applied(program, instrumented, subject.functions()) as application,
                 application.with_definitions(*scopes),
             ):
+                subject.keep_definitions(application.defined_names)
                 for trial in trials:
                     sides.clear()
                     with contextlib.suppress(LineLimitError), line_limit():

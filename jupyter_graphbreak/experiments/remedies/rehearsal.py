@@ -582,6 +582,7 @@ class TrialRunner:
             ):
                 if change.compiles_itself:
                     _replace_definitions(application, call, lambda inner: inner)
+                    subject.keep_definitions(application.defined_names)
                 yield compiled_callable(call) or call, subject
 
     @contextlib.contextmanager
@@ -589,10 +590,10 @@ class TrialRunner:
         """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
         scope = getattr(subject.call, "__globals__", None)
         scopes = [scope] if scope is not None else []
+        names = application.defined_names
         with applied_settings(change.settings), application.with_definitions(*scopes):
-            if scope is not None and subject.call.__name__ in {
-                definition.name for definition in application.definitions
-            }:
+            subject.keep_definitions(names)
+            if scope is not None and subject.call.__name__ in names:
                 yield scope[subject.call.__name__]  # with new decorators; otherwise the name is the user's own function
             else:
                 yield subject.call

@@ -50,7 +50,7 @@ from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.copies import Blocks
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -251,6 +251,12 @@ class Subject:
             place.write(from_slot(value))
         self.memory.restore()
         self._saved.restore()
+
+    def keep_definitions(self, names: Container[str]) -> None:
+        """Let :meth:`restore` write the functions that variables hold now: a change has defined them."""
+        self._values = [
+            (place, to_slot(place.read()) if place.name in names else value) for place, value in self._values
+        ]
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
         """Return the numbers, flags and tensors that the code reads besides its arguments, each with its setter.

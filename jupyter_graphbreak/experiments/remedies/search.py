@@ -167,15 +167,22 @@ class Search:
     _longest_trial_s: float = 0.0
 
     def run(self) -> list[Candidate]:
-        """Try all settings at once, then proposals for each break until one works, then all working ones combined."""
+        """Try all settings at once, then proposals for each break until one works, then all working ones combined.
+
+        A part of the entry is compiled instead of all of it when that is most likely to help: first for a training
+        step, before the single breaks if there are many, and last otherwise.
+        """
         start, whole = time.monotonic(), self.deadline - time.monotonic()
+        is_first = self._has_steps_of_training()
+        if is_first:
+            self._compile_inside()
         self._phase_end = start + _SHARE_AT_ONCE * whole
         at_once = self._apply_all_settings()
         self._phase_end = start + _SHARE_OF_SINGLE * whole
         together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
         # A result that differs, or needs an edit as well, counts only for breaks with no better candidate of their own.
         best = together if at_once is not None and _is_sufficient(at_once) else {}
-        is_early = self._is_a_part_the_usual_answer()
+        is_early = not is_first and len(self._unfixed()) >= _MANY
         if is_early:  # there may be no time left for it later
             self._compile_inside()
         self._search_each_break(best)
@@ -191,7 +198,7 @@ class Search:
             [candidate for candidate in self.candidates if any(candidate is other for other in best.values())]
         )
         self._phase_end = self.deadline
-        if not is_early:
+        if not is_first and not is_early:
             self._compile_inside()
         return self.candidates
 
@@ -367,12 +374,11 @@ class Search:
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
         return breaks if self.wanted is None else breaks & self.wanted
 
-    def _is_a_part_the_usual_answer(self) -> bool:
-        """Return whether breaks are left that are rarely removed one by one: many, or those of a training step."""
-        unfixed = self._unfixed()
-        breaks = [break_ for break_ in self.runner.original.report.breaks if break_.id in unfixed]
+    def _has_steps_of_training(self) -> bool:
+        """Return whether the entry does parts of a training step, for which compiling the model is the usual answer."""
+        breaks = self.runner.original.report.breaks
         steps = (known_cause(break_.gb_id, break_.gb_type, code=_code(break_)).manual_step for break_ in breaks)
-        return len(breaks) >= _MANY or any(step is not None and step.is_where_to_end for step in steps)
+        return any(step is not None and step.is_where_to_end for step in steps)
 
     def _compile_inside(self) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy."""

@@ -38,6 +38,7 @@ from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.experiments.trial.side_effects import (
     SCHEDULES,
     SUBMITS,
+    USES_SHELL,
     WAITS_FOR_INPUT,
     is_in_trial,
     is_listening,
@@ -56,9 +57,9 @@ _close = os.close
 #: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _C_DATA: Any = ctypes.Structure.__mro__[1]
-_CSV_WRITER = type(csv.writer(io.StringIO()))
 #: What using memory does that other processes see.
 SHARES = "uses memory that processes share"
+_CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILES, "file", "uses the open file"),
@@ -98,6 +99,9 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
     ("lzma", "LZMAFile", "file", "uses the open file"),
     ("tarfile", "TarFile", "file", "uses the open file"),
     ("h5py._hl.base", "HLObject", "file", "uses an open HDF5 file"),
+    ("shelve", "Shelf", "database", "uses an open database"),
+    ("IPython.core.interactiveshell", "InteractiveShell", "state", USES_SHELL),
+    ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "state", "takes a batch from a DataLoader"),
     ("torch.utils.tensorboard.writer", "SummaryWriter", "file", "writes to the log of TensorBoard"),
     ("tensorboardX.writer", "SummaryWriter", "file", "writes to the log of TensorBoard"),
     ("torch._C._distributed_c10d", "Store", "network", "uses a store of torch.distributed"),

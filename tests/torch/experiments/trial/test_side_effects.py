@@ -51,7 +51,7 @@ PURE = [
     programs.marks_enumeration, programs.counts_in_thread_local, programs.writes_to_view,
     programs.marks_logger, programs.counts_in_logger, programs.counts_in_named_logger, programs.counts_in_handler,
     programs.counts_in_thread, programs.sets_event, programs.calls_mock,
-    programs.writes_console, programs.puts_in_own_queue,
+    programs.writes_console, programs.puts_in_own_queue, programs.counts_in_structure,
 ]  # fmt: skip
 SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
@@ -168,6 +168,8 @@ def seen() -> dict[str, Any]:
         "counts": [
             repr(vars(marked)["counts"]) for marked in (threading.current_thread(), programs.LOGGER, programs.HANDLER)
         ],
+        "at addresses": (bytes(programs.BUFFER), programs.COUNTS.calls),
+        "batches and shelf": (programs.BATCHES._num_yielded, len(programs.SHELF["calls"])),
         "waiting": programs.WAITING.qsize(),
         "event": (programs.EVENT.is_set(), programs.MOCK.call_count),
         "table": len(copyreg.dispatch_table),

@@ -65,6 +65,9 @@ _PLAIN_BASES = frozenset({typing.Generic})
 #: The memo key under which the keys of memory that no run has changed are stored.
 UNCHANGED = "unchanged"
 _IN_MEMORY = (io.StringIO, io.BytesIO)
+#: Python's modules of hashes, which only their own method copies.
+_HASHES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
+_MISSING = object()
 
 
 class Uncopied(NamedTuple):
@@ -281,23 +284,33 @@ class _Copier:
         kind: Any = type(value)
         known = len(self._memo)
         reason = "it has a destructor, which would also run for the copy"
-        if not any("__del__" in vars(base) for base in kind.__mro__):
+        if kind in _IN_MEMORY or not any("__del__" in vars(base) for base in kind.__mro__):
             if not _defines_copying(kind) and _has_attributes_only(kind):
                 with contextlib.suppress(TypeError):  # a class that Python cannot instantiate
                     return self._attributes(value)
             try:
                 with self._patched_deepcopy():
                     result = copy.deepcopy(value, self._memo)
-                return self._copy_of_uncopied(value) if result is value else result
+                return self._copy_of_uncopied(value) if result is value else self._separated(value, result)
             except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
                 reason = _describe_error(error)
                 for key in list(self._memo)[known:]:
                     del self._memo[key]  # discard the unfinished copy
+        if kind.__module__ in _HASHES:
+            return value.copy()
         if (instead := stand_in_of_iterator(value)) is not None:
             return instead
         if self._failed is not None:
             self._failed.append(Uncopied(value, reason))
         return value
+
+    def _separated(self, value: Any, result: Any) -> Any:
+        """Return a copy that a class made, with copies of the attributes that it shares with the original."""
+        if _defines_copying(type(value)) and hasattr(value, "__dict__"):
+            known = vars(value)
+            shared = {key: item for key, item in vars(result).items() if known.get(key, _MISSING) is item}
+            vars(result).update({key: self.copy(item) for key, item in shared.items() if is_data(item)})
+        return result
 
     def _copy_of_uncopied(self, value: Any) -> Any:
         """Return a copy of an object that its class copies as itself, if a run may change it; or else the object.
@@ -521,7 +534,10 @@ class SavedState:
         for alias, elements in self._memory.values():
             with torch.no_grad():
                 if isinstance(elements, torch.UntypedStorage):
-                    alias.untyped_storage().copy_(elements)
+                    memory = alias.untyped_storage()
+                    if memory.nbytes() != elements.nbytes():
+                        memory.resize_(elements.nbytes())
+                    memory.copy_(elements)
                 else:
                     alias.copy_(elements)
         for tensor, alias, requires_grad, grad in self._tensors:

@@ -29,6 +29,7 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.process_settings import (
+    collectives,
     file_writers,
     mappers,
     opened_by_pytorch,
@@ -451,6 +452,7 @@ _IMPORT = "import"
 #: What code does that passes work to threads or processes which exist already.
 SUBMITS = "hands work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
+COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"
 #: What code does with an address, which trials vary as they do other numbers.
 _USES_ADDRESS = "uses memory by its address"
@@ -585,6 +587,10 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
     "_posixshmem": dict.fromkeys(("shm_open", "shm_unlink"), ("file", "opens memory that processes share")),
     "ctypes": dict.fromkeys(("memmove", "memset", "cast"), ("process", _USES_ADDRESS)),
+    "torch.distributed.distributed_c10d": dict.fromkeys(
+        ("_new_process_group_helper", "destroy_process_group"), ("process", "sets up groups of processes")
+    ),
+    "torch.distributed": {"destroy_process_group": ("process", "sets up groups of processes")},
     "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},
@@ -718,8 +724,12 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
+    for name in ("putenv", "unsetenv"):  # `os.environ` calls them as well, which is restored
+        yield os, name, _announcing_by_user(getattr(os, name), "state", "changes the environment of libraries")
     for owner, name in _handler_methods():
         yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
+    for owner, name in collectives():
+        yield owner, name, _announcing(getattr(owner, name), "network", COMMUNICATES)
     for owner, name in mappers():
         yield owner, name, _announcing_mapping(getattr(owner, name))
     bootstrap: Any = sys.modules["importlib._bootstrap"]

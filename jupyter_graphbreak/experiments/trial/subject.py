@@ -374,7 +374,7 @@ class Subject:
         if function.__kwdefaults__ is not None:
             result.__kwdefaults__ = {key: self._copy(value, name) for key, value in function.__kwdefaults__.items()}
         self._functions.append(result)
-        result.__annotations__ = function.__annotations__
+        result.__annotations__ = dict(function.__annotations__)
         result.__qualname__ = function.__qualname__
         result.__module__ = function.__module__
         result.__doc__ = function.__doc__

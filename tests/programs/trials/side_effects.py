@@ -16,6 +16,9 @@ import enum
 import gc
 import getpass
 import http.client
+import hashlib
+import itertools
+import io
 import json
 import locale
 import logging
@@ -92,6 +95,10 @@ VIEW = memoryview(bytearray(4))
 LIBRARY: typing.Any = None
 SHELF: typing.Any = None
 BATCHES: typing.Any = None
+MAPPED: typing.Any = None
+FUTURE: typing.Any = None
+HASH = hashlib.sha256()
+STREAM = io.StringIO()
 BUFFER = ctypes.create_string_buffer(8)
 ADDRESS = ctypes.addressof(BUFFER)
 HANDLE: typing.Any = None
@@ -106,7 +113,8 @@ COUNTS = Counts()
 
 
 def open_all() -> None:
-    global SHELF, BATCHES
+    global SHELF, BATCHES, MAPPED, FUTURE
+    MAPPED, FUTURE = zip(map(PRIVATE.append, itertools.repeat(1.0))), torch.futures.Future()
     SHELF = shelve.open("open.shelf", writeback=True)
     SHELF["calls"] = []
     BATCHES = iter(torch.utils.data.DataLoader([torch.ones(3)] * 1000))
@@ -726,6 +734,31 @@ def appends_in_shelf(x):
 
 def takes_batch(x):
     x = x * next(BATCHES)[0]  # state
+    return finish(x)
+
+
+def advances_mapped_list(x):
+    next(MAPPED)  # state
+    return finish(x)
+
+
+def sets_future(x):
+    FUTURE.done() or FUTURE.set_result(1)  # state
+    return finish(x)
+
+
+def sets_variable_of_libraries(x):
+    os.putenv("SIDE_EFFECT_OF_C", "1")  # state
+    return finish(x)
+
+
+def updates_hash(x):
+    HASH.update(b"1")
+    return finish(x)
+
+
+def writes_in_memory(x):
+    STREAM.write("1")
     return finish(x)
 
 

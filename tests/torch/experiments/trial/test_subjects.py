@@ -444,6 +444,29 @@ def test_global_objects_that_their_classes_copy_as_themselves_are_copied() -> No
     assert subject.call(torch.ones(())) == 3
 
 
+class Keeper:
+    """Copies share what it keeps."""
+
+    def __init__(self, kept: list[int]) -> None:
+        self.kept = kept
+
+    def __deepcopy__(self, _: Any) -> Keeper:
+        return Keeper(self.kept)
+
+
+def test_what_a_class_shares_with_its_copies_is_copied() -> None:
+    kept: list[int] = []
+    keeper = Keeper(kept)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        keeper.kept.append(len(kept))
+        return x * len(kept)
+
+    subject = Subject(step)
+    assert subject.call(torch.ones(())) == 1
+    assert kept == []
+
+
 def test_constant_of_a_library_that_its_class_copies_as_itself_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     constant = type("Constant", (Runner,), {"__module__": pytest.__name__})()
     assert clone(constant) is not constant

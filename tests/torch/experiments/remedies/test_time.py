@@ -108,7 +108,7 @@ MODEL = TrainedModel()
 def train(x: torch.Tensor) -> float:
     loss = MODEL(x).mean()
     loss.backward()
-    return loss.item()
+    return float(loss.item())
 
 
 def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -281,7 +281,8 @@ def reduces(x: torch.Tensor) -> torch.Tensor:
 
 
 def reduces_functionally(x: torch.Tensor) -> torch.Tensor:
-    y: torch.Tensor = functional_collectives.all_reduce(x, "sum", "0")
+    group: Any = torch.distributed.group.WORLD
+    y: torch.Tensor = functional_collectives.all_reduce(x, "sum", group)
     return y
 
 

@@ -395,6 +395,7 @@ class SharedState:
 
 class Slotted:
     __slots__ = ("calls",)
+    calls: int
 
     def __deepcopy__(self, _: Any) -> Slotted:
         return self
@@ -431,7 +432,8 @@ def test_global_objects_that_their_classes_copy_as_themselves_are_copied() -> No
         RUNNER.steps += 1
         SLOTTED.calls += 1
         TABLE["calls"] += 1
-        return x * (RUNNER.steps + SLOTTED.calls + TABLE["calls"])
+        y: torch.Tensor = x * (RUNNER.steps + SLOTTED.calls + TABLE["calls"])
+        return y
 
     subject = Subject(step)
     before = subject.state()
@@ -476,7 +478,7 @@ def test_constant_of_a_library_that_its_class_copies_as_itself_stays(monkeypatch
 
 def test_tensor_that_its_class_copies_as_itself_is_copied() -> None:
     class Kept(torch.Tensor):
-        def __deepcopy__(self, _: Any) -> Kept:  # type: ignore[override]
+        def __deepcopy__(self, _: Any) -> Kept:
             return self
 
     kept = torch.zeros(1).as_subclass(Kept)

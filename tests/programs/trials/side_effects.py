@@ -115,7 +115,7 @@ COUNTS = Counts()
 def open_all() -> None:
     global SHELF, BATCHES, MAPPED, FUTURE
     MAPPED, FUTURE = zip(map(PRIVATE.append, itertools.repeat(1.0))), torch.futures.Future()
-    SHELF = shelve.open("open.shelf", writeback=True)
+    SHELF = shelve.open(os.path.abspath("open.shelf"), writeback=True)
     SHELF["calls"] = []
     BATCHES = iter(torch.utils.data.DataLoader([torch.ones(3)] * 1000))
     global OPEN_FILE, OPEN_BINARY, OPEN_WRITER, SOCKET, OTHER_END, CONNECTION, CURSOR, EXECUTOR, GENERATOR, READ_FILE

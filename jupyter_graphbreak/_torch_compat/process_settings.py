@@ -7,6 +7,7 @@ import functools
 import importlib
 import sys
 from contextvars import ContextVar, copy_context
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_state, restore_default_device
@@ -83,6 +84,37 @@ def registrations() -> list[tuple[Any, str]]:
     return [(owner, name) for module, dotted in _REGISTRATIONS for owner, name in _named(module, dotted)]
 
 
+#: The methods of a process group that do not communicate.
+_SILENT = frozenset({"rank", "size", "name", "boxed", "unbox", "set_timeout"})
+
+
+def collectives() -> list[tuple[Any, str]]:
+    """Return the functions with which processes communicate: the owner and the name; none if this one works alone."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return []
+    if distributed.get_world_size() < _FEWEST_TO_COMMUNICATE:
+        return []
+    group = distributed.ProcessGroup
+    methods = [
+        (group, name)
+        for name, member in vars(group).items()
+        if not name.startswith(("__", "_get", "_set", "_is", "_has", "group_", "get_"))
+        and name not in _SILENT
+        and callable(member)
+        and not isinstance(member, type)
+    ]
+    functional = sys.modules.get("torch.distributed._functional_collectives")
+    functions = [
+        (functional, name)
+        for name, member in vars(functional).items()
+        if name.startswith(("all_", "broadcast", "permute_tensor", "reduce_scatter"))
+        and isinstance(member, FunctionType)
+    ]  # fmt: skip
+    return methods + functions
+
+
+_FEWEST_TO_COMMUNICATE = 2
 _MISSING = object()
 
 

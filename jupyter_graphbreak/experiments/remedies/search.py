@@ -167,7 +167,11 @@ class Search:
     _longest_trial_s: float = 0.0
 
     def run(self) -> list[Candidate]:
-        """Try all settings at once, then proposals for each break until one works, then all working ones combined."""
+        """Try all settings at once, then proposals for each break until one works, then all working ones combined.
+
+        A part of the entry is compiled instead of all of it when that is most likely to help: first for a training
+        step and for loops that run eagerly, before the single breaks if there are many, and last otherwise.
+        """
         start, whole = time.monotonic(), self.deadline - time.monotonic()
         is_inside_tried = self._is_a_part_the_usual_answer()
         if is_inside_tried:  # there may be no time left for it later

@@ -27,6 +27,7 @@ from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_
 from jupyter_graphbreak.experiments.trial.side_effects import REFUSABLE
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -64,6 +65,9 @@ _PLAIN_BASES = frozenset({typing.Generic})
 #: The memo key under which the keys of memory that no run has changed are stored.
 UNCHANGED = "unchanged"
 _IN_MEMORY = (io.StringIO, io.BytesIO)
+#: Python's modules of hashes, which only their own method copies.
+_HASHES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
+_MISSING = object()
 
 
 class Uncopied(NamedTuple):
@@ -235,6 +239,11 @@ class _Copier:
             return self._object(value)
         if isinstance(value, tuple):
             return self._tuple(value)
+        return self._filled_container(value)
+
+    def _filled_container(self, value: Any) -> Any:
+        """Return a copy of a dict, list or set, made item by item."""
+        kind: Any = type(value)
         try:
             result = kind.__new__(kind)
         except Exception:  # noqa: BLE001 - a class whose `__new__` needs arguments
@@ -275,23 +284,48 @@ class _Copier:
         kind: Any = type(value)
         known = len(self._memo)
         reason = "it has a destructor, which would also run for the copy"
-        if not any("__del__" in vars(base) for base in kind.__mro__):
+        if kind in _IN_MEMORY or not any("__del__" in vars(base) for base in kind.__mro__):
             if not _defines_copying(kind) and _has_attributes_only(kind):
                 with contextlib.suppress(TypeError):  # a class that Python cannot instantiate
                     return self._attributes(value)
             try:
                 with self._patched_deepcopy():
                     result = copy.deepcopy(value, self._memo)
-                return self._attributes(value) if result is value and _is_changeable(value) else result
+                return self._copy_of_uncopied(value) if result is value else self._separated(value, result)
             except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
                 reason = _describe_error(error)
                 for key in list(self._memo)[known:]:
                     del self._memo[key]  # discard the unfinished copy
+        if kind.__module__ in _HASHES:
+            return value.copy()
         if (instead := stand_in_of_iterator(value)) is not None:
             return instead
         if self._failed is not None:
             self._failed.append(Uncopied(value, reason))
         return value
+
+    def _separated(self, value: Any, result: Any) -> Any:
+        """Return a copy that a class made, with copies of the attributes that it shares with the original."""
+        if _defines_copying(type(value)) and hasattr(value, "__dict__"):
+            known = vars(value)
+            shared = {key: item for key, item in vars(result).items() if known.get(key, _MISSING) is item}
+            vars(result).update({key: self.copy(item) for key, item in shared.items() if is_data(item)})
+        return result
+
+    def _copy_of_uncopied(self, value: Any) -> Any:
+        """Return a copy of an object that its class copies as itself, if a run may change it; or else the object.
+
+        Constants of a library, which its code compares by identity, stay.
+        """
+        module = sys.modules.get(type(value).__module__)
+        if is_library(getattr(module, "__file__", None) or "") and any(
+            constant is value for constant in list(vars(module).values())
+        ):
+            return value
+        if isinstance(value, dict | list | set):
+            return self._filled_container(value)
+        has_state = getattr(value, "__dict__", None) or any(_slot_descriptors(type(value)))
+        return self._attributes(value) if has_state and _has_attributes_only(type(value)) else value
 
     def _attributes(self, value: Any) -> Any:
         """Return a copy, attribute by attribute, of an instance whose classes are all written in Python."""
@@ -337,7 +371,8 @@ class _Copier:
     def _copy_unusual_tensor(self, value: torch.Tensor) -> Any:
         try:
             with self._patched_deepcopy():
-                return copy.deepcopy(value, self._memo)
+                result = copy.deepcopy(value, self._memo)
+            return value.detach().clone().requires_grad_(value.requires_grad) if result is value else result
         except Exception as error:  # noqa: BLE001 - most non-leaf tensors
             with contextlib.suppress(Exception):
                 return value.detach().clone().requires_grad_(value.requires_grad)
@@ -499,7 +534,10 @@ class SavedState:
         for alias, elements in self._memory.values():
             with torch.no_grad():
                 if isinstance(elements, torch.UntypedStorage):
-                    alias.untyped_storage().copy_(elements)
+                    memory = alias.untyped_storage()
+                    if memory.nbytes() != elements.nbytes():
+                        memory.resize_(elements.nbytes())
+                    memory.copy_(elements)
                 else:
                     alias.copy_(elements)
         for tensor, alias, requires_grad, grad in self._tensors:
@@ -642,16 +680,6 @@ def is_code(value: Any) -> bool:
         value,
         type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType | torch.fx.Graph,
     )
-
-
-def _is_changeable(value: Any) -> bool:
-    """Return whether an object that its class copies as itself has attributes that a run may change.
-
-    Constants of its module, which code compares by identity, do not count.
-    """
-    names = vars(sys.modules.get(type(value).__module__, types.ModuleType("")))
-    is_constant = any(constant is value for constant in list(names.values()))
-    return bool(getattr(value, "__dict__", None)) and _has_attributes_only(type(value)) and not is_constant
 
 
 def is_shared(value: Any) -> bool:

@@ -29,6 +29,7 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.process_settings import (
+    collectives,
     file_writers,
     mappers,
     opened_by_pytorch,
@@ -451,6 +452,10 @@ _IMPORT = "import"
 #: What code does that passes work to threads or processes which exist already.
 SUBMITS = "hands work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
+COMMUNICATES = "communicates with other processes"
+USES_SHELL = "uses the notebook's shell"
+#: What code does with an address, which trials vary as they do other numbers.
+_USES_ADDRESS = "uses memory by its address"
 #: What code does that has an event loop call a function later.
 SCHEDULES = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
@@ -497,6 +502,10 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "time.sleep": ("process", _describe_sleep),
     "ctypes.dlopen": ("process", _with_first_argument("loads the library")),
     "ctypes.call_function": ("process", _always("calls a function of a library")),
+    **dict.fromkeys(
+        ("ctypes.cdata", "ctypes.PyObj_FromPtr", "ctypes.string_at", "ctypes.wstring_at"),
+        ("process", _always(_USES_ADDRESS)),
+    ),
     "sys.addaudithook": ("state", _always("adds an audit hook")),
     "resource.setrlimit": ("state", _always("sets a limit of this process")),
     "resource.prlimit": ("state", _always("sets a limit of a process")),
@@ -576,6 +585,12 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "safetensors.torch": {"serialize_file": ("file", "writes a file")},
     "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
     "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
+    "_posixshmem": dict.fromkeys(("shm_open", "shm_unlink"), ("file", "opens memory that processes share")),
+    "ctypes": dict.fromkeys(("memmove", "memset", "cast"), ("process", _USES_ADDRESS)),
+    "torch.distributed.distributed_c10d": dict.fromkeys(
+        ("_new_process_group_helper", "destroy_process_group"), ("process", "sets up groups of processes")
+    ),
+    "torch.distributed": {"destroy_process_group": ("process", "sets up groups of processes")},
     "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},
@@ -610,7 +625,6 @@ _USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inher
 _made_descriptors: set[int] = set()
 
 
-_USES_SHELL = "uses the notebook's shell"
 #: Methods of IPython's shell that change the notebook's names or run code.
 _SHELL_METHODS = (
     "push",
@@ -710,8 +724,12 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
+    for name in ("putenv", "unsetenv"):  # `os.environ` calls them as well, which is restored
+        yield os, name, _announcing_by_user(getattr(os, name), "state", "changes the environment of libraries")
     for owner, name in _handler_methods():
         yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
+    for owner, name in collectives():
+        yield owner, name, _announcing(getattr(owner, name), "network", COMMUNICATES)
     for owner, name in mappers():
         yield owner, name, _announcing_mapping(getattr(owner, name))
     bootstrap: Any = sys.modules["importlib._bootstrap"]
@@ -760,7 +778,7 @@ def _announcing_attribute(name: str, original: property | None) -> Any:
     def read(instance: Any) -> Any:
         frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
         if _is_called_by_user(frame):
-            notice("state", _USES_SHELL, frame)
+            notice("state", USES_SHELL, frame)
         if original is not None:
             return original.__get__(instance)
         try:
@@ -781,7 +799,7 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
     """Yield the functions with which code uses the notebook's shell, an event loop or a kernel's input."""
     shell = _shell_class()
     for name in _SHELL_METHODS if shell is not None else ():
-        yield shell, name, "state", _USES_SHELL
+        yield shell, name, "state", USES_SHELL
     loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
     for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
         yield loop, name, "process", SCHEDULES

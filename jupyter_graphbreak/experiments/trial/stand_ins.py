@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import csv
 import ctypes
+import functools
 import gc
 import inspect
 import io
@@ -36,8 +37,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.experiments.trial.side_effects import (
+    COMMUNICATES,
     SCHEDULES,
     SUBMITS,
+    USES_SHELL,
     WAITS_FOR_INPUT,
     is_in_trial,
     is_listening,
@@ -56,9 +59,9 @@ _close = os.close
 #: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _C_DATA: Any = ctypes.Structure.__mro__[1]
-_CSV_WRITER = type(csv.writer(io.StringIO()))
 #: What using memory does that other processes see.
 SHARES = "uses memory that processes share"
+_CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILES, "file", "uses the open file"),
@@ -97,7 +100,11 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
     ("bz2", "BZ2File", "file", "uses the open file"),
     ("lzma", "LZMAFile", "file", "uses the open file"),
     ("tarfile", "TarFile", "file", "uses the open file"),
+    ("torch._C", "Future", "state", "uses a future"),
     ("h5py._hl.base", "HLObject", "file", "uses an open HDF5 file"),
+    ("shelve", "Shelf", "database", "uses an open database"),
+    ("IPython.core.interactiveshell", "InteractiveShell", "state", USES_SHELL),
+    ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "state", "takes a batch from a DataLoader"),
     ("torch.utils.tensorboard.writer", "SummaryWriter", "file", "writes to the log of TensorBoard"),
     ("tensorboardX.writer", "SummaryWriter", "file", "writes to the log of TensorBoard"),
     ("torch._C._distributed_c10d", "Store", "network", "uses a store of torch.distributed"),
@@ -124,8 +131,27 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
         return _copy_csv_writer(value, clone)
     if isinstance(value, _FILES) and (reopened := _reopen(value)) is not None:
         return reopened
+    if calls_functions(value):
+        return stand_in_of_iterator(value)
     effect = _effect_of_use(value)
     return None if effect is None else _make(value, *effect)
+
+
+#: The modules of iterators that may call functions.
+_OF_ITERATORS = frozenset({"builtins", "itertools"})
+
+
+def calls_functions(iterator: Any) -> bool:
+    """Return whether an iterator of Python's own calls functions, which may change what they refer to."""
+    if type(iterator).__module__ not in _OF_ITERATORS or not isinstance(iterator, Iterator):
+        return False
+    return any(
+        isinstance(part, types.FunctionType | types.MethodType | functools.partial)
+        or (isinstance(part, types.BuiltinMethodType) and not isinstance(part.__self__, types.ModuleType))
+        or calls_functions(part)
+        for referent in gc.get_referents(iterator)
+        for part in (referent if type(referent) is tuple else (referent,))
+    )
 
 
 def stand_in_of_iterator(value: Any) -> Any:
@@ -141,6 +167,9 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
     for module, name, kind, what in _LAZY_HANDLES:
         if isinstance(value, getattr(sys.modules.get(module), name, ())):
             return kind, what
+    parallel: Any = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", ())
+    if isinstance(value, parallel) and value.process_group.size() > 1:
+        return "network", COMMUNICATES
     archives: Any = getattr(sys.modules.get("zipfile"), "ZipFile", ())
     if isinstance(value, archives) and value.mode != "r":
         return "file", _describe("uses the open file", value)

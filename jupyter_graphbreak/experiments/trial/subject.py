@@ -65,6 +65,8 @@ _LOGGING = frozenset({"logging", "logging.handlers"})
 #: Names in modules and classes that trials leave as they are.
 _OF_MODULES = re.compile("__")
 _OF_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
+#: Attributes with which ``ctypes`` describes classes, and which cannot be set again.
+_LAYOUT = frozenset({"_fields_", "_anonymous_", "_pack_", "_align_", "_layout_", "_length_", "_type_"})
 #: The lists of loggers and handlers that Python itself keeps; trials restore them.
 _OF_LOGGING = frozenset({"handlers", "filters", "buffer"})
 
@@ -378,7 +380,7 @@ class Subject:
         if function.__kwdefaults__ is not None:
             result.__kwdefaults__ = {key: self._copy(value, name) for key, value in function.__kwdefaults__.items()}
         self._functions.append(result)
-        result.__annotations__ = function.__annotations__
+        result.__annotations__ = dict(function.__annotations__)
         result.__qualname__ = function.__qualname__
         result.__module__ = function.__module__
         result.__doc__ = function.__doc__
@@ -506,7 +508,7 @@ class Subject:
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class, perhaps with those of an enumeration's members; return what was swapped."""
-        names = [name for name in vars(kind) if not name.startswith("__")]
+        names = [name for name in vars(kind) if not name.startswith("__") and name not in _LAYOUT]
         for name in names:
             self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
         if with_members and issubclass(kind, enum.Enum):

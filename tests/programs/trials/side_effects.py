@@ -16,6 +16,9 @@ import enum
 import gc
 import getpass
 import http.client
+import hashlib
+import itertools
+import io
 import json
 import locale
 import logging
@@ -49,6 +52,7 @@ import typing
 
 import torch
 import torch.distributed
+import torch.utils.data
 import torch.utils.serialization
 
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE", default=0)
@@ -61,7 +65,6 @@ LOGGER.counts, HANDLER.counts = {"calls": [0]}, {"calls": [0]}
 
 class OwnLogger(logging.Logger):
     pass
-
 
 
 # What is opened before the function runs; :func:`open_all` fills it in.
@@ -90,11 +93,31 @@ MOCK = unittest.mock.MagicMock()
 LOCAL = threading.local()
 VIEW = memoryview(bytearray(4))
 LIBRARY: typing.Any = None
+SHELF: typing.Any = None
+BATCHES: typing.Any = None
+MAPPED: typing.Any = None
+FUTURE: typing.Any = None
+HASH = hashlib.sha256()
+STREAM = io.StringIO()
+BUFFER = ctypes.create_string_buffer(8)
+ADDRESS = ctypes.addressof(BUFFER)
 HANDLE: typing.Any = None
 DESCRIPTOR: typing.Any = None
 
 
+class Counts(ctypes.Structure):
+    _fields_ = (("calls", ctypes.c_int),)
+
+
+COUNTS = Counts()
+
+
 def open_all() -> None:
+    global SHELF, BATCHES, MAPPED, FUTURE
+    MAPPED, FUTURE = zip(map(PRIVATE.append, itertools.repeat(1.0))), torch.futures.Future()
+    SHELF = shelve.open(os.path.abspath("open.shelf"), writeback=True)
+    SHELF["calls"] = []
+    BATCHES = iter(torch.utils.data.DataLoader([torch.ones(3)] * 1000))
     global OPEN_FILE, OPEN_BINARY, OPEN_WRITER, SOCKET, OTHER_END, CONNECTION, CURSOR, EXECUTOR, GENERATOR, READ_FILE
     global ROWS, NUMBERED, QUEUE, LIBRARY, HANDLE, DESCRIPTOR, SHARED_VALUE, SHARED_MEMORY, SHARED_LOCK, STORE
     SHARED_VALUE, SHARED_LOCK = multiprocessing.Value("i", 0), multiprocessing.Lock()
@@ -126,6 +149,7 @@ def close_all() -> None:
     for opened in (OPEN_FILE, OPEN_BINARY, SOCKET, OTHER_END, CONNECTION, READ_FILE):
         opened.close()
     EXECUTOR.shutdown()
+    SHELF.close()
     SHARED_MEMORY.close()
     SHARED_MEMORY.unlink()
     torch.nn.modules.module._global_forward_hooks.clear()
@@ -700,6 +724,64 @@ def sets_event(x):
 
 def calls_mock(x):
     MOCK(len(PRIVATE))
+    return finish(x)
+
+
+def appends_in_shelf(x):
+    SHELF["calls"].append(1)  # database
+    return finish(x)
+
+
+def takes_batch(x):
+    x = x * next(BATCHES)[0]  # state
+    return finish(x)
+
+
+def advances_mapped_list(x):
+    next(MAPPED)  # state
+    return finish(x)
+
+
+def sets_future(x):
+    FUTURE.done() or FUTURE.set_result(1)  # state
+    return finish(x)
+
+
+def sets_variable_of_libraries(x):
+    os.putenv("SIDE_EFFECT_OF_C", "1")  # state
+    return finish(x)
+
+
+def updates_hash(x):
+    HASH.update(b"1")
+    return finish(x)
+
+
+def writes_in_memory(x):
+    STREAM.write("1")
+    return finish(x)
+
+
+def writes_to_address(x):
+    number = ctypes.c_int.from_address(ADDRESS)  # process
+    number.value += 1
+    return finish(x)
+
+
+def sets_memory(x):
+    ctypes.memset(ADDRESS, 7, 1)  # process
+    return finish(x)
+
+
+def makes_shared_memory(x):
+    memory = multiprocessing.shared_memory.SharedMemory(create=True, size=8)  # file
+    memory.close()
+    memory.unlink()
+    return finish(x)
+
+
+def counts_in_structure(x):
+    COUNTS.calls += 1
     return finish(x)
 
 

@@ -45,6 +45,22 @@ def sample(x):
             break
     return x
 """
+SOLVER = """\
+import torch
+
+
+def half(x, k):
+    return torch.sin(x) * 0.5 + k
+
+
+@torch.compile(backend="eager")
+def integrate(x):
+    k = 0
+    while x.abs().max().item() > 1.2:
+        x = half(x, float(k))
+        k += 1
+    return x
+"""
 GAN = """\
 import torch
 from torch import nn
@@ -128,6 +144,13 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
     ("text", "name", "argument", "what", "line"),
     [
         (SAMPLER, "sample", torch.ones(2, 8), "Compile net instead of sample", '+net.compile(backend="eager")'),
+        (
+            SOLVER,
+            "integrate",
+            3 * torch.ones(5),
+            "Compile half instead of integrate",
+            '+@torch.compile(backend="eager")',
+        ),
         pytest.param(
             GAN,
             "step",
@@ -145,7 +168,7 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             marks=pytest.mark.exhaustive,
         ),
     ],
-    ids=["sampler", "gan", "layers"],
+    ids=["sampler", "solver", "gan", "layers"],
 )
 def test_the_part_that_an_expert_would_compile_is_named_and_works(
     tmp_path: Path, text: str, name: str, argument: torch.Tensor, what: str, line: str

@@ -91,6 +91,39 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
         assert len(titles) == 3 * PROPOSALS, "the remaining proposals are tried after the other breaks had their share"
 
 
+class TrainedModel(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.b(torch.relu(self.a(x)))
+        return y
+
+
+MODEL = TrainedModel()
+
+
+@torch.compile(backend="eager")
+def train(x: torch.Tensor) -> float:
+    loss = MODEL(x).mean()
+    loss.backward()
+    return float(loss.item())
+
+
+def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes: list[Change] = []
+
+    def no_time(_: object, change: Change, *__: Any, **___: Any) -> TrialResult:
+        changes.append(change)
+        return TrialResult(change, "not tried", NO_TIME)
+
+    monkeypatch.setattr(Search, "_run_trial", no_time)
+    report = jupyter_graphbreak.try_remedies(train, torch.ones(2, 3))
+    assert [change.inner_places for change in changes[:1]] == [{"MODEL": True}]
+    assert len(report.breaks) == 2
+
+
 def test_without_time_nothing_is_called_and_the_report_says_so() -> None:
     calls = []
 

@@ -30,6 +30,7 @@ import numpy as np
 import pytest
 import torch
 import torch.utils.serialization
+from torch.distributed import _functional_collectives as functional_collectives
 from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 from tqdm.std import TqdmDefaultWriteLock
@@ -51,7 +52,8 @@ PURE = [
     programs.marks_enumeration, programs.counts_in_thread_local, programs.writes_to_view,
     programs.marks_logger, programs.counts_in_logger, programs.counts_in_named_logger, programs.counts_in_handler,
     programs.counts_in_thread, programs.sets_event, programs.calls_mock,
-    programs.writes_console, programs.puts_in_own_queue,
+    programs.writes_console, programs.puts_in_own_queue, programs.counts_in_structure,
+    programs.updates_hash, programs.writes_in_memory,
 ]  # fmt: skip
 SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
@@ -168,6 +170,9 @@ def seen() -> dict[str, Any]:
         "counts": [
             repr(vars(marked)["counts"]) for marked in (threading.current_thread(), programs.LOGGER, programs.HANDLER)
         ],
+        "at addresses": (bytes(programs.BUFFER), programs.COUNTS.calls),
+        "batches and shelf": (programs.BATCHES._num_yielded, len(programs.SHELF["calls"])),
+        "hash and stream": (programs.HASH.hexdigest(), programs.STREAM.getvalue(), programs.FUTURE.done()),
         "waiting": programs.WAITING.qsize(),
         "event": (programs.EVENT.is_set(), programs.MOCK.call_count),
         "table": len(copyreg.dispatch_table),
@@ -258,6 +263,54 @@ def test_function_with_an_observed_effect_is_not_run_again(function: Callable[..
     assert all(remedy.verdict == "not tried" for remedy in report.remedies or [])
     assert "Nothing was run again" in report.to_text()
     assert "Nothing was run again" in report.to_html()
+
+
+@pytest.fixture
+def two_processes() -> Iterator[None]:
+    """Make PyTorch believe that this process is one of two."""
+    store = importlib.import_module("torch.testing._internal.distributed.fake_pg").FakeStore()
+    torch.distributed.init_process_group("fake", store=store, rank=0, world_size=2)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def reduces(x: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    torch.distributed.all_reduce(x)
+    return x
+
+
+def reduces_functionally(x: torch.Tensor) -> torch.Tensor:
+    group: Any = torch.distributed.group.WORLD
+    y: torch.Tensor = functional_collectives.all_reduce(x, "sum", group)
+    return y
+
+
+def runs_in_parallel(x: torch.Tensor) -> torch.Tensor:
+    y: torch.Tensor = PARALLEL[0](x)
+    return y
+
+
+def counts_processes(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.distributed.get_world_size()
+
+
+PARALLEL: list[torch.nn.Module] = []
+
+
+@pytest.mark.usefixtures("two_processes")
+def test_a_trial_never_communicates_with_other_processes() -> None:
+    PARALLEL[:] = [torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))]
+    for function in (reduces, reduces_functionally, runs_in_parallel):
+        checked = jupyter_graphbreak.check(torch.compile(function, backend="eager"), torch.ones(3))
+        (effect,) = checked.effects or []
+        assert effect.kind == "network", function.__name__
+        assert effect.location is not None
+        assert effect.what == "communicates with other processes"
+        assert not checked.check
+    checked = jupyter_graphbreak.check(torch.compile(counts_processes, backend="eager"), torch.ones(3))
+    assert [check.equal for check in checked.check or []] == [True]
+    PARALLEL.clear()
 
 
 def hands_work_to_a_library(x: torch.Tensor) -> torch.Tensor:

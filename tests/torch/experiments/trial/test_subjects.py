@@ -393,7 +393,21 @@ class SharedState:
         self.__dict__ = Runner.shared
 
 
-NOTHING = Runner()
+class Slotted:
+    __slots__ = ("calls",)
+    calls: int
+
+    def __deepcopy__(self, _: Any) -> Slotted:
+        return self
+
+
+class Table(dict[str, int]):
+    def __deepcopy__(self, _: Any) -> Table:
+        return self
+
+
+RUNNER, SLOTTED, TABLE = Runner(), Slotted(), Table(calls=0)
+SLOTTED.calls = 0
 
 
 def test_object_that_its_class_copies_as_itself_is_copied_by_attributes() -> None:
@@ -411,4 +425,63 @@ def test_object_that_its_class_copies_as_itself_is_copied_by_attributes() -> Non
         assert subject.call(torch.ones(())) == 2
     assert runner.steps == 0
     assert Runner.shared == {}
-    assert clone(NOTHING) is NOTHING
+
+
+def test_global_objects_that_their_classes_copy_as_themselves_are_copied() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        RUNNER.steps += 1
+        SLOTTED.calls += 1
+        TABLE["calls"] += 1
+        y: torch.Tensor = x * (RUNNER.steps + SLOTTED.calls + TABLE["calls"])
+        return y
+
+    subject = Subject(step)
+    before = subject.state()
+    with subject.activated():
+        assert subject.call(torch.ones(())) == 3
+    assert (RUNNER.steps, SLOTTED.calls, TABLE["calls"]) == (0, 0, 0)
+    after = subject.state()
+    assert [before[name] is after[name] for name in ("RUNNER", "SLOTTED", "TABLE")] == [False] * 3
+    subject.restore()
+    assert subject.call(torch.ones(())) == 3
+
+
+class Keeper:
+    """Copies share what it keeps."""
+
+    def __init__(self, kept: list[int]) -> None:
+        self.kept = kept
+
+    def __deepcopy__(self, _: Any) -> Keeper:
+        return Keeper(self.kept)
+
+
+def test_what_a_class_shares_with_its_copies_is_copied() -> None:
+    kept: list[int] = []
+    keeper = Keeper(kept)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        keeper.kept.append(len(kept))
+        return x * len(kept)
+
+    subject = Subject(step)
+    assert subject.call(torch.ones(())) == 1
+    assert kept == []
+
+
+def test_constant_of_a_library_that_its_class_copies_as_itself_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    constant = type("Constant", (Runner,), {"__module__": pytest.__name__})()
+    assert clone(constant) is not constant
+    monkeypatch.setattr(pytest, "CONSTANT", constant, raising=False)
+    assert clone(constant) is constant
+
+
+def test_tensor_that_its_class_copies_as_itself_is_copied() -> None:
+    class Kept(torch.Tensor):
+        def __deepcopy__(self, _: Any) -> Kept:
+            return self
+
+    kept = torch.zeros(1).as_subclass(Kept)
+    copied = clone(kept)
+    copied.add_(1)
+    assert (type(copied), kept.item()) == (Kept, 0.0)

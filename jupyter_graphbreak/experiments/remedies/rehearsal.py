@@ -147,6 +147,8 @@ _PATIENCE_S = 20.0
 _CONTROL_FLOW = (".cond(", ".while_loop(")
 #: The maximum number of edge inputs for which a program is compiled.
 _MOST_EDGES = 5
+#: The maximum number of inputs that the original refuses, for which it is compiled as well.
+_MOST_REFUSED = 2
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most so many seconds.
 _LONGEST_FOR_EDGES = 6.0
 #: The share of the remaining time after which a program does not run on further inputs.
@@ -392,7 +394,8 @@ class TrialRunner:
         if original is not None:
             again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, again.results, original[0].results, strict=False))
-            seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
+            # An edit has been compared uncompiled; captured code may accept what the original refuses, such as NaN.
+            seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen, is_noted=_is_refused)
         diffs, inputs = seen.diffs, seen.inputs
         if seen.disqualifying is not None:
             return "another result", seen.disqualifying, gone, diffs, inputs
@@ -440,15 +443,17 @@ class TrialRunner:
     def _compiled_edges(self) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
         if self._original_at_edges is None and self._original_seconds <= _LONGEST_FOR_EDGES:
-            cases: list[ReferenceCase] = []
-            kinds = set[str]()
+            accepted: dict[str, ReferenceCase] = {}
+            refused: dict[str, ReferenceCase] = {}
             for case in self._uncompiled_original.edges():
                 kind = _kind_of_edge(case)
                 if case.input.other_kind:  # its differences show uncompiled
                     continue
-                if kind not in kinds and case.expected.raised is None and len(cases) < _MOST_EDGES:
-                    kinds.add(kind)
-                    cases.append(case)
+                if case.expected.raised is None and len(accepted) < _MOST_EDGES:
+                    accepted.setdefault(kind, case)
+                elif case.expected.raised is not None and not kind.startswith("size"):
+                    refused.setdefault(kind, case)
+            cases = [*accepted.values(), *list(refused.values())[:_MOST_REFUSED]]
             self._original_at_edges = (self._run_compiled(Change(), cases, lambda _: True), cases) if cases else None
         return self._original_at_edges
 
@@ -709,7 +714,7 @@ class _EdgeFindings:
     disqualifying : str or None
         A difference that means that the change does not work.
     other_kind : str or None
-        Such a difference on tensors of another kind.
+        Such a difference on tensors of another kind, or on inputs that the original refuses.
     """
 
     diffs: list[Difference]
@@ -718,12 +723,28 @@ class _EdgeFindings:
     other_kind: str | None = None
 
 
-def _with_differences(pairs: Iterable[tuple[ReferenceCase, list[Difference]]], seen: _EdgeFindings) -> _EdgeFindings:
-    """Add inputs and their differences to the findings, up to the first disqualifying difference."""
+def _is_refused(case: ReferenceCase) -> bool:
+    return case.expected.raised is not None
+
+
+def _is_of_other_kind(case: ReferenceCase) -> bool:
+    return bool(case.input.other_kind)
+
+
+def _with_differences(
+    pairs: Iterable[tuple[ReferenceCase, list[Difference]]],
+    seen: _EdgeFindings,
+    *,
+    is_noted: Callable[[ReferenceCase], bool] = _is_of_other_kind,
+) -> _EdgeFindings:
+    """Add inputs and their differences to the findings, up to the first disqualifying difference.
+
+    Differences on inputs for which ``is_noted`` is true do not mean that the change fails; the first one is noted.
+    """
     for case, more in pairs:
         seen = replace(seen, inputs=seen.inputs + 1)
         disqualifying = next((difference.text for difference in more if not difference.declared), None)
-        if not case.input.other_kind:
+        if not is_noted(case):
             seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
             if disqualifying is not None:
                 return replace(seen, disqualifying=f"{disqualifying}, on {case.input.example.what}")

@@ -32,9 +32,15 @@ def shifted(x: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
-def tried(fn: Callable[..., Any], *args: torch.Tensor) -> list[Remedy]:
+def truncated(x: torch.Tensor) -> torch.Tensor:
+    """Adds the whole part of the sum, which no NaN has."""
+    y = x * 2
+    return y + int(y.sum())
+
+
+def tried(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
     torch._dynamo.reset()
-    remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend="eager"), *args).remedies
+    remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend=backend), *args).remedies
     assert remedies
     return remedies
 
@@ -44,6 +50,14 @@ def test_state_that_only_eager_code_sets_is_no_difference() -> None:
     assert works.differences == []
     assert works.evidence is not None
     assert works.evidence.inputs > 5
+
+
+def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran() -> None:
+    (works,) = [remedy for remedy in tried(truncated, torch.ones(3), backend="inductor") if remedy.verdict in WORKING]
+    assert works.verdict == "works on what ran"
+    assert "but the original raises OverflowError: cannot convert float infinity" in (works.reason or "")
+    (same,) = [remedy for remedy in tried(truncated, torch.ones(3)) if remedy.verdict in WORKING]
+    assert same.verdict == "works"
 
 
 def test_a_side_that_only_empty_tensors_take_did_not_run() -> None:

@@ -223,7 +223,7 @@ def test_object_with_a_destructor_is_shared_and_restored() -> None:
 
 def test_run_that_would_consume_a_generator_is_stopped() -> None:
     numbers = (number for number in range(3))
-    with pytest.raises(TrialStoppedError, match="advances a generator"):
+    with pytest.raises(TrialStoppedError, match="advances an iterator"):
         ran(lambda x: x + next(numbers), torch.ones(1))
     assert list(numbers) == [0, 1, 2]
 

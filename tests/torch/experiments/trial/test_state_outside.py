@@ -92,7 +92,9 @@ STOPPED = {
 }  # fmt: skip
 #: The kinds of effects, unless they are changes of state.
 KINDS = {
-    **dict.fromkeys(("memory of processes", "the signal of an interrupt", "another process", "tensors in a file"), "process"),
+    **dict.fromkeys(
+        ("memory of processes", "the signal of an interrupt", "another process", "tensors in a file"), "process"
+    ),
     **dict.fromkeys(
         ("tracebacks", "a tensor that is a file", "a storage that is a file",
          "a store that is a file", "a record for a handler", "an open archive", "an open compressed file", "a pickler"),

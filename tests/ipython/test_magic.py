@@ -95,7 +95,9 @@ def test_the_headline_names_the_cell_that_ran(shell: Shell) -> None:
     shell.run("whole = torch.compile(torch.nn.Linear(2, 2), backend='eager')")
     shell.run("%%compile_explain\ny = whole(torch.ones(2))")
     assert [source.kind for source in shell.report.sources][:1] == ["cell"]
-    assert shell.bundles[0]["text/plain"].split("\n")[1].startswith(f"Cell In[{shell.ip.execution_count - 1}]: ")
+    assert (
+        shell.bundles[0]["text/plain"].split("\n")[1].startswith(f"Cell In[{shell.ip.execution_count - 1}], Linear: ")
+    )
     for cell, line in (
         ("%%compile_explain\nx = compiled(torch.ones(2))", 2),
         ("x = 1\n%compile_explain f(torch.ones(2))", 2),

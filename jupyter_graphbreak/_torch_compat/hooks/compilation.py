@@ -40,8 +40,8 @@ from jupyter_graphbreak.records.additions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from types import CellType, CodeType
+    from collections.abc import Callable, Iterator
+    from types import CodeType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
@@ -71,8 +71,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
         observer.scopes.begin_trace()
         site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
         code = call.argument("code")
-        closure = dict(zip(code.co_freevars, observer.local(call.caller, "closure") or (), strict=False))
-        module = _module_called_by(code, observer.local(call.caller, "locals"), closure)
+        module = _module_called_by(code, functools.partial(observer.local, call.caller))
         return FrameStarted(**identity(code), stack=stack_above(), fullgraph_site=site, module=module)
 
     hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=look)
@@ -80,12 +79,21 @@ def watch_starts(observer: Observer) -> Iterator[None]:
         yield
 
 
-def _module_called_by(code: CodeType, variables: Mapping[str, Any], closure: Mapping[str, CellType]) -> str | None:
-    """Return the class of the module whose call a code object implements, ``None`` if it is other code."""
+def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None:
+    """Return the class of the module whose call a code object implements, ``None`` if it is other code.
+
+    Parameters
+    ----------
+    code : CodeType
+    local : callable
+        Returns a local variable of the function that compiles the code.
+    """
     module_class = importlib.import_module("torch.nn").Module
     if code.co_filename == importlib.import_module(_WRAPPERS).__file__:  # around modules of PyTorch's own classes
-        wrapped = closure["fn"].cell_contents if "fn" in closure else None
+        cells = dict(zip(code.co_freevars, local("closure") or (), strict=False))
+        wrapped = cells["fn"].cell_contents if "fn" in cells else None
         return type(wrapped).__name__ if isinstance(wrapped, module_class) else None
+    variables = local("locals") or {}
     first = variables.get(code.co_varnames[0]) if code.co_varnames else None
     if isinstance(first, tuple):  # a wrapper that takes ``*args``
         first = next(iter(first), None)

@@ -406,9 +406,9 @@ def _is_number_of_elements(node: ast.expr) -> bool:
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
     if not isinstance(node, ast.Call):
         return False
-    name = dotted(node.func).rpartition(".")[2] if not isinstance(node.func, ast.Attribute) else node.func.attr
-    if name in {"item", "any"} and isinstance(node.func, ast.Attribute):
-        return name == "any" or _is_number_of_elements(node.func.value)
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+        return _is_number_of_elements(node.func.value)
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 

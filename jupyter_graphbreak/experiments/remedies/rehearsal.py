@@ -413,8 +413,8 @@ class TrialRunner:
                 )
             if not gone:
                 return "break stays", "it still breaks on some inputs", gone, diffs, inputs
-        verdict: RemedyVerdict = "works" if seen.other_kind is None else "works on what ran"
-        return ("works but differs" if diffs else verdict), seen.other_kind, gone, diffs, inputs
+        verdict: RemedyVerdict = "works" if seen.noted is None else "works on what ran"
+        return ("works but differs" if diffs else verdict), seen.noted, gone, diffs, inputs
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
@@ -708,19 +708,19 @@ class _EdgeFindings:
     Parameters
     ----------
     diffs : list of Difference
-        The differences, without those on tensors of another kind.
+        The differences, without those that are only noted.
     inputs : int
         The number of inputs.
     disqualifying : str or None
         A difference that means that the change does not work.
-    other_kind : str or None
+    noted : str or None
         Such a difference on tensors of another kind, or on inputs that the original refuses.
     """
 
     diffs: list[Difference]
     inputs: int = 0
     disqualifying: str | None = None
-    other_kind: str | None = None
+    noted: str | None = None
 
 
 def _is_refused(case: ReferenceCase) -> bool:
@@ -748,8 +748,8 @@ def _with_differences(
             seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
             if disqualifying is not None:
                 return replace(seen, disqualifying=f"{disqualifying}, on {case.input.example.what}")
-        elif disqualifying is not None and seen.other_kind is None:
-            seen = replace(seen, other_kind=f"it {disqualifying} with {case.input.example.what}")
+        elif disqualifying is not None and seen.noted is None:
+            seen = replace(seen, noted=f"it {disqualifying} with {case.input.example.what}")
     return seen
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import number_list, one_line
-from jupyter_graphbreak.views.words.where import place
+from jupyter_graphbreak.views.words.where import is_of_library, place
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
@@ -27,8 +26,7 @@ def ordered_paths(report: Report) -> list[PathDifference]:
 def is_in_library(report: Report, path: PathDifference) -> bool:
     """Return whether a library asks."""
     at = decided_at(path)
-    source = lookup.sources(report).get(at.source) if at is not None else None
-    return source is None or source.kind == "library"
+    return at is None or is_of_library(report, at)
 
 
 def decided_at(path: PathDifference) -> Location | None:

@@ -28,7 +28,12 @@ def graphs(way: str, lengths: tuple[int, ...], options: dict[str, Any]) -> int:
     counters.clear()
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=64
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
     )
     model: Any = LlamaForCausalLM(config).eval()
     if way == "wrapper":
@@ -38,7 +43,13 @@ def graphs(way: str, lengths: tuple[int, ...], options: dict[str, Any]) -> int:
     for length in lengths:
         prompt = torch.randint(3, 64, (1, length))
         model.generate(
-            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=8, min_new_tokens=8, do_sample=False, pad_token_id=0, **options
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=8,
+            min_new_tokens=8,
+            do_sample=False,
+            pad_token_id=0,
+            **options,
         )
     return int(counters["stats"]["unique_graphs"])
 
@@ -46,7 +57,8 @@ def graphs(way: str, lengths: tuple[int, ...], options: dict[str, Any]) -> int:
 def main() -> None:
     """Print the number of graphs of each row."""
     for way, lengths, options in ROWS:
-        print(f"{way:9} prompts of {', '.join(map(str, lengths)):9} {options or 'default cache'}: {graphs(way, lengths, options)} graphs")
+        prompts = f"prompts of {', '.join(map(str, lengths))}"
+        print(f"{way:9} {prompts:20} {options or 'default cache'}: {graphs(way, lengths, options)} graphs")
 
 
 if __name__ == "__main__":

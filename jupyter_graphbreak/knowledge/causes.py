@@ -74,7 +74,7 @@ _OWN_ERROR = ManualStep(
 _RNN = ManualStep(
     "Decide whether the RNN stays eager: compile what is before and after it, or allow it with allow_rnn.",
     obsolete_if_failed="allow_rnn",
-    otherwise="Decide to compile what is before and after the RNN: allow_rnn was tried and did not work.",
+    otherwise="Decide whether to compile only what is before and after the RNN: allow_rnn was tried and did not work.",
 )
 _OUTPUT = ManualStep(
     "Decide whether this message is needed on every call. If it is, write it after the call, "

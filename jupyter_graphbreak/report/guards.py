@@ -12,6 +12,9 @@ _PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
 _ATTRIBUTES = re.compile(r"\.__dict__\['(\w+)'\]")
 #: The guard of an empty container.
 _EMPTY = re.compile(r"not ([\w.\[\]'\"]+)")
+#: How Dynamo names a value that a break returned and that no variable holds yet.
+OF_BREAK = "___stack"
+_NUMBER_OF_BREAK = re.compile(rf"(?:L\[')?{OF_BREAK}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 def plain_guard(guard: str) -> str:
@@ -24,6 +27,11 @@ def plain_guard(guard: str) -> str:
         text = pattern.sub(r".\1", text)
     empty = _EMPTY.fullmatch(text)
     return f"len({empty[1]}) == 0" if empty is not None else text
+
+
+def is_number_of_break(guard: str) -> bool:
+    """Return whether a guard compares a number that a break returned."""
+    return _NUMBER_OF_BREAK.fullmatch(guard) is not None
 
 
 def _prefix(imported: re.Match[str]) -> str:

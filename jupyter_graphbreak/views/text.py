@@ -41,6 +41,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     guard_lines,
     listed_recompilations,
     recompile_remedies,
+    shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
     breaks_of,
@@ -436,11 +437,11 @@ def _recompiles(report: Report) -> list[str]:
         why = f": {_failed_guard(report, recompilation, alone)}" if alone is not None else why
         lines += wrapped(" -  ", f"{where} {recompilation.times}{why}", "")
         tried = recompile_remedies(report, recompilation)
-        shows_advice = tried is None or not (tried.working or tried.person)
+        is_advised = shows_advice(report, recompilation)
         for guard in recompilation.guards[:_MOST]:
             if alone is None:
                 lines += wrapped("-  ", _failed_guard(report, recompilation, guard))
-            if guard.advice and shows_advice:
+            if guard.advice and is_advised:
                 lines += wrapped("do: ", guard.advice, INDENT if alone is not None else f"{INDENT}   ")
         if len(recompilation.guards) > _MOST:
             lines.append(f"{INDENT}and {len(recompilation.guards) - _MOST} more guards")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
-from jupyter_graphbreak.report.guards import plain_guard
+from jupyter_graphbreak.report.guards import is_number_of_break, plain_guard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,6 +114,8 @@ def manual_steps(
     """
     by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
+        if all(is_number_of_break(reason.guard) for reason in recompile.reasons):
+            continue  # it ends with the break, which has remedies of its own
         named = varied.named_by(reason.guard for reason in recompile.reasons)
         same = [other for other in recompiles if other.of == recompile.of]
         graphs = 0 if any(other.limit_hit for other in same) else len(same) + 1

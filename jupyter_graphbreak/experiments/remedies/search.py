@@ -295,33 +295,45 @@ class Search:
         report, texts = self.runner.original.report, self.runner.program.texts
         goals: list[str] = []
         steps: list[Proposal] = []
+        is_risk_needed = False
         for break_ in report.breaks:
             if self.wanted is None or break_.id in self.wanted:
                 proposals = proposals_for(Problem(report, break_, texts), self._note_fault)
                 harmless = [proposal for proposal in proposals if proposal.kind != "edit"]
                 goals += [break_.id] if harmless else []
                 steps += [proposal for proposal in harmless if proposal not in steps]
+                is_risk_needed |= bool(harmless) and not _without_risky_settings(harmless)
         if len(goals) < _FEWEST_AT_ONCE:
             return None
         settings = [step for step in steps if step.kind == "setting"]
         kept = [step for step in steps if step.family != _OF_LIBRARIES]
-        choices = [
-            steps,
-            kept,
-            settings,
-            _without_risky_settings(steps),
-            _without_risky_settings(kept),
-            _without_risky_settings(settings),
-        ]
+        choices = [steps, kept, settings]
+        without_risk = [_without_risky_settings(choice) for choice in choices]
+        # The settings that each break needs at least come first; more of them may be needed once those have an effect.
+        choices = [*choices, *without_risk] if is_risk_needed else [without_risk[0], *choices, *without_risk[1:]]
         for index, chosen in enumerate(choices):
             if chosen and chosen not in choices[:index] and not self._is_out_of_time():
-                steps_at_once = _without_subsumed_settings(chosen)
-                status = f"all settings at once: {'; '.join(step.title for step in steps_at_once)}"
-                self.candidates.append(self._run_candidate(frozenset(goals), steps_at_once, status))
-                if self.candidates[-1].works:
-                    self._settings_applied_at_once = chosen if _is_sufficient(self.candidates[-1]) else []
-                    return self.candidates[-1]
+                candidate = self._run_at_once(frozenset(goals), chosen)
+                if candidate.works:
+                    candidate = self._without_needless_settings(candidate, chosen)
+                    self._settings_applied_at_once = chosen if _is_sufficient(candidate) else []
+                self.candidates.append(candidate)
+                if candidate.works:
+                    return candidate
         return None
+
+    def _run_at_once(self, goals: frozenset[str], steps: list[Proposal]) -> Candidate:
+        steps = _without_subsumed_settings(steps)
+        return self._run_candidate(goals, steps, f"all settings at once: {'; '.join(step.title for step in steps)}")
+
+    def _without_needless_settings(self, candidate: Candidate, steps: list[Proposal]) -> Candidate:
+        """Return the candidate without risky settings if it removes the same breaks without them."""
+        fewer = _without_risky_settings(steps)
+        if not fewer or len(fewer) == len(steps) or self._is_out_of_time():
+            return candidate
+        smaller = self._run_at_once(frozenset(candidate.breaks), fewer)
+        is_as_good = smaller.works and RANK[smaller.result.verdict] <= RANK[candidate.result.verdict]
+        return smaller if is_as_good and set(smaller.breaks) >= set(candidate.breaks) else candidate
 
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
         """Try the proposals for a break; return the best working candidate, and whether all proposals were tried."""

@@ -35,7 +35,12 @@ from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
 from jupyter_graphbreak.views.words.plain_text import counted
 from jupyter_graphbreak.views.words.reason import title_of
-from jupyter_graphbreak.views.words.recompilation import Recompilation, listed_recompilations, recompile_remedies
+from jupyter_graphbreak.views.words.recompilation import (
+    Recompilation,
+    listed_recompilations,
+    recompile_remedies,
+    shows_advice,
+)
 from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict
 from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
@@ -328,6 +333,10 @@ class View:
     def recompile_trials(self, recompilation: Recompilation) -> remedies.BreakRemedies | None:
         """Return the remedies for the recompiles of a function; ``None`` without trials."""
         return recompile_remedies(self.report, recompilation)
+
+    def shows_advice(self, recompilation: Recompilation) -> bool:
+        """Return whether the general advice about its guards applies."""
+        return shows_advice(self.report, recompilation)
 
     def numbers_of(self, breaks: list[Break]) -> str:
         """Return the numbers of breaks: "1 to 7 and 9"."""

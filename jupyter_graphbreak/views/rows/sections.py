@@ -32,6 +32,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     guard_lines,
     listed_recompilations,
     recompile_remedies,
+    shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
     breaks_of,
@@ -273,6 +274,7 @@ def _recompiles(report: Report) -> Section | None:
         known = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
         tried = recompile_remedies(report, recompilation)
         fix = best_recompile_remedy(report, recompilation)
+        is_advised = shows_advice(report, recompilation)
         rows.append(
             Row(
                 str(index),
@@ -291,7 +293,7 @@ def _recompiles(report: Report) -> Section | None:
                     *(
                         _paragraph(text)
                         for (guard, _), story in zip(guards, stories, strict=True)
-                        for text in (story, f"Do: {guard.advice}" if guard.advice and not tried else "")
+                        for text in (story, f"Do: {guard.advice}" if guard.advice and is_advised else "")
                         if text
                     ),
                     *([_paragraph(_fix_sentence(report, fix))] if fix is not None else []),

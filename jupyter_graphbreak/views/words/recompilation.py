@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report.guards import plain_guard
+from jupyter_graphbreak.report.guards import OF_BREAK, is_number_of_break, plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import and_list, one_line
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     #: A guard that failed.
     _Failure = GuardFailure | BlockDifference
 
-#: Dynamo's name for a value that is passed to a resume function without a variable.
-_ON_THE_STACK = "___stack"
 _VALUE = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
 #: Its parts are matched one after the other, because one pattern for all could be slow on hostile text.
@@ -79,6 +77,8 @@ class FailedGuard:
         How to avoid the recompiles; empty if unknown.
     is_size : bool
         Whether it is about the size of a tensor.
+    is_of_break : bool
+        Whether it is about a number that a break returned.
     """
 
     story: str
@@ -86,6 +86,7 @@ class FailedGuard:
     locations: list[Location]
     advice: str
     is_size: bool = False
+    is_of_break: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,9 @@ class Recompilation:
         The ids of its recompiles.
     limit : int
         After how many compilations it runs eagerly; 0 if that is unknown.
-    is_by_inner_sizes : bool
-        Whether the compiled code is called between breaks, and only sizes of tensors varied: the program passes none of
-        them to a compiled function itself.
+    is_by_results : bool
+        Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
+        varied: the program passes none of them to a compiled function itself.
     is_several : bool
         Whether these are several functions.
     """
@@ -123,7 +124,7 @@ class Recompilation:
     total: int
     ids: list[str]
     limit: int
-    is_by_inner_sizes: bool = False
+    is_by_results: bool = False
     is_several: bool = False
 
     @property
@@ -191,24 +192,34 @@ def recompilations(report: Report) -> list[Recompilation]:
 
 
 def listed_recompilations(report: Report) -> list[Recompilation]:
-    """Return what views list: the recompiled functions, where many that sizes of results recompile are one entry."""
+    """Return what views list: the recompiled functions, where many that results of breaks recompile are one entry."""
     functions = recompilations(report)
-    inner = [
-        function for function in functions if function.is_by_inner_sizes and not recompile_remedies(report, function)
-    ]
+    inner = [function for function in functions if function.is_by_results and shows_advice(report, function)]
     if len(inner) < _MANY_WITHIN:
         return functions
-    return [*(function for function in functions if function not in inner), _by_inner_sizes(inner)]
+    return [*(function for function in functions if function not in inner), _by_results(inner)]
 
 
-def _by_inner_sizes(functions: Sequence[Recompilation]) -> Recompilation:
-    """Return functions between breaks, recompiled because of sizes that the call computes, as one entry."""
+def shows_advice(report: Report, recompilation: Recompilation) -> bool:
+    """Return whether the general advice about guards applies: no trial has found something better."""
+    tried = recompile_remedies(report, recompilation)
+    return tried is None or not (tried.working or tried.person)
+
+
+def _by_results(functions: Sequence[Recompilation]) -> Recompilation:
+    """Return functions between breaks, recompiled because of what the call computes there, as one entry."""
     frames = [frame for function in functions for frame in function.frames]
+    guards = [guard for function in functions for guard in function.guards]
+    varied = [
+        *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
+        *(["numbers that breaks returned"] if any(guard.is_of_break for guard in guards) else []),
+    ]
+    places = [function.location for function in functions if function.location is not None]
     why = FailedGuard(
-        "the sizes of results varied",
+        f"{and_list(varied)} varied",
         len(frames),
-        [function.location for function in functions if function.location is not None],
-        "`torch.compile(..., dynamic=True)`, or remove the breaks",
+        list({(location.source, location.line): location for location in places}.values()),
+        "remove the breaks, or `torch.compile(..., dynamic=True)`",
         is_size=True,
     )
     return Recompilation(
@@ -320,7 +331,10 @@ def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool, i
         total=len(recompiles) - last.limit_hit + 1 if last.of is not None else 0,
         ids=[recompile.id for recompile in recompiles if recompile.id],
         limit=limit,
-        is_by_inner_sizes=is_inner and not last.limit_hit and bool(guards) and all(guard.is_size for guard in guards),
+        is_by_results=is_inner
+        and not last.limit_hit
+        and bool(guards)
+        and all(guard.is_size or guard.is_of_break for guard in guards),
     )
 
 
@@ -357,6 +371,7 @@ def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> Faile
         locations=list(places),
         advice=variations[-1][1].advice if variations else "",
         is_size=bool(variations) and all(variation.is_size for _, variation in variations),
+        is_of_break=is_number_of_break(group[0][1].guard),
     )
 
 
@@ -407,13 +422,13 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
             return _of_tensor(name, tensor, rest.removeprefix(_ACTUAL) or None, is_inner=is_inner)
     if value := _VALUE.fullmatch(guard):
         name = value["name"]
-        shown = "the value that the break returned" if name.startswith(_ON_THE_STACK) else name
+        shown = "the value that the break returned" if name.startswith(OF_BREAK) else name
         return _Variation(shown, value["value"], None, _advice_for(name, value["value"], is_library=is_library))
     if unlike := _NO_TENSOR.fullmatch(guard):
         return _Variation(f"`{unlike['name']}` has a different type ({unlike['type']})", "", None, "")
     if freed := _FREED.fullmatch(guard):
         name = freed["name"]
-        what = "a value that the break returned" if name.startswith(_ON_THE_STACK) else f"`{name}`"
+        what = "a value that the break returned" if name.startswith(OF_BREAK) else f"`{name}`"
         return _Variation(f"{what} no longer exists", "", None, "")
     if identity := _IDENTITY.fullmatch(guard):
         what = "is a different object" if identity["what"] == "obj" else "has a different type"
@@ -425,7 +440,7 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
 
 def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bool) -> _Variation:
     index, what, old = guard["index"], guard["what"], guard["old"]
-    is_from_break = name.startswith(_ON_THE_STACK)
+    is_from_break = name.startswith(OF_BREAK)
     advice = ""
     if what == "size" and is_from_break:
         advice = "`torch.compile(..., dynamic=True)`, or remove the break before it"
@@ -455,8 +470,8 @@ def _advice_for(name: str, value: str, *, is_library: bool) -> str:
         return (
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
-    if name.startswith(_ON_THE_STACK):
-        return "`torch.compile(..., dynamic=True)`, or keep the value a tensor, which also removes the break"
+    if name.startswith(OF_BREAK):
+        return "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if "." in name:
         return f"{tensor}, or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"

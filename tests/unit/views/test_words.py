@@ -210,7 +210,7 @@ def again(*guards: str, limit: bool = False) -> Report:
         (
             again("___stack0 == 28.5"),
             "the value that the break returned: 28.5 -> different value",
-            "`torch.compile(..., dynamic=True)`, or keep the value a tensor, which also removes the break",
+            "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`",
         ),
         (
             again("self.k == 2"),
@@ -370,17 +370,25 @@ def test_sizes_between_breaks_are_not_marked_where_no_reader_can(name: str, subj
     assert listed_recompilations(few) == recompilations(few)
 
 
-def test_functions_that_sizes_of_results_recompile_are_one_entry_in_every_view() -> None:
-    guard = "tensor 'pairs[0]' size mismatch at index 0. expected 2, actual 3"
-    report = between_breaks(6, guard)
+@pytest.mark.parametrize(
+    ("guard", "why"),
+    [
+        ("tensor 'pairs[0]' size mismatch at index 0. expected 2, actual 3", "the sizes of results varied"),
+        ("___stack0 == -1.5e-05", "numbers that breaks returned varied"),
+    ],
+)
+@pytest.mark.parametrize("remedies", [None, []], ids=["untried", "tried"])
+def test_functions_that_results_of_breaks_recompile_are_one_entry_in_every_view(
+    guard: str, why: str, remedies: list[Remedy] | None
+) -> None:
+    report = replace(between_breaks(6, guard), remedies=remedies)
     (entry,) = listed_recompilations(report)
-    why = "the sizes of results varied"
     assert (entry.function, entry.times, entry.guards[0].story) == (
         "6 functions between breaks",
         "recompiled 6 times",
         why,
     )
-    advice = "`torch.compile(..., dynamic=True)`, or remove the breaks"
+    advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
     named = f"6 functions between breaks recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more do: {advice}"
     text = " ".join(render_text(report).split())
     assert named in text

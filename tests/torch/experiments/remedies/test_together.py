@@ -115,3 +115,15 @@ def test_a_program_that_dynamo_does_not_compile_has_no_working_verdict() -> None
     assert result.verdict == "break stays"
     assert result.evidence is not None
     assert result.evidence.inputs == 1, "a change that does not help on the first input does not run on the others"
+
+
+def two_numbers(x: torch.Tensor) -> tuple[torch.Tensor, float]:
+    highest = x.max().item()
+    return x / highest, x.min().item()
+
+
+def test_settings_for_several_breaks_contain_no_setting_that_none_of_them_needs() -> None:
+    report = jupyter_graphbreak.try_remedies(two_numbers, torch.tensor([1.0, 2.0]))
+    assert report.remedies is not None
+    first = report.remedies[0]
+    assert (first.title, len(first.breaks)) == ("Set `capture_scalar_outputs = True`", 2)

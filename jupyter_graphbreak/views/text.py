@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -44,6 +45,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
+    DiffLine,
     breaks_of,
     change_lines,
     code_of,
@@ -138,6 +140,8 @@ _MOST_NAMED, _MOST_FAILED = 4, 3
 #: About how many characters of the outcome of a trial that failed, and how many lines of a change, are shown.
 _LONGEST_TRIAL = 160
 _MOST_REMEDY_LINES = 12
+#: How many lines of a part that such a change removes are shown.
+_MOST_REMOVED = 2
 #: About how many characters of a cause, and at most how many of the numbers of breaks, are shown.
 _LONGEST_CAUSE, _LONGEST_NUMBERS = 280, 40
 _DEEPER = INDENT + "     "
@@ -177,7 +181,9 @@ def combined_remedies(report: Report) -> list[str]:
 def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list[str]:
     lines: list[str] = []
     is_shown = False
-    for remedy in remedies.working[:_MOST_NAMED]:
+    by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best of each
+    working = list(reversed(by_title.values()))
+    for remedy in working[:_MOST_NAMED]:
         elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
         if elsewhere is not None:
             lines += wrapped("fix: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")
@@ -186,8 +192,8 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
         else:
             lines += _working_remedy(report, remedy)
             is_shown = True
-    if len(remedies.working) > _MOST_NAMED:
-        lines.append(f"{INDENT}and {len(remedies.working) - _MOST_NAMED} more that work")
+    if len(working) > _MOST_NAMED:
+        lines.append(f"{INDENT}and {len(working) - _MOST_NAMED} more that work")
     if remedies.working:
         tried = trials_sentence(remedies)
         lines += wrapped("", _plain(tried)) if tried else []
@@ -209,11 +215,24 @@ def _working_remedy(report: Report, remedy: Remedy) -> list[str]:
     if remedy.differences:
         more = len(remedy.differences) - 1
         lines += wrapped("differs: ", _plain(remedy.differences[0]) + (f" (and {more} more)" if more else ""), _DEEPER)
-    changes = change_lines(report, remedy)
+    changes = _without_long_removals(change_lines(report, remedy))
     shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
     if has_separate_code(remedy):
         shown += code_of(remedy).split("\n")
     return lines + [cut(f"{_DEEPER}  {line.expandtabs(4)}") for line in _first_lines(shown)]
+
+
+def _without_long_removals(lines: list[DiffLine]) -> list[DiffLine]:
+    """Return a change that is too long to show with the first lines that it removes, so that new lines are seen."""
+    if len(lines) <= _MOST_REMEDY_LINES:
+        return lines
+    shown: list[DiffLine] = []
+    for sign, run in groupby(lines, key=lambda line: line.sign):
+        removed = list(run)
+        is_long = sign == "-" and len(removed) > _MOST_REMOVED + 1
+        shown += removed[:_MOST_REMOVED] if is_long else removed
+        shown += [DiffLine("@", f"... {len(removed) - _MOST_REMOVED} more lines removed")] if is_long else []
+    return shown
 
 
 def _first_lines(lines: Sequence[str]) -> list[str]:

@@ -39,6 +39,7 @@ from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
+from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
@@ -151,6 +152,8 @@ _MOST_EDGES = 5
 _MOST_REFUSED = 2
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most so many seconds.
 _LONGEST_FOR_EDGES = 6.0
+#: How many characters of the code of a break are shown.
+_MOST_CODE = 60
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
@@ -811,7 +814,10 @@ def _break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
     reports = [run.report for run in runs if any(known is graph_break for known in run.report.breaks)]
     sources = [source for report in reports for source in report.sources if source.id == location.source]
     file = f" of {sources[0].name}" if sources and sources[0].kind != "cell" else ""
-    return f"at line {location.line}{file}, {location.code}: {graph_break.gb_type}"
+    title = known_cause(graph_break.gb_id, graph_break.gb_type, code=location.code).title
+    code = " ".join((location.code or "").split())
+    code = code if len(code) <= _MOST_CODE else f"{code[:_MOST_CODE]}..."
+    return f"at line {location.line}{file}, {code}: {title if title[:2].isupper() else title[:1].lower() + title[1:]}"
 
 
 def _error_summary(error: BaseException) -> str:

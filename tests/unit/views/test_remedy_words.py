@@ -225,10 +225,21 @@ def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
         at = found
 
 
+def test_remedies_with_one_title_are_named_once() -> None:
+    once, twice = a_remedy(), a_remedy(id="r2")
+    text = render_text(replace(two_breaks(), remedies=[once, twice]))
+    assert f"fix: {once.title}" in text
+    assert f"or: {once.title}" not in text
+
+
 def test_a_long_change_is_truncated_in_the_text_but_not_in_the_markup() -> None:
     long = a_remedy(edits=[Edit("s1", 1, 30, "\n".join(f"a{number}" for number in range(30)), "b")])
     report = replace(two_breaks(), remedies=[long])
-    assert "... and 20 more lines" in render_text(report)
+    text = " ".join(render_text(report).split())
+    assert "lines 1 to 30 -a0 -a1 ... 28 more lines removed +b" in text
+    longer = replace(report, remedies=[replace(long, edits=[replace(long.edits[0], new="b\n" * 30)])])
+    assert "more lines removed" in render_text(longer)
+    assert "... and 23 more lines" in render_text(longer)
     assert ">-a29\n<" in render_html(report)
 
 

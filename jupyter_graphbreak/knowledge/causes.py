@@ -85,7 +85,9 @@ _OUTPUT = ManualStep(
     ),
 )
 _NO_PERSON = ManualStep("Decide whether this can be removed: a graph cannot wait for a person.")
-_TIMING = ManualStep("Decide what to time: of a compiled function, only the whole call can be timed, from outside.")
+_TIMING = ManualStep(
+    "Decide whether the time is needed: only a whole call of a compiled function can be timed, from outside."
+)
 _CLOCK = (
     "read the clock before and after the call: inside the compiled function, no operation has run yet when it is read"
 )
@@ -1375,6 +1377,12 @@ CALLS = (
         pattern=r"\b(np|numpy)\.random\b",
         title="NumPy's random numbers",
         manual_step=_NUMPY,
+    ),
+    KnownCall(
+        pattern=r"(?<![\w.])random\.(random|choices?|sample|shuffle|gauss|normalvariate|expovariate)\(",
+        title="Random number of Python's `random`",
+        advice="draw before the call and pass the number, or draw with torch.rand()",
+        manual_step=ManualStep("Decide to draw before the call and to pass the number, or to draw with torch.rand()."),
     ),
     KnownCall(
         pattern=r"\bset\(|\bfrozenset\(",

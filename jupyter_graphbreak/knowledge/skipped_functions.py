@@ -87,7 +87,7 @@ REMEMBERED_MODE = SkipReason(
 RECOMPILE_LIMIT = SkipReason(
     "recompile limit",
     "it was compiled too often ({limit}); its compiled versions are still used where they fit",
-    "see the recompiles for the guards that failed; mark what varies as dynamic, or raise the limit",
+    "see the recompiles for the guards that failed, and end those; raise the limit only if the same values come again",
     page="recompiles.md#the-limit",
 )
 SHARED_WRAPPER = SkipReason(

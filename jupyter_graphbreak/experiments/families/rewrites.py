@@ -32,6 +32,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         *(_RULES[rewrite] for rewrite in known if rewrite in _RULES),
         _map_as_comprehension,
         _drop_progress_bar,
+        _random_number,
     ):
         yield from rule(site)
 
@@ -145,6 +146,15 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
     new = f"({items} if {torch}.compiler.is_compiling() else {whole})"
     splice = site.draft.replacement(loop.iter, new)
     yield from site.edit(FAMILY, "Loop without the progress bar when compiling", [splice, *needed])
+
+
+def _random_number(site: Site) -> Iterator[Proposal]:
+    """Write ``random.random()``, which Dynamo does not know, as ``random.uniform(0, 1)``: the same number."""
+    call = _call_of(site, "random")
+    if call is None or dotted(call.func) != "random.random" or call.args or call.keywords:
+        return
+    title = "Draw with random.uniform(0, 1)"
+    yield from site.edit(FAMILY, title, [site.draft.replacement(call, "random.uniform(0, 1)")])
 
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:

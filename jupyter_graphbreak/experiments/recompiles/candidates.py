@@ -145,15 +145,15 @@ class Circumstances:
         The name of the called module.
     limit : int
         The recompile limit.
-    limit_hit : bool
-        Whether it was reached.
+    is_limit_worth_raising : bool
+        Whether it was reached and some calls used code of earlier ones: otherwise each further call is compiled anew.
     visible : frozenset of str
         The names of closure variables that the calling code has as well.
     """
 
     owner: str
     limit: int
-    limit_hit: bool
+    is_limit_worth_raising: bool
     visible: frozenset[str]
 
 
@@ -244,7 +244,7 @@ def _settings(varied: Varied, dynamic: RecompileCandidate, given: Circumstances)
         yield dynamic + unspecialized
     if _has_equal_sizes(varied.sizes):
         yield dynamic + setting("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
-    if given.limit_hit:
+    if given.is_limit_worth_raising:
         limit = _HIGHER * given.limit
         yield RecompileCandidate(
             f"Raise the recompile limit to {limit}", ("limit",), Adjustment(settings={_LIMIT: limit})

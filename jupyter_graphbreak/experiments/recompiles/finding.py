@@ -166,7 +166,8 @@ def find_recompile_remedies(
     by_entry, without_entry = _recompiles_by_entry(report, kept.entries)
     for entry, recompiles in by_entry:
         on_status(f"to repeat the calls of {entry.function} on copies")
-        search = _EntrySearch(entry, kept.calls_of(entry), recompiles, report, texts, on_status)
+        calls, is_repeated = kept.calls_of(entry), kept.has_repeated_calls(entry)
+        search = _EntrySearch(entry, calls, recompiles, report, texts, on_status, is_repeated=is_repeated)
         with entry.set_up():
             try:
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
@@ -238,6 +239,8 @@ class _EntrySearch:
         report: Report,
         texts: _Texts,
         on_status: Callable[[str], None],
+        *,
+        is_repeated: bool,
     ) -> None:
         self._entry = entry
         self._seen = seen
@@ -245,6 +248,8 @@ class _EntrySearch:
         self._texts = texts
         self._on_status = on_status
         self._limit = report.config.get("recompile_limit", _DEFAULT_LIMIT)
+        #: Whether some calls looked like earlier ones.
+        self._is_repeated = is_repeated
         self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
         self._tried: list[tuple[TriedCandidate, Change]] = []
         self._owner = DEFAULT_OWNER
@@ -283,7 +288,7 @@ class _EntrySearch:
         given = Circumstances(
             self._owner,
             self._limit if isinstance(self._limit, int) else _DEFAULT_LIMIT,
-            any(recompile.limit_hit for recompile in self._recompiles),
+            self._is_repeated and any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible for site in self._sites())),
         )
         candidates = propose(named, varied, given)

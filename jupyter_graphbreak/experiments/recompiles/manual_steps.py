@@ -85,7 +85,7 @@ def manual_step(
         return sentence
     for variation in named.others:
         return _about(variation)
-    if line is not None:
+    if line is not None and not any(is_number_of_break(guard) for guard in guards):
         return _about_line(line, _shared_graphs(named, graphs))
     for guard in guards:
         if sentence := _about_guard(guard):

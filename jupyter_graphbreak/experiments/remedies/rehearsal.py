@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -815,7 +816,7 @@ def _break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
     sources = [source for report in reports for source in report.sources if source.id == location.source]
     file = f" of {sources[0].name}" if sources and sources[0].kind != "cell" else ""
     title = known_cause(graph_break.gb_id, graph_break.gb_type, code=location.code).title
-    code = " ".join((location.code or "").split())
+    code = re.sub(r"(?<=[(\[]) ", "", " ".join((location.code or "").split()))
     code = code if len(code) <= _MOST_CODE else f"{code[:_MOST_CODE]}..."
     return f"at line {location.line}{file}, {code}: {title if title[:2].isupper() else title[:1].lower() + title[1:]}"
 

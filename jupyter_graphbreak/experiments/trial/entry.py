@@ -285,6 +285,11 @@ class KeptEntries:
         """Return the number of calls of an entry in the run."""
         return max(1, next((self.seen.total_of(key) for known, key in self._keys if known is entry), 1))
 
+    def has_repeated_calls(self, entry: Entry) -> bool:
+        """Return whether the run called an entry, or a module like it, more often than there are different calls."""
+        keys = {key for known, key in self._keys if known is entry or _is_alike(known, entry)}
+        return any(self.seen.total_of(key) > len(self.seen.calls_of(key)) for key in keys)
+
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
         self.entries = [kept for kept in self.entries if kept is not entry]

@@ -867,11 +867,16 @@ def test_the_limit_counts_as_in_the_run() -> None:
     def nothing_helps(x: torch.Tensor, name: str) -> torch.Tensor:
         return x * len(name)
 
-    report = tried(nothing_helps, [calling(lambda c, n: c(torch.ones(3), "a" * n), n) for n in range(10)])
-    raised = next(remedy for remedy in report.remedies or [] if remedy.family == "limit")
+    def trials(*lengths: int) -> list[Remedy]:
+        report = tried(nothing_helps, [calling(lambda c, n: c(torch.ones(3), "a" * n), n) for n in lengths])
+        return [remedy for remedy in report.remedies or [] if remedy.family == "limit"]
+
+    (raised,) = trials(*range(10), 3)
     assert raised.settings == {"torch._dynamo.config.recompile_limit": 64}
     assert counts(raised)[:2] == (8, 10)
     assert raised.verdict == "works on what ran"
+    torch.compiler.reset()
+    assert trials(*range(10)) == [], "no call used code of an earlier one, so that a higher limit would help nothing"
 
 
 HOISTED = """

@@ -72,10 +72,10 @@ def test_breaks_follow_a_moved_block() -> None:
 def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     cell, file = Source("s1", "Cell In[1]", "cell"), Source("s2", "modeling_bart.py", "library", "a/modeling_bart.py")
     here, there = (
-        Break(f"b{line}", "GB0170", "Branch", Location(source, line, line, code="x > 0"), "resumed")
-        for source, line in (("s1", 4), ("s2", 1388))
+        Break(f"b{line}", "GB0170", "Branch", Location(source, line, line, code=code), "resumed")
+        for source, line, code in (("s1", 4, "x > 0"), ("s2", 1388, f"f(\n    x,\n    {'y' * 60}) > 0"))
     )
     report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[here, there])
     run = RunBreaks(report, {})
-    assert _break_summary(there, [run]) == "at line 1388 of modeling_bart.py, x > 0: Branch"
-    assert _break_summary(here, [run]) == "at line 4, x > 0: Branch"
+    assert _break_summary(there, [run]) == "at line 1388 of modeling_bart.py, f(x, " + "y" * 55 + "...: branch on a tensor's value"
+    assert _break_summary(here, [run]) == "at line 4, x > 0: branch on a tensor's value"

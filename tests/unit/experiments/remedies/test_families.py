@@ -106,6 +106,7 @@ def test_taking_values_one_by_one_includes_the_setting() -> None:
             "if y is not None:\n    torch._assert_async(torch.logical_not(x.max() > 3), 'far')",
         ),
         ("y = list(map(torch.sin, xs + ys))", "GB0213", "y = [torch.sin(each) for each in (xs + ys)]"),
+        ("y = x + random.random()", "GB0007", "y = x + random.uniform(0, 1)"),
     ],
 )
 def test_rewrites(statement: str, gb_id: str, after: str) -> None:

@@ -24,7 +24,7 @@ def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] 
     ("code", "gb_id", "part"),
     [
         ("helper(x)", "GB0098", "the code disables it"),
-        ("time.perf_counter()", "GB0007", "what to time"),
+        ("time.perf_counter()", "GB0007", "whether the time is needed"),
         ("with self._lock:", "GB0142", "lock may be held"),
         ("loss.backward()", "GB0123", "where the compiled part ends"),
         ("optimizer.step()", "GB0147", "where the compiled part ends"),

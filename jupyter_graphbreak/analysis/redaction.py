@@ -142,7 +142,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
         "id": "id breaks frames excludes recompiles",
         "family": "family",
         "title": "title",
-        "kept": "kind verdict seconds",
+        "kept": "kind verdict seconds is_right",
         "parts": "evidence",
         "settings": "settings",
         "removed": "edits code patch reason differences person",

@@ -118,6 +118,8 @@ class Remedy(msgspec.Struct, frozen=True):
         The duration of the trial in seconds.
     recompiles : list of str
         The recompiles that it should end.
+    is_right : bool
+        Whether these are right as they are: a few flags and the like select between programs, each with its own graph.
     """
 
     id: str
@@ -138,3 +140,4 @@ class Remedy(msgspec.Struct, frozen=True):
     person: str | None = None
     seconds: float = 0.0
     recompiles: list[str] = []
+    is_right: bool = False

@@ -126,6 +126,7 @@ class _Found:
     combined: _Combined | None = None
     manual_steps: list[tuple[str, list[str]]] = dataclasses.field(default_factory=list)
     reason: str | None = None
+    is_right: bool = False
 
 
 def find_recompile_remedies(
@@ -274,7 +275,7 @@ class _EntrySearch:
         varied = find_varied(seen)
         named = varied.named_by(self._guards)
         if right_number(named, self._recompiles):
-            return self.without_trials(None)
+            return dataclasses.replace(self.without_trials(None), is_right=True)
         trials = self._trials = CallTrials(self._entry, seen)
         if trials.original.frames(trials.calls, unseen=False) <= trials.fewest:
             return self.without_trials(
@@ -675,7 +676,7 @@ class _RemedyBuilder:
         for sentence, about in found.manual_steps:
             if found.tried or sentence != GENERAL_STEP:
                 decision = decision_for_person(self._next_id(), sentence, found.reason)
-                self._remedies.append(replace(decision, recompiles=about))
+                self._remedies.append(replace(decision, recompiles=about, is_right=found.is_right))
 
     def _next_id(self) -> str:
         return f"r{len(self._remedies) + 1}"

@@ -81,8 +81,15 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
     if eager:
         return "plain", f"No breaks, but {eager} ran eagerly."
     if report.recompiles:
-        return "plain", f"No breaks, but {_recompiled(report)}.{_end_of_recompiles(report)}"
+        return _verdict_on_recompiles(report)
     return "good", f"No breaks: {counted(len(report.graphs), 'graph').replace('1 graph', 'one graph')}."
+
+
+def _verdict_on_recompiles(report: Report) -> tuple[Outcome, str]:
+    right = {ident for remedy in report.remedies or [] if remedy.is_right for ident in remedy.recompiles}
+    if all(recompile.id in right for recompile in report.recompiles):
+        return "good", f"No breaks. {_recompiled(report, 'and that is right')}."
+    return "plain", f"No breaks, but {_recompiled(report)}.{_end_of_recompiles(report)}"
 
 
 def _failure(report: Report) -> str:
@@ -214,16 +221,17 @@ def _why_nothing(report: Report) -> str:
     return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {them} eagerly from now on"
 
 
-def _recompiled(report: Report) -> str:
+def _recompiled(report: Report, judgment: str = "") -> str:
     """Return which function was compiled again and why: "attend was compiled 3 times: scale varied"."""
     functions = recompilations(report)
+    judgment = f", {judgment}" if judgment else ""
     if len(functions) > 1:
-        return f"{counted(len(functions), 'function')} were compiled more than once"
+        return f"{counted(len(functions), 'function')} were compiled more than once{judgment}"
     (function,) = functions
     name = _called_name(report, function)
     times = f"compiled {counted(function.total, 'time')}" if function.total else "compiled again"
     varied = [one_line(guard.story.partition(": ")[0]) for guard in function.guards if ": " in guard.story]
-    return f"{one_line(name)} was {times}{f': {and_list(varied[:_MOST_NAMES])} varied' if varied else ''}"
+    return f"{one_line(name)} was {times}{judgment}{f': {and_list(varied[:_MOST_NAMES])} varied' if varied else ''}"
 
 
 def _called_name(report: Report, function: Recompilation) -> str:

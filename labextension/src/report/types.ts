@@ -257,6 +257,7 @@ export interface Remedy {
   person: string | null;
   seconds: number;
   recompiles: string[];
+  is_right: boolean;
 }
 /**
  * The evidence for a verdict.

@@ -18,6 +18,7 @@ from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metri
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.change import apply_edits
 from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.views.words.verdict import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -442,6 +443,8 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
 
     report = tried(forward, [calling(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)])
     assert "two graphs are right" in person(report)
+    assert verdict(report).text.startswith("No breaks. ")
+    assert verdict(report).text.endswith("forward was compiled 2 times, and that is right: train varied.")
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 

@@ -77,5 +77,6 @@ def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     )
     report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[here, there])
     run = RunBreaks(report, {})
-    assert _break_summary(there, [run]) == "at line 1388 of modeling_bart.py, f(x, " + "y" * 55 + "...: branch on a tensor's value"
+    code = f"f(x, {'y' * 55}..."
+    assert _break_summary(there, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
     assert _break_summary(here, [run]) == "at line 4, x > 0: branch on a tensor's value"

@@ -44,6 +44,8 @@ LSTM breaks the graph | causes/gb0014 | compile what is around it
 copy.deepcopy in forward | causes/gb4198 | .detach().clone()
 break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | function of its own
 break in a with block | skipped#a-break-in-a-with-block | Outside the block
+a break on one input, and no call is compiled any more | skipped#remembered-skips-an-earlier-call-a-mode | remembered for the *code*
+a FLOP counter, and nothing is compiled afterwards | skipped#remembered-skips-an-earlier-call-a-mode | FLOP counter
 generator function is not compiled | causes/gb0003 | uses it up
 does einops break? does an assert break? does vmap? | common_breaks#suspected-but-no-break | traced into one graph
 fullgraph=True raises Unsupported | errors#unsupported-a-break-where-none-is-allowed | capture

@@ -104,6 +104,14 @@ CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREA
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | FailOnRecompileLimitHit
+a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
+a backend made anew in each call of torch.compile | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
+fullgraph=True raises nothing although there is a break | recompiles#a-second-torch-compile-of-the-same-function | compiled with a break is used
+a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
+is what a function calls still compiled after the limit? | recompiles#the-limit | with all that the function calls
+a factory of compiled functions reaches the limit | recompiles#instances-share-one-count | factory
+mark_dynamic, maybe_mark_dynamic, mark_unbacked: which? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | also 0 and 1
+a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | another module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
 flex_attention called without torch.compile() | errors#warnings-that-are-no-errors | ran eagerly
 ___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed

@@ -52,6 +52,8 @@ fullgraph=True raises Unsupported | errors#unsupported-a-break-where-none-is-all
 is fullgraph=True an error at every break? | fullgraph#5-prove-it-and-keep-it | are captured
 disable, allow_in_graph, nonstrict_trace, custom_op: which? | escape_hatches | Which one
 allow breaks here and forbid them there | error_on_graph_break | error_on_graph_break(False)
+fullgraph or error_on_graph_break: which? | error_on_graph_break#fullgraph-or-error-on-graph-break | promises one graph
+error_on_graph_break(True) around item() | error_on_graph_break#fullgraph-or-error-on-graph-break | a later use of the value
 what is torch_dynamo_resume_in_f_at_12? | resume | resume function
 recompile limit (8) reached, cache_size_limit | recompiles#the-limit | ran eagerly
 recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | dynamic=True
@@ -96,7 +98,11 @@ encode() is not compiled | where_to_compile#another-method-than-forward | compil
 InternalTorchDynamoError | errors#internaltorchdynamoerror-dynamo-itself-fails | bug is PyTorch's
 torch.compile from several threads | errors#several-threads | before the threads start
 jit.trace or ONNX of a compiled model | errors#a-compiled-model-given-to-another-front-end | original
-which file does tlparse take? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | one file
+which file does tlparse take? | logs#which-file-does-tlparse-take | one file
+tlparse of all ranks | logs#which-file-does-tlparse-take | --all-ranks-html
+what does [1/0] mean in a log? | logs#what-1-0-means-and-where-a-guard-comes-from | a recompile of it
+which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-comes-from | the line of your code that needs the guard
+does torch._dynamo.explain change my program? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
 results differ from eager, dropout differs | cost#is-the-result-right | same copies
 os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | before the first cell
 tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count

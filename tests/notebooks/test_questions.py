@@ -75,6 +75,7 @@ guard overhead | cost#guards-that-cost-too-much | skip_guard_on_all_nn_modules_u
 skipping cudagraphs due to mutated inputs | gpu#skipped-overwritten-recorded-anew | mutated inputs
 tensor output of CUDAGraphs has been overwritten | gpu#skipped-overwritten-recorded-anew | .clone()
 TensorFloat32 tensor cores not enabled | errors#warnings-that-are-no-errors | set_float32_matmul_precision
+torch.cond: Pred is a Python constant | errors#warnings-that-are-no-errors | Pass a tensor
 complex operators warning | errors#warnings-that-are-no-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | layer
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
@@ -159,6 +160,13 @@ load_state_dict with assign=True | training#before-or-after-to-load-state-dict-d
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
 YOLO is missing forward | questions#other-libraries | yolo.model
+a compiled function inside a disabled one | escape_hatches#torch-compiler-disable-leave-a-function-out | a `torch.compile` of its own
+disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
+fail_on_recompile raises at the first call | escape_hatches#set-stance-compile-nothing-for-a-while | first call
+compiled.eval() and the training flag | where_to_compile#the-model | eval()
+when do I save and load cache artifacts? | compile_time#kept-on-disk-the-second-start | before the first call
+a dropped tensor stays in memory behind a break | cost#memory-that-a-break-holds | has dropped them
+a detector: what do I compile? | questions#other-libraries | backbone
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
 non-empty donated buffers | errors#of-gradients-and-the-backward-pass | donated_buffer = False
 modified by an inplace operation, only when compiled | errors#of-gradients-and-the-backward-pass | y = y + 1

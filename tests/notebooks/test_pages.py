@@ -276,7 +276,9 @@ def test_permissions_agree_with_the_page_on_error_on_graph_break(site: Path) -> 
 
 
 def test_the_table_of_both_settings(site: Path) -> None:
-    shown_tables = (output.get("data", {}).get("text/markdown") for output in outputs(executed(site, "error_on_graph_break")))
+    shown_tables = (
+        output.get("data", {}).get("text/markdown") for output in outputs(executed(site, "error_on_graph_break"))
+    )
     table = next(filter(None, shown_tables)).split("\n")
     cells = [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in table[2:]]
     assert cells == [

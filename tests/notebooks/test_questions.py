@@ -44,16 +44,16 @@ LSTM breaks the graph | causes/gb0014 | compile what is around it
 copy.deepcopy in forward | causes/gb4198 | .detach().clone()
 break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | function of its own
 break in a with block | skipped#a-break-in-a-with-block | Outside the block
-a break on one input, and no call is compiled any more | skipped#remembered-skips-an-earlier-call-a-mode | remembered for the *code*
-a FLOP counter, and nothing is compiled afterwards | skipped#remembered-skips-an-earlier-call-a-mode | FLOP counter
+a break on one input, then all is eager | skipped#remembered-skips-an-earlier-call-a-mode | remembered for
+a FLOP counter, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | FLOP counter
 generator function is not compiled | causes/gb0003 | uses it up
 does einops break? does an assert break? does vmap? | common_breaks#suspected-but-no-break | traced into one graph
 fullgraph=True raises Unsupported | errors#unsupported-a-break-where-none-is-allowed | capture
 is fullgraph=True an error at every break? | fullgraph#5-prove-it-and-keep-it | are captured
 disable, allow_in_graph, nonstrict_trace, custom_op: which? | escape_hatches | Which one
 allow breaks here and forbid them there | error_on_graph_break | error_on_graph_break(False)
-fullgraph or error_on_graph_break: which? | error_on_graph_break#fullgraph-or-error-on-graph-break | promises one graph
-error_on_graph_break(True) around item() | error_on_graph_break#fullgraph-or-error-on-graph-break | a later use of the value
+fullgraph or strict regions? | error_on_graph_break#fullgraph-or-error-on-graph-break | promises one graph
+item() in a strict region | error_on_graph_break#fullgraph-or-error-on-graph-break | a later use of the value
 what is torch_dynamo_resume_in_f_at_12? | resume | resume function
 recompile limit (8) reached, cache_size_limit | recompiles#the-limit | ran eagerly
 recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | dynamic=True
@@ -101,9 +101,10 @@ torch.compile from several threads | errors#several-threads | before the threads
 jit.trace or ONNX of a compiled model | errors#a-compiled-model-given-to-another-front-end | original
 which file does tlparse take? | logs#which-file-does-tlparse-take | one file
 tlparse of all ranks | logs#which-file-does-tlparse-take | --all-ranks-html
+TORCHDYNAMO_VERBOSE | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | inside Dynamo
 what does [1/0] mean in a log? | logs#what-1-0-means-and-where-a-guard-comes-from | a recompile of it
-which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-comes-from | the line of your code that needs the guard
-does torch._dynamo.explain change my program? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
+which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-comes-from | the line of your code
+does torch._dynamo.explain reset? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
 results differ from eager, dropout differs | cost#is-the-result-right | same copies
 os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | before the first cell
 tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
@@ -112,12 +113,15 @@ count only my own breaks, not the library's | ci#count-your-own-breaks-apart-fro
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | FailOnRecompileLimitHit
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
-a backend made anew in each call of torch.compile | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
-fullgraph=True raises nothing although there is a break | recompiles#a-second-torch-compile-of-the-same-function | compiled with a break is used
+a backend made anew | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
+fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
 is what a function calls still compiled after the limit? | recompiles#the-limit | with all that the function calls
 a factory of compiled functions reaches the limit | recompiles#instances-share-one-count | factory
-mark_dynamic, maybe_mark_dynamic, mark_unbacked: which? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | also 0 and 1
+which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 and 1
+accumulated_recompile_limit | recompiles#instances-share-one-count | 256
+TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the code stays
+a field of a dataclass recompiles | recompiles#what-else-makes-it-compile-again | configuration
 a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | another module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
 flex_attention called without torch.compile() | errors#warnings-that-are-no-errors | ran eagerly
@@ -160,7 +164,7 @@ load_state_dict with assign=True | training#before-or-after-to-load-state-dict-d
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
 YOLO is missing forward | questions#other-libraries | yolo.model
-a compiled function inside a disabled one | escape_hatches#torch-compiler-disable-leave-a-function-out | a `torch.compile` of its own
+compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | a `torch.compile` of its own
 disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
 fail_on_recompile raises at the first call | escape_hatches#set-stance-compile-nothing-for-a-while | first call
 compiled.eval() and the training flag | where_to_compile#the-model | eval()

@@ -137,6 +137,7 @@ break inside activation checkpointing | training#what-breaks-in-training-code | 
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
 raise an error if a CUDA graph is skipped | gpu#skipped-overwritten-recorded-anew | cudagraph_or_error
+specialized: where? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | guard added
 log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
 bf16 results differ from eager, which setting? | cost#is-the-result-right | emulate_precision_casts
 Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler | Build Tools

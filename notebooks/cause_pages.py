@@ -67,6 +67,7 @@ KINDS = {
             "class",
             "compile_in_compile",
             "cudnn",
+            "device_context",
             *("simple_namespace", "pow", "max_key", "eval", "copy_dict", "bisect", "finditer", "gc", "len_of_c_object"),
         ),
     ),

@@ -55,7 +55,7 @@ MODE = SkipReason(
     "dispatch mode",
     "a TorchDispatchMode was on, under which Dynamo compiles nothing",
     "call it outside the mode",
-    page="skipped.md#without-a-break-a-mode-an-earlier-call",
+    page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 MARKED = SkipReason(
     "marked",
@@ -75,13 +75,13 @@ REMEMBERED = SkipReason(
     "Dynamo skips it because of an earlier call: it could not compile it, found no tensor operation in it, or, before "
     "torch 2.14, a mode such as a FLOP counter was on",
     _FORGET,
-    page="skipped.md#without-a-break-a-mode-an-earlier-call",
+    page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 REMEMBERED_MODE = SkipReason(
     "remembered",
     "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was on",
     f"{_FORGET}; torch 2.14 and newer compile it again",
-    page="skipped.md#without-a-break-a-mode-an-earlier-call",
+    page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 #: ``{limit}`` is the setting that was reached, with its value.
 RECOMPILE_LIMIT = SkipReason(

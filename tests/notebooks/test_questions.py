@@ -26,7 +26,7 @@ torch._dynamo.explain says graph_break_count -1 | logs#torch-dynamo-explain-coun
 counters graph_break is empty, is there no break? | logs#counters-of-zero-prove-nothing | nothing was compiled
 How do I get rid of the break of .item()? | causes/gb0124 | keep the value a tensor
 x[mask] Dynamic shape operator | causes/gb0036 | torch.where
-nonzero in a detector | causes/gb0036#nonzero-and-torch-where-mask | mask
+nonzero in a detector | causes/gb0036#nonzero-and-torch-where-mask | Keep a fixed number
 print in forward | causes/gb0059 | after the call
 logger.info breaks the graph | causes/gb0291 | log before or after the call
 if loss.isnan() Data-dependent branching | causes/gb0170 | torch.where
@@ -37,22 +37,26 @@ loss.backward() inside torch.compile | causes/gb0123 | forward pass
 return the loss after backward | causes/gb4927 | without its history
 register_hook on an intermediate tensor | causes/gb0029 | apply
 nn.Parameter created in forward | causes/gb0264 | __init__
-requires_grad_() in compiled code | causes/gb0150 | before
+requires_grad_() in compiled code | causes/gb0125 | after the compiled function
 types.SimpleNamespace breaks | causes/gb0147 | dict
-f-string or percent formatting of a tensor | causes/gb0033 | f-string
+percent formatting of a tensor | causes/gb0033 | f-string
 LSTM breaks the graph | causes/gb0014 | compile what is around it
 copy.deepcopy in forward | causes/gb4198 | .detach().clone()
 break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | function of its own
 break in a with block | skipped#a-break-in-a-with-block | Outside the block
+a break on one input, then all is eager | skipped#remembered-skips-an-earlier-call-a-mode | remembered for
+a FLOP counter, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled function
 generator function is not compiled | causes/gb0003 | uses it up
 does einops break? does an assert break? does vmap? | common_breaks#suspected-but-no-break | traced into one graph
 fullgraph=True raises Unsupported | errors#unsupported-a-break-where-none-is-allowed | capture
 is fullgraph=True an error at every break? | fullgraph#5-prove-it-and-keep-it | are captured
 disable, allow_in_graph, nonstrict_trace, custom_op: which? | escape_hatches | Which one
 allow breaks here and forbid them there | error_on_graph_break | error_on_graph_break(False)
-what is torch_dynamo_resume_in_f_at_12? | resume | resume function
+fullgraph or strict regions? | error_on_graph_break#fullgraph-or-error-on-graph-break | promises one graph
+item() in a strict region | error_on_graph_break#fullgraph-or-error-on-graph-break | a later use of the value
+what is torch_dynamo_resume_in_f_at_12? | resume | rest of the function into
 recompile limit (8) reached, cache_size_limit | recompiles#the-limit | ran eagerly
-recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | dynamic=True
+recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the others stay fixed
 the last batch of the epoch is smaller | recompiles#the-last-batch-is-smaller | drop_last
 recompiles with a learning rate scheduler | recompiles#a-learning-rate-that-changes | tensor
 recompiles every step because of a counter | causes/recompile-global | outside of the compiled function
@@ -62,23 +66,24 @@ square images recompile for another aspect ratio | causes/recompile-equal-sizes 
 model.eval() then train() recompiles | causes/recompile-training | one recompile is right
 many instances of a module hit the limit | recompiles#instances-share-one-count | isolate_recompiles
 mark_dynamic ConstraintViolationError | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | specialized
-compiled model slower than eager | cost#how-to-read-the-figures | slower than eager
+compiled model slower than eager | cost#how-to-read-the-figures | too small for what it costs
 which mode: reduce-overhead or max-autotune? | cost#which-mode | launch many small kernels
 after how many calls does it pay? | cost#after-how-many-calls-has-compiling-paid | compile time /
 how to benchmark a compiled model | cost#a-stopwatch-that-can-be-trusted | warm up
 Torch-Compiled Region in the profiler | cost#in-a-profile | frame 1, compilation 0
 guard overhead | cost#guards-that-cost-too-much | skip_guard_on_all_nn_modules_unsafe
-skipping cudagraphs due to mutated inputs | gpu#skipped-overwritten-recorded-anew | mutated inputs
+skipping cudagraphs due to mutated inputs | gpu#skipped-overwritten-recorded-anew | Return the new value
 tensor output of CUDAGraphs has been overwritten | gpu#skipped-overwritten-recorded-anew | .clone()
 TensorFloat32 tensor cores not enabled | errors#warnings-that-are-no-errors | set_float32_matmul_precision
+torch.cond: Pred is a Python constant | errors#warnings-that-are-no-errors | Pass a tensor
 complex operators warning | errors#warnings-that-are-no-errors | real and imaginary
-first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | layer
+first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
 second start still slow, autograd cache bypass | compile_time#a-cache-that-is-not-used | no cache
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
-peak memory of a compiled model | cost#how-much-memory-does-it-take | peak
+peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
 memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
 double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
@@ -94,14 +99,30 @@ encode() is not compiled | where_to_compile#another-method-than-forward | compil
 InternalTorchDynamoError | errors#internaltorchdynamoerror-dynamo-itself-fails | bug is PyTorch's
 torch.compile from several threads | errors#several-threads | before the threads start
 jit.trace or ONNX of a compiled model | errors#a-compiled-model-given-to-another-front-end | original
-which file does tlparse take? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | one file
+which file does tlparse take? | logs#which-file-does-tlparse-take | one file
+tlparse of all ranks | logs#which-file-does-tlparse-take | --all-ranks-html
+TORCHDYNAMO_VERBOSE | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | inside Dynamo
+what does [1/0] mean in a log? | logs#what-1-0-means-and-where-a-guard-comes-from | a recompile of it
+which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-comes-from | the line of your code
+does torch._dynamo.explain reset? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
 results differ from eager, dropout differs | cost#is-the-result-right | same copies
 os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | before the first cell
 tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
-FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | FailOnRecompileLimitHit
+FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | the ninth raises
+a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
+a backend made anew | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
+fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
+a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
+is what a function calls still compiled after the limit? | recompiles#the-limit | with all that the function calls
+a factory of compiled functions reaches the limit | recompiles#instances-share-one-count | have the same code
+which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 and 1
+accumulated_recompile_limit | recompiles#instances-share-one-count | 256
+TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the code stays
+a field of a dataclass recompiles | recompiles#what-else-makes-it-compile-again | configuration
+a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | another module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
 flex_attention called without torch.compile() | errors#warnings-that-are-no-errors | ran eagerly
 ___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed
@@ -116,6 +137,7 @@ break inside activation checkpointing | training#what-breaks-in-training-code | 
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
 raise an error if a CUDA graph is skipped | gpu#skipped-overwritten-recorded-anew | cudagraph_or_error
+specialized: where? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | guard added
 log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
 bf16 results differ from eager, which setting? | cost#is-the-result-right | emulate_precision_casts
 Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler | Build Tools
@@ -125,7 +147,7 @@ AssertionError in torch.compile of a wrapper | errors#errors-with-a-simple-cause
 no attribute '__func__' of a compiled step | errors#errors-with-a-simple-cause | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
-Tensor subclass with super().__new__() | common_breaks#suspected-but-no-break | super()
+Tensor subclass with a __new__ of its own | common_breaks#suspected-but-no-break | super()
 TensorClass.clone() breaks the graph | case_studies#a-constructor-with-checks-tensordict | __new__
 e3nn Gate, MACE | case_studies#a-gate-of-an-equivariant-network-e3nn | argmax
 assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | rewrites it
@@ -143,6 +165,13 @@ load_state_dict with assign=True | training#before-or-after-to-load-state-dict-d
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
 YOLO is missing forward | questions#other-libraries | yolo.model
+compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | a `torch.compile` of its own
+disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
+fail_on_recompile raises | escape_hatches#set-stance-compile-nothing-for-a-while | takes all ways
+compiled.eval() and the training flag | where_to_compile#the-model | passes on `eval()`
+when do I save and load cache artifacts? | compile_time#kept-on-disk-the-second-start | before the first call
+a dropped tensor stays in memory behind a break | cost#memory-that-a-break-holds | has dropped them
+a detector: what do I compile? | questions#other-libraries | backbone
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
 non-empty donated buffers | errors#of-gradients-and-the-backward-pass | donated_buffer = False
 modified by an inplace operation, only when compiled | errors#of-gradients-and-the-backward-pass | y = y + 1
@@ -150,34 +179,34 @@ autograd.grad of a returned intermediate value | errors#of-gradients-and-the-bac
 custom operator: no autograd formula was registered | errors#of-gradients-and-the-backward-pass | register_autograd
 energy and forces with create_graph | training#a-gradient-of-a-gradient | grad_and_value
 retain_grad on an intermediate value | training#what-breaks-in-training-code | retain_grad()
-per-sample gradients with functional_call | common_breaks#suspected-but-no-break | functional_call
-does stft or istft break? | common_breaks#suspected-but-no-break | istft
+per-sample gradients with functional_call | common_breaks#suspected-but-no-break | gradients of each sample
+does a spectrogram break? | common_breaks#suspected-but-no-break | istft
 custom operator returns its input | escape_hatches#custom-operators-one-opaque-operation | must not be an input
 arguments that are views of one another | errors#of-operators-kernels-and-files | ViewMeta
-OverflowError: Python int too large on Windows | errors#of-operators-kernels-and-files | OverflowError
+OverflowError: Python int too large on Windows | errors#of-operators-kernels-and-files | Try no mode
 PermissionError in torchinductor's folder | errors#of-operators-kernels-and-files | Delete the folder
 CppCompileError | errors#of-operators-kernels-and-files | g++ 8.3
-Device mps not supported | in_a_notebook#no-gpu-no-compiler | mps
+Device mps not supported | in_a_notebook#no-gpu-no-compiler | Apple's GPU
 OptimizedModule is not iterable | errors#errors-with-a-simple-cause | not subscriptable
 mypy: compiled model has no state_dict | where_to_compile#the-model | type checker
 self = torch.compile(self) | where_to_compile#the-model | compiles nothing
 compile an async def | errors#errors-with-a-simple-cause | coroutine
-ContextVar.get breaks the graph | causes/gb0156 | ContextVar
+ContextVar.get breaks the graph | causes/gb0156 | pass the value
 Trainer with a compiled model: no metrics | questions#hugging-face-and-lightning | The batch received was empty
-Whisper and a static cache | where_to_compile#generate | static
+Whisper and a static cache | where_to_compile#generate | cache_implementation
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
-LayerDrop: is the random choice fixed? | questions#results | LayerDrop
+LayerDrop: is the random choice fixed? | questions#results | drawn in each call
 rows differ with the size of the batch | cost#is-the-result-right | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
-first request of a server is slow | compile_time#a-server-compile-before-the-first-request | before the first request
+first request of a server is slow | compile_time#a-server-compile-before-the-first-request | for each is a guard
 threads set after the warm-up: compiles again | compile_time#a-server-compile-before-the-first-request | set_num_threads
 keep the cache in a container | compile_time#kept-on-disk-the-second-start | mounted folder
 AOTInductor's package on another GPU | compile_time#without-a-compiler-in-production | device_index
-an unrolled recurrent network takes long to compile | compile_time#other-things-that-make-starts-slow | recurrent
+an unrolled recurrent network | compile_time#other-things-that-make-starts-slow | Compile the body of the loop
 dynamic=True compiles for ever | compile_time#other-things-that-make-starts-slow | Mark the dimension
 torchao: quantized is slower | cost#quantized-models | until they are fused
-bitsandbytes 4-bit layers break | cost#quantized-models | bitsandbytes
+bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | questions#other-libraries | not the solver
 RL environment, replay buffer | questions#other-libraries | Compile the policy
 TensorDict with other keys compiles again | questions#other-libraries | number of keys
@@ -185,11 +214,11 @@ tensor parallel with torch.compile | training#tensor-parallel-parallelize-module
 DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#compiled-autograd-needed | Seldom
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
-a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-anew | NumPy
+a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-anew | `float()` it
 slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-anew | recorded again
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
-max_seqlen.item() for variable lengths | causes/gb0124 | max_seqlen
-torch.bincount breaks | causes/gb0036 | bincount
+max_seqlen.item() for variable lengths | causes/gb0124 | better passed as an `int`
+torch.bincount breaks | causes/gb0036 | Count each of the known values
 a graph network compiles again for each graph | questions#other-libraries | add_self_loops=False
 higher loss when compiled | cost#is-the-result-right | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
@@ -197,9 +226,9 @@ segmentation fault with torch.compile | errors#the-process-dies-or-compiling-nev
 compiling never ends | errors#the-process-dies-or-compiling-never-ends | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | errors#of-operators-kernels-and-files | set_default_device
 gradient_checkpointing_enable breaks the graph | questions#hugging-face-and-lightning | use_cache=False
-device_map and accelerate's hooks | questions#hugging-face-and-lightning | device_map
+device_map and accelerate's hooks | questions#hugging-face-and-lightning | turn offloading on first
 nn.DataParallel with a compiled model | questions#several-gpus | DistributedDataParallel
-autocast switched off and on compiles again | causes/recompile-grad-mode | autocast
+autocast switched off and on compiles again | causes/recompile-grad-mode | before the first call
 spawned processes without a main guard | compile_time#worker-processes | __main__
 """
 
@@ -225,6 +254,17 @@ def test_the_answer_to_a_question_is_on_the_first_screen_of_its_section(row: str
     page, _, anchor = place.partition("#")
     screen = " ".join("\n".join(_section(page, anchor).splitlines()[:SCREEN]).split())
     assert answer.lower() in screen.lower()
+
+
+def test_the_words_of_an_answer_are_not_those_of_its_question_or_heading() -> None:
+    repeated = []
+    for row in QUESTIONS.splitlines():
+        question, place, answer = row.split(" | ")
+        page, _, anchor = place.partition("#")
+        heading = next(line for line in _section(page, anchor).splitlines() if line.startswith("#"))
+        if answer.lower() in f"{question} {heading}".lower():
+            repeated.append(row)
+    assert repeated == []
 
 
 def test_there_are_questions_of_every_kind() -> None:

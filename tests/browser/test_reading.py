@@ -342,7 +342,7 @@ def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_enter_before_the_first_word_moves_the_mark(open_page: Open, lab: Lab) -> None:
     lab.save("enter", two_breaks())
-    page = opened_in_lab(open_page, lab, "enter").page
+    page = opened_in_lab(open_page, lab, "enter", kernel=True).page
     own = cell(page, 0)
     # Once the editor knows Python, Enter keeps the indentation.
     expect(line(own, "if score > 3").get_by_text("if", exact=True)).to_have_count(1)

@@ -41,7 +41,8 @@ nb_merge_streams = True
 nb_render_markdown_format = "gfm"
 # The kernels run this very Python and download nothing.
 os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+if str(Path(sys.executable).parent) not in os.environ["PATH"].split(os.pathsep):
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ["HF_HUB_OFFLINE"] = "1"
 # They ignore the user's IPython configuration. On every page they would warn about the network that they use, which is
 # this machine's own.

@@ -1,4 +1,4 @@
-"""Shared fixtures: kernels, the documentation, which is built once in the background, and the order of tests."""
+"""Shared fixtures: kernels, a JupyterLab, and the documentation, built once in the background; the order of tests."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ import pytest
 
 from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
 from tests.support import warm_processes
+from tests.support.lab_server import Lab, jupyterlab
 
 ROOT = Path(__file__).parents[1]
 #: The name of the pytest-xdist worker; None without pytest-xdist.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 #: Long files with independent tests, which several workers can share.
 SPLIT_FILES = ("tests/torch/experiments/remedies/test_by_hand.py", "tests/cli/test_commands.py")
+#: Files that share a JupyterLab and a browser, which take seconds to start, and the one that needs the documentation.
+LAB_FILES = ("tests/browser/", "tests/hosts/test_lab_in_firefox.py")
+DOCS_FILE = "tests/browser/test_docs.py"
 
 # Workers, kernels and the documentation share the cores, so threads of torch would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -37,11 +41,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute files among the workers, and for long files with independent tests, the tests."""
+    """Distribute files among the workers; of some files each test, and files that share a JupyterLab together."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc] # it ships no types
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(LAB_FILES) and not nodeid.startswith(DOCS_FILE):
+                return "lab"
             return nodeid if nodeid.startswith(SPLIT_FILES) else str(super()._split_scope(nodeid))
 
     config.option.loadscopereorder = False  # keep the order from above
@@ -105,6 +111,12 @@ def light_compilation() -> Iterator[None]:
     gc.set_threshold(young, middle, old)
 
 
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with jupyterlab(tmp_path_factory.mktemp("lab")) as running:
+        yield running
+
+
 @pytest.fixture(autouse=True)
 def no_running_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     """Hide the event loop that Playwright's sync interface leaves running.
@@ -126,14 +138,16 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     if WORKER not in {None, "gw0"} or not any(map(needs_site, request.session.items)):
         yield
         return
-    request.getfixturevalue("kernels")  # they execute its pages
+    kernels: Path = request.getfixturevalue("kernels")  # they execute its pages
     folder = shared_folder(tmp_path_factory) / "site"
     folder.mkdir()
+    path = [warm_processes.use_warm_commands(kernels), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": os.pathsep.join(path)}
     # With nice, because the tests have time limits. So that the build has none, the limit of a cell is switched off.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
     command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-j", "2", "-b", "html"]
     command += ["-D", "nb_execution_timeout=-1"]
-    build = subprocess.Popen([*command, ROOT / "notebooks", folder / "html"], cwd=ROOT)
+    build = subprocess.Popen([*command, ROOT / "notebooks", folder / "html"], cwd=ROOT, env=environment)
     yield
     build.wait()  # another worker may need it
 

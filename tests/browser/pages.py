@@ -31,7 +31,13 @@ _CLOSE_ALL = """async () => {
     shell.collapseLeft();
 }"""
 
-_OPEN = "async path => void await jupyterapp.commands.execute('docmanager:open', { path })"
+#: Most tests read what is saved in a notebook, so its kernel would only cost time.
+_OPEN = """async ([path, shouldStart]) => {
+    const registry = jupyterapp.docRegistry;
+    const { getKernelPreference } = Object.getPrototypeOf(registry);
+    registry.getKernelPreference = (...about) => ({ ...getKernelPreference.apply(registry, about), shouldStart });
+    await jupyterapp.commands.execute('docmanager:open', { path });
+}"""
 
 
 def opened_in_lab(
@@ -39,6 +45,7 @@ def opened_in_lab(
     lab: Lab,
     name: str,
     *,
+    kernel: bool = False,
     fresh: bool = False,
     windowing: str | None = None,
 ) -> PageUnderTest:
@@ -46,6 +53,8 @@ def opened_in_lab(
 
     Parameters
     ----------
+    kernel : bool
+        Start a kernel for the notebook. A fresh page always does.
     fresh : bool
         In a page of its own, with the default settings. Otherwise, the page is that of earlier tests, because loading
         JupyterLab takes longer than most tests.
@@ -64,7 +73,7 @@ def opened_in_lab(
             page.keyboard.press("Escape")
         page.evaluate(_CLOSE_ALL)
         opened.forget()  # JupyterLab complains about requests to the kernels that have ended
-        page.evaluate(_OPEN, f"{name}.ipynb")
+        page.evaluate(_OPEN, [f"{name}.ipynb", kernel])
     wait_for_notebook(page)
     page.evaluate("jupyterapp.shell.collapseLeft()")
     return opened

@@ -18,7 +18,7 @@ from tests.support.lab_server import report_cell
 from tests.support.sample_reports import big, everything, hostile, remedies, two_breaks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Locator, Page
 
@@ -48,13 +48,13 @@ def click_corner(page: Page, element: Locator) -> None:
 @pytest.mark.parametrize("trusted", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(open_page: Open, lab: Lab, *, trusted: bool) -> None:
     lab.save("plain-areas", "x = 1", everything(), "y = 2")
-    page = opened_in_lab(open_page, lab, "plain-areas").page
+    page = opened_in_lab(open_page, lab, "plain-areas", kernel=True).page
     report = live_report(page) if trusted else page.locator(".graphbreak")
     before = cells(page)
     parts = (".gb-head", ".gb-foot", ".gb-strip", ".gb-panel" if trusted else ".gb-side", ".gb-brief")
     for number, part in enumerate(parts):
+        click_corner(page, report.locator(part).filter(visible=True).first)
         for key in some_keys(number):
-            click_corner(page, report.locator(part).filter(visible=True).first)
             press(page, key)
             assert cells(page) == before, (part, key)
     # The cell of the report is the active one, and Escape leads to it.
@@ -65,6 +65,28 @@ def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(open_page: Open, 
     expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
 
+#: Links within a report, and their addresses; those that are not shown have none.
+_LINKS = ".gb-panel a[href^='#'], .gb-strip a"
+_ADDRESSES = "links => links.map(link => link.checkVisibility() ? link.getAttribute('href') : '')"
+_LINE = re.compile(r"-l(\d+)-(\d+)$")
+
+
+def unlike_links(report: Locator, tab: Locator) -> Iterator[tuple[Locator, str]]:
+    """Yield the links of a tab and their addresses; links to one line, or to one kind of item, are alike."""
+    seen: set[str] = set()
+    while True:
+        tab.click()
+        links = report.locator(_LINKS)
+        for index, href in enumerate(links.evaluate_all(_ADDRESSES)):
+            aim = href if _LINE.search(href) else href.rstrip("0123456789")
+            if href and aim not in seen:
+                seen.add(aim)
+                yield links.nth(index), href
+                break  # cards quote what is selected, so the links change
+        else:
+            return
+
+
 def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
     """Links to lines of the cell put the cursor there; links to other sources show the line. None loses the focus."""
     lab.save("links", "x = 1", everything(), "y = 2")
@@ -72,26 +94,17 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
     page = opened.page
     report = live_report(page)
     followed = 0
-    seen: set[tuple[int, str]] = set()  # links of one tab to one line, or to one kind of item, are alike
-    for number, tab in enumerate(report.get_by_role("tab").all()):
+    for tab in report.get_by_role("tab").all():
         tab.click()
         report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
-        for link in report.locator(".gb-panel a[href^='#'], .gb-strip a").all():
-            href = link.get_attribute("href") or ""
-            target = re.search(r"-l(\d+)-(\d+)$", href)
-            leads_to = href if target is not None else href.rstrip("0123456789")
-            if (number, leads_to) in seen:
-                continue
-            tab.click()
-            if not link.is_visible():
-                continue
-            seen.add((number, leads_to))
+        for link, href in unlike_links(report, tab):
             page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 0")
             link.click()
+            target = _LINE.search(href)
             if target is None:
                 page.wait_for_timeout(50)
-                assert page.evaluate("document.activeElement !== document.body"), link.get_attribute("href")
-                assert page.evaluate("document.activeElement.checkVisibility()"), link.get_attribute("href")
+                assert page.evaluate("document.activeElement !== document.body"), href
+                assert page.evaluate("document.activeElement.checkVisibility()"), href
                 continue
             followed += 1
             if target[1] == "0":
@@ -278,6 +291,8 @@ def test_the_status_is_complete_and_moves_nothing(open_page: Open, lab: Lab) -> 
     expect(status).to_have_text(
         "Not applied: line 14 of Cell In[7] has changed since this was tried. Explain the cell again."
     )
+    assert cells(page) == [f"code {changed}", "code x = 1"]
+    expect(page.locator(".jp-Dialog")).to_have_count(0)
     assert status.evaluate("each => each.scrollWidth <= each.clientWidth && each.scrollHeight <= each.clientHeight + 1")
     card.locator("summary").first.click()
     page.keyboard.press("Escape")
@@ -307,6 +322,7 @@ def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> 
         page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
         expect(report.get_by_role("status")).to_contain_text("Applied")
         assert cells(page) == [before[0], f"code {SWITCH_CELL}", before[1]]
+        assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 1
         if way == "Undo":
             report.get_by_role("button", name="Undo", exact=True).click()
             expect(report.get_by_role("status")).to_have_text("Undone")
@@ -319,7 +335,7 @@ def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> 
 def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
     """*Run again* runs the inserted cell, and explains the cell of the report."""
     lab.save("run-applied", remedies())
-    page = opened_in_lab(open_page, lab, "run-applied").page
+    page = opened_in_lab(open_page, lab, "run-applied", kernel=True).page
     report = live_report(page)
     wait_for_kernel(page)
     record = """() => {
@@ -409,7 +425,7 @@ def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
         "import torch\n@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
     )
     lab.save("again", "%load_ext jupyter_graphbreak", f"%%compile_explain\n{program}")
-    page = opened_in_lab(open_page, lab, "again").page
+    page = opened_in_lab(open_page, lab, "again", kernel=True).page
     run_all(page)
     report = page.locator(".graphbreak.gb-live.gb-column")
     expect(report).to_have_count(1, timeout=60_000)
@@ -443,21 +459,31 @@ def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) ->
 
 
 def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, lab: Lab) -> None:
-    """During a second run the page shows the first report and the progress, and so does the panel."""
+    """A run shows its progress; during a second one the page shows the first report too, and so does the panel."""
     function = "@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
     slow = f"%%compile_explain\n{function}\nimport time\ntime.sleep(5)"
     lab.save("previous", "%load_ext jupyter_graphbreak\nimport torch", slow)
-    opened = opened_in_lab(open_page, lab, "previous")
+    opened = opened_in_lab(open_page, lab, "previous", kernel=True)
     page = opened.page
     show_panel(page)
     run_all(page)
+    progress = page.get_by_role("timer")
+    expect(progress).to_be_visible(timeout=60_000)
+    seen = set()
+    for _ in range(15):
+        seen.add(progress.inner_text())
+        page.wait_for_timeout(100)
+    opened.shoot("lab-progress")
+    assert len(seen) >= 4, seen
+    assert all(re.search(r"\d+\.\d s$", text) for text in seen)
     report = page.locator(".graphbreak.gb-live.gb-column")
     expect(report).to_have_count(1, timeout=60_000)
+    expect(progress).to_have_count(0)
     runs = rows(page, 1)
     expect(runs).to_have_count(1)
     page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
     command(page, "notebook:run-cell")
-    expect(page.get_by_role("timer")).to_be_visible(timeout=30_000)
+    expect(progress).to_be_visible(timeout=30_000)
     expect(page.locator(".jp-GraphBreakPrevious .graphbreak")).to_be_visible()
     expect(runs).to_have_count(1)
     expect(panel(page).get_by_role("status")).to_have_text(re.compile(r"^Cell \[\*\]: (starting|running|compiling)"))
@@ -469,7 +495,7 @@ def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, l
     for key in ("x", "d", "d", "b"):
         page.keyboard.press(key)
     assert cells(page) == before
-    expect(page.get_by_role("timer")).to_have_count(0, timeout=30_000)
+    expect(progress).to_have_count(0, timeout=30_000)
     expect(page.locator(".jp-GraphBreakPrevious")).to_have_count(0)
     expect(report).to_have_count(1)
     expect(panel(page).get_by_role("status")).to_have_text("")

@@ -124,8 +124,7 @@ def test_hostile_text_in_the_widget_is_never_markup(open_page: Open, tmp_path: P
     assert page.evaluate("window.hacked") is None
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Path, scheme: str) -> None:
+def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Path) -> None:
     widget = ReportWidget()
     widget.finish(two_breaks())
     cell = nbformat.v4.new_code_cell("%%compile_explain\nstep()")
@@ -134,8 +133,8 @@ def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Pa
     # The exporter's own scripts come from a CDN.
     path = tmp_path / "notebook.html"
     path.write_text(body, encoding="utf-8")
-    opened = open_page(path, scheme=scheme, scripts=False)
+    opened = open_page(path, scripts=False)
     report = opened.page.locator(".graphbreak")
     expect(report).to_have_count(1)
     expect(report.get_by_text("Branch on a tensor's value → resumes at 15 (B)")).to_be_visible()
-    opened.shoot(f"nbconvert-{scheme}")
+    opened.shoot("nbconvert")

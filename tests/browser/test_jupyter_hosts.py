@@ -10,7 +10,10 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.sample_reports import two_breaks
+from tests.browser.pages import command, wait_for_kernel, wait_for_notebook
+from tests.browser.test_marks import DEFINE, STEP, activate, broken, cell, explain
+from tests.browser.test_panel import row, rows, show_panel, wait_for_line
+from tests.support.sample_reports import hostile, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +23,43 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
+#: Messages of Notebook 7.6 itself, whose notebook page has no file browser.
+NOTEBOOKS_OWN = {
+    "Cannot read properties of undefined (reading 'schema')",
+    "Command 'filebrowser:open-path' not registered.",
+}
+
 PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
+
+
+def test_panel_and_marks_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
+    pytest.importorskip("notebook")
+    lab.save("seven", DEFINE, STEP, hostile(), two_breaks())
+    opened = open_page(f"{lab.url}/notebooks/seven.ipynb")
+    page = opened.page
+    wait_for_notebook(page)
+    show_panel(page)
+    expect(rows(page, 1).last).to_contain_text("2 breaks. Fix break 1 first")
+    row(page, "^Break 2, log_stats").click()
+    wait_for_line(page, 3, 5)
+    opened.shoot("panel-notebook7")
+    assert opened.serious(".jp-GraphBreakPanel") == []
+    page.keyboard.press("F8")
+    expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
+
+    wait_for_kernel(page)
+    for index in (0, 1):
+        activate(page, index)
+        explain(page)
+    expect(broken(cell(page, 1))).to_have_count(1, timeout=60_000)
+    expect(broken(cell(page, 0))).to_have_count(1)
+    opened.shoot("marks-notebook7")
+    found = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[2].model.id")
+    command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)
+    expect(page.locator(".jp-GraphBreakSource .cm-line").first).to_be_visible()
+    opened.shoot("marks-notebook7-source")
+    assert set(opened.errors) <= NOTEBOOKS_OWN
+    assert opened.complaints == []
 
 
 @pytest.mark.exhaustive

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.pages import command, opened_in_lab, theme, wait_for_kernel, wait_for_notebook
-from tests.browser.test_panel import NOTEBOOKS_OWN, panel, row, show_panel
+from tests.browser.pages import command, opened_in_lab, theme, wait_for_kernel
+from tests.browser.test_panel import panel, row, show_panel
 from tests.support.sample_reports import HOSTILE, hostile, two_breaks
 
 if TYPE_CHECKING:
@@ -78,6 +78,13 @@ def sources(page: Page) -> list[str]:
     return texts
 
 
+def expect_warning(page: Page, message: str) -> None:
+    """Wait for a notification with a text."""
+    command(page, "apputils:display-notifications")
+    expect(page.locator(".jp-Notification-List-Item", has_text=message)).to_be_visible(timeout=30_000)
+    page.get_by_title("Hide notifications").click()
+
+
 #: CodeMirror removes an announcement after a moment.
 RECORD_ANNOUNCEMENTS = """element => {
     window.announced = [];
@@ -89,7 +96,7 @@ RECORD_ANNOUNCEMENTS = """element => {
 def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     """Explain all cells, one again, and one that fails; then run a cell without explaining it."""
     lab.save("marks", DEFINE, STEP, "1 / 0\n", "later = True")
-    opened = opened_in_lab(open_page, lab, "marks")
+    opened = opened_in_lab(open_page, lab, "marks", kernel=True)
     page = opened.page
     wait_for_kernel(page)
     explain(page, "all")
@@ -208,7 +215,7 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
     command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)
     expect(page.locator(".lm-TabBar-tab", has_text=HOSTILE[:8])).to_have_count(1)
     command(page, "jupyter-graphbreak:open-source", cellId=found, source="none", line=5)
-    expect(page.locator(".jp-Notification-Status")).to_contain_text("1")
+    expect_warning(page, "The report of this source no longer exists.")
     assert [*opened.errors, *opened.complaints] == []
 
 
@@ -234,38 +241,11 @@ def without_us(lab: Lab) -> str:
 
 def test_a_cell_that_cannot_be_explained_is_not_run(open_page: Open, lab: Lab, without_us: str) -> None:
     lab.save("bare", "ran = 1", "%%bash\necho hi")
-    notebook: dict[str, Any] = json.loads((lab.folder / "bare.ipynb").read_text())
-    notebook["metadata"]["kernelspec"] = {"name": without_us, "display_name": "Bare", "language": "python"}
-    (lab.folder / "bare.ipynb").write_text(json.dumps(notebook))
-    opened = opened_in_lab(open_page, lab, "bare", fresh=True)
+    opened = opened_in_lab(open_page, lab, "bare")
     page = opened.page
+    page.evaluate("name => jupyterapp.shell.currentWidget.sessionContext.changeKernel({ name })", without_us)
     wait_for_kernel(page)
     explain(page)
-    expect(page.locator(".jp-Notification-Status")).to_contain_text("1", timeout=30_000)
-    command(page, "apputils:display-notifications")
-    told = page.locator(".jp-Notification-List-Item")
-    expect(told).to_contain_text('The kernel "bare" does not have jupyter-graphbreak: run pip install')
-    opened.shoot("marks-no-package")
+    expect_warning(page, 'The kernel "bare" does not have jupyter-graphbreak: run pip install')
     expect(cell(page, 0).locator(".jp-InputPrompt")).to_have_text("[ ]:")
     assert opened.errors == []
-
-
-def test_in_notebook_7(open_page: Open, lab: Lab) -> None:
-    pytest.importorskip("notebook")
-    lab.save("seven-marks", DEFINE, STEP, hostile())
-    opened = open_page(f"{lab.url}/notebooks/seven-marks.ipynb")
-    page = opened.page
-    wait_for_notebook(page)
-    wait_for_kernel(page)
-    for index in (0, 1):
-        activate(page, index)
-        explain(page)
-    expect(broken(cell(page, 1))).to_have_count(1, timeout=60_000)
-    expect(broken(cell(page, 0))).to_have_count(1)
-    opened.shoot("marks-notebook7")
-    found = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[2].model.id")
-    command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)
-    expect(page.locator(".jp-GraphBreakSource .cm-line").first).to_be_visible()
-    opened.shoot("marks-notebook7-source")
-    assert set(opened.errors) <= NOTEBOOKS_OWN
-    assert opened.complaints == []

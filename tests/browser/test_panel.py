@@ -44,13 +44,6 @@ def step(x):
 step(torch.ones(4))"""
 
 
-#: Messages of Notebook 7.6 itself, whose notebook page has no file browser.
-NOTEBOOKS_OWN = {
-    "Cannot read properties of undefined (reading 'schema')",
-    "Command 'filebrowser:open-path' not registered.",
-}
-
-
 #: Messages of JupyterLab 4.4 itself after a cell was deleted: its table of contents asks for the cell's outputs.
 LABS_OWN = {"Cannot read properties of null (reading 'widgets')"}
 
@@ -185,7 +178,7 @@ def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(ope
 
 def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
     lab.save("keys", "x = 1", two_breaks(), failed())
-    opened = opened_in_lab(open_page, lab, "keys", fresh=True)
+    opened = opened_in_lab(open_page, lab, "keys")
     page = opened.page
     page.keyboard.press("Alt+g")
     expect(rows(page).first).to_be_focused()
@@ -313,7 +306,7 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
         cell(spoilt),
         hostile(),
     )
-    opened = opened_in_lab(open_page, lab, "elsewhere", fresh=True)
+    opened = opened_in_lab(open_page, lab, "elsewhere")
     page = opened.page
     show_panel(page)
     runs = rows(page, 1)
@@ -365,25 +358,15 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     assert opened.errors == []
 
 
-@pytest.mark.parametrize("is_on", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
-def test_the_panel_opens_at_the_first_break_of_a_session(open_page: Open, lab: Lab, is_on: bool) -> None:
-    """It opens once, without taking the focus, unless a setting forbids it."""
-    lab.save("opens", "%load_ext jupyter_graphbreak", "%%compile_explain\nimport torch\ntorch.ones(2) + 1", CELL)
-    page = opened_in_lab(open_page, lab, "opens", fresh=True).page
-    if not is_on:
-        lab.set("jupyter-graphbreak:plugin", {"open": False})
-        page.reload()
-        wait_for_notebook(page)
+@pytest.mark.exhaustive
+def test_a_setting_keeps_the_panel_from_opening(open_page: Open, lab: Lab) -> None:
+    lab.save("closed", "%load_ext jupyter_graphbreak", CELL)
+    page = opened_in_lab(open_page, lab, "closed", fresh=True).page
+    lab.set("jupyter-graphbreak:plugin", {"open": False})
+    page.reload()
+    wait_for_notebook(page)
     run_all(page)
-    expect(page.locator(".graphbreak.gb-live")).to_have_count(2, timeout=60_000)
-    if is_on:
-        expect(panel(page)).to_be_visible()
-        expect(rows(page, 1).last).to_contain_text("step")
-        expect(rows(page, 1).last).to_contain_text("1 break")
-        assert page.evaluate("!document.activeElement.closest('.jp-GraphBreakPanel')")
-        page.evaluate("jupyterapp.shell.collapseRight()")
-        run_all(page)
-        expect(page.locator(".jp-InputPrompt", has_text="[6]")).to_have_count(1, timeout=60_000)
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(1, timeout=60_000)
     page.wait_for_timeout(1500)
     expect(panel(page)).to_be_hidden()
     lab.stop_kernels()
@@ -394,7 +377,7 @@ def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:
     first = report.remedies[0]  # type: ignore[index]
     own = msgspec.structs.replace(first, family="own", title="Your edit", verdict="works")
     lab.save("own-edit", msgspec.structs.replace(report, remedies=[own]), no_breaks())
-    opened = opened_in_lab(open_page, lab, "own-edit", fresh=True)
+    opened = opened_in_lab(open_page, lab, "own-edit")
     page = opened.page
     show_panel(page)
     result = panel(page).get_by_text("Your edit: same results, removes break 1")
@@ -405,53 +388,46 @@ def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_the_panel_is_live_through_runs_restart_and_shutdown(open_page: Open, lab: Lab) -> None:
-    lab.save("kernel", "%load_ext jupyter_graphbreak", CELL)
+def test_the_panel_from_the_first_break_of_a_session_to_the_end_of_its_kernel(open_page: Open, lab: Lab) -> None:
+    """It opens once, without taking the focus, and is live through runs, restart and shutdown."""
+    lab.save("kernel", "%load_ext jupyter_graphbreak", "%%compile_explain\nimport torch\ntorch.ones(2) + 1", CELL)
     opened = opened_in_lab(open_page, lab, "kernel", fresh=True)
     page = opened.page
-    show_panel(page)
-    expect(panel(page).get_by_text("No reports yet")).to_be_visible()
     run_all(page)
-    runs = rows(page, 1)
-    expect(runs).to_contain_text("1 break, line ", timeout=60_000)
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(2, timeout=60_000)
+    expect(panel(page)).to_be_visible()
+    last = rows(page, 1).last
+    expect(last).to_contain_text("step")
+    expect(last).to_contain_text("1 break, line ")
     expect(tab(page)).to_contain_text("1")
-    edit(page, "notebook.cells[1].setSource(notebook.cells[1].getSource().replace('    print(\"mean\")\\n', ''));")
+    assert page.evaluate("!document.activeElement.closest('.jp-GraphBreakPanel')")
+
+    page.evaluate("jupyterapp.shell.collapseRight()")
     run_all(page)
-    expect(runs).to_contain_text("No breaks: one graph. Since the last run: 1 break gone", timeout=60_000)
+    expect(page.locator(".jp-InputPrompt", has_text="[6]")).to_have_count(1, timeout=60_000)
+    page.wait_for_timeout(1500)
+    expect(panel(page)).to_be_hidden()
+
+    show_panel(page)
+    edit(page, "notebook.cells[2].setSource(notebook.cells[2].getSource().replace('    print(\"mean\")\\n', ''));")
+    run_all(page)
+    expect(last).to_contain_text("No breaks: one graph. Since the last run: 1 break gone", timeout=60_000)
 
     command(page, "notebook:restart-kernel")
     page.get_by_role("button", name="Confirm Kernel Restart").click()
     wait_for_kernel(page)
-    expect(runs).to_contain_text("Since the last run: 1 break gone")
+    expect(last).to_contain_text("Since the last run: 1 break gone")
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     lab.stop_kernels()
     page.wait_for_function("!jupyterapp.shell.currentWidget.sessionContext.session?.kernel")
-    expect(runs).to_contain_text("Since the last run: 1 break gone")
+    expect(last).to_contain_text("Since the last run: 1 break gone")
     assert opened.errors == []
-
-
-def test_in_notebook_7(open_page: Open, lab: Lab) -> None:
-    pytest.importorskip("notebook")
-    lab.save("seven", "x = 1", two_breaks())
-    opened = open_page(f"{lab.url}/notebooks/seven.ipynb")
-    page = opened.page
-    wait_for_notebook(page)
-    show_panel(page)
-    expect(rows(page, 1)).to_contain_text("2 breaks. Fix break 1 first")
-    row(page, "^Break 1, score > 3").click()
-    wait_for_line(page, 1, 14)
-    opened.shoot("panel-notebook7")
-    assert opened.serious(".jp-GraphBreakPanel") == []
-    page.keyboard.press("F8")
-    expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
-    assert set(opened.errors) <= NOTEBOOKS_OWN
-    assert opened.complaints == []
 
 
 def test_the_installation_is_checked_on_request(open_page: Open, lab: Lab) -> None:
     # A program that only prints its arguments stands in for Python, because compiling the probes takes seconds.
     lab.save("no-compiler", "import sys\nsys.executable = '/bin/echo'", failed())
-    opened = opened_in_lab(open_page, lab, "no-compiler", fresh=True)
+    opened = opened_in_lab(open_page, lab, "no-compiler", kernel=True)
     page = opened.page
     show_panel(page)
     wait_for_kernel(page)

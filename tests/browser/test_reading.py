@@ -189,7 +189,7 @@ _KINDS = """report => {
 @pytest.mark.slow
 def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
     lab.save("safe", "x = 1", everything(), "y = 2")
-    page = opened_in_lab(open_page, lab, "safe").page
+    page = opened_in_lab(open_page, lab, "safe", kernel=True).page
     trust(page)
     before = cells(page)
     report = page.locator(".graphbreak.gb-live")
@@ -217,7 +217,7 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
 @pytest.mark.exhaustive
 def test_no_key_pressed_in_an_untrusted_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
     lab.save("plain", "x = 1", two_breaks(), "y = 2")
-    page = opened_in_lab(open_page, lab, "plain").page
+    page = opened_in_lab(open_page, lab, "plain", kernel=True).page
     before = cells(page)
     report = page.locator(".graphbreak")
     expect(page.locator(".gb-live")).to_have_count(0)
@@ -304,7 +304,7 @@ def test_the_breaks_of_a_run_are_scrolled_into_view(open_page: Open, lab: Lab) -
         "import torch\n@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
     )
     lab.save("shown", "%load_ext jupyter_graphbreak\n" + "one = 1\n" * 20, f"%%compile_explain\n{program}")
-    page = opened_in_lab(open_page, lab, "shown").page
+    page = opened_in_lab(open_page, lab, "shown", kernel=True).page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_count(1, timeout=60_000)
@@ -312,7 +312,7 @@ def test_the_breaks_of_a_run_are_scrolled_into_view(open_page: Open, lab: Lab) -
     expect(report.locator(".gb-head")).to_be_in_viewport(ratio=1)
     # A report from the file does not scroll the notebook.
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
-    page = opened_in_lab(open_page, lab, "shown").page
+    page = opened_in_lab(open_page, lab, "shown", kernel=True).page
     expect(page.locator(".graphbreak")).to_have_count(1, timeout=30_000)
     page.wait_for_timeout(1000)
     assert page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop") == 0
@@ -342,7 +342,7 @@ def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_enter_before_the_first_word_moves_the_mark(open_page: Open, lab: Lab) -> None:
     lab.save("enter", two_breaks())
-    page = opened_in_lab(open_page, lab, "enter").page
+    page = opened_in_lab(open_page, lab, "enter", kernel=True).page
     own = cell(page, 0)
     # Once the editor knows Python, Enter keeps the indentation.
     expect(line(own, "if score > 3").get_by_text("if", exact=True)).to_have_count(1)

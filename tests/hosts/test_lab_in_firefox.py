@@ -11,12 +11,13 @@ import pytest
 
 from tests.hosts.firefox import Firefox, firefox
 from tests.support.find_browser import find_firefox
-from tests.support.lab_server import jupyterlab
 from tests.support.sample_reports import remedies
 from tests.support.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.lab_server import Lab
 
 pytestmark = pytest.mark.skipif(find_firefox() is None, reason="no firefox on this machine")
 
@@ -53,15 +54,13 @@ class Page:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    home = tmp_path_factory.mktemp("lab")
+def page(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    (home / "profile").mkdir()
-    with jupyterlab(home) as lab, firefox(home / "profile", port) as browser:
-        lab.save("report", "x = 1", remedies(), "y = 2")
-        browser.open(f"{lab.url}/lab/tree/report.ipynb?reset")
+    with firefox(tmp_path_factory.mktemp("profile"), port) as browser:
+        lab.save("firefox", "x = 1", remedies(), "y = 2")
+        browser.open(f"{lab.url}/lab/tree/firefox.ipynb?reset")
         opened = Page(browser)
         opened.wait_for("document.querySelector('.jp-Notebook .graphbreak')", 120)
         # Without a screen, the window is never active, and JupyterLab waits for a focus event.

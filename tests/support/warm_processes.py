@@ -2,7 +2,8 @@
 
 Loading PyTorch takes five seconds, most of the time of a kernel or of a command in a test.
 ``use_warm_kernels`` creates a kernelspec ``python3`` whose command is this file: it asks the server to fork and acts as
-a proxy for the fork. ``run`` runs a Python command in a fork. Nothing is compiled before the fork. A process starts
+a proxy for the fork. ``use_warm_commands`` creates commands ``python`` and ``graphbreak`` that do the same, and ``run``
+runs a Python command in a fork. Nothing is compiled before the fork. A process starts
 cold, as usual, if there is no server or if its environment has ``COLD_START`` or a variable that PyTorch or Python
 would have read while loading.
 """
@@ -18,6 +19,7 @@ import io
 import json
 import os
 import runpy
+import shlex
 import signal
 import socket
 import subprocess
@@ -58,6 +60,18 @@ def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
     return str(folder)
 
 
+def use_warm_commands(folder: Path) -> str:
+    """Write the commands ``python`` and ``graphbreak``, and return their folder for ``PATH``."""
+    commands = folder / "bin"
+    commands.mkdir(exist_ok=True)
+    proxy = shlex.join([sys.executable, str(Path(__file__).resolve()), "--command", str(folder)])
+    installed = shlex.quote(str(Path(sys.executable).with_name("graphbreak")))
+    for name, script in (("python", ""), ("graphbreak", installed)):
+        (commands / name).write_text(f'#!/bin/sh\nexec {proxy} {script} "$@"\n')
+        (commands / name).chmod(0o755)
+    return str(commands)
+
+
 def start(folder: Path) -> None:
     """Start the server, on Linux only; processes wait until it has loaded everything."""
     if sys.platform != "linux":
@@ -83,7 +97,7 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
     folder : Path
         The folder that ``start`` was given.
     command : list of str
-        What follows ``python`` on a command line: ``-m``, a module and arguments, or ``-c``, code and arguments.
+        What follows ``python`` on a command line: a script, ``-m`` and a module, or ``-c`` and code; then arguments.
     **options
         ``cwd`` and ``env`` of :func:`subprocess.run`.
 
@@ -130,17 +144,31 @@ def _ask(folder: Path, command: list[str], environment: dict[str, str], cwd: Any
     return connection
 
 
-# --- The command of the kernelspec -------------------------------------------------------------------------------
+# --- The command of the kernelspec, and other commands -----------------------------------------------------------
 
 
-def run_proxy(folder: Path, arguments: list[str]) -> None:
-    """Make the server fork a kernel, pass signals on to it, and exit when it exits."""
-    command = ["-m", "ipykernel_launcher", *arguments]
-    if not _is_served(folder, dict(os.environ)):
-        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - itself
+def run_kernel(folder: Path, arguments: list[str]) -> None:
+    """Run a kernel in a fork of the server."""
     # The parent is the server. With 1, a kernel does not wait for its end, and does not print how to connect.
-    command.append("--IPKernelApp.parent_handle=1")
-    connection = _ask(folder, command, dict(os.environ), Path.cwd(), [0, 1, 2])
+    run_proxy(folder, ["-m", "ipykernel_launcher", *arguments], ["--IPKernelApp.parent_handle=1"])
+
+
+def run_proxy(folder: Path, command: list[str], for_fork: list[str]) -> None:
+    """Make the server fork a process, pass signals on to it, and exit when it exits.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder that ``start`` was given.
+    command : list of str
+        What follows ``python`` on a command line.
+    for_fork : list of str
+        Further arguments if the command runs in a fork.
+    """
+    is_forkable = command[:1] in (["-m"], ["-c"]) or (command and not command[0].startswith("-"))
+    if not is_forkable or not _is_served(folder, dict(os.environ)):
+        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - itself
+    connection = _ask(folder, [*command, *for_fork], dict(os.environ), Path.cwd(), [0, 1, 2])
 
     def pass_on(number: int, _: object) -> None:
         with contextlib.suppress(OSError):
@@ -239,16 +267,21 @@ def become(connection: socket.socket) -> None:
     os._exit(status)
 
 
-def _run_here(option: str, what: str, *arguments: str) -> int:
-    """Run a module or code as ``python`` does; return the exit status."""
+def _run_here(first: str, *others: str) -> int:
+    """Run a script, a module or code as ``python`` does; return the exit status."""
     try:
-        if option == "-m":
-            sys.argv = [what, *arguments]
-            runpy.run_module(what, run_name="__main__", alter_sys=True)
-        else:
-            sys.argv = ["-c", *arguments]
-            sys.modules["__main__"] = main = types.ModuleType("__main__")
-            exec(compile(what, "<string>", "exec"), vars(main))  # noqa: S102 - a test's own code
+        match first:
+            case "-m":
+                sys.argv = [*others]
+                runpy.run_module(others[0], run_name="__main__", alter_sys=True)
+            case "-c":
+                sys.argv = ["-c", *others[1:]]
+                sys.modules["__main__"] = main = types.ModuleType("__main__")
+                exec(compile(others[0], "<string>", "exec"), vars(main))  # noqa: S102 - a test's own code
+            case script:
+                sys.argv = [script, *others]
+                sys.path[0] = str(Path(script).resolve().parent)
+                runpy.run_path(script, run_name="__main__")
     except SystemExit as ended:
         if ended.code is not None and not isinstance(ended.code, int):
             sys.stderr.write(f"{ended.code}\n")
@@ -282,4 +315,6 @@ if __name__ == "__main__":
         case ["--load"]:
             load()
         case ["--kernel", folder, *arguments]:
-            run_proxy(Path(folder), arguments)
+            run_kernel(Path(folder), arguments)
+        case ["--command", folder, *command]:
+            run_proxy(Path(folder), command, [])

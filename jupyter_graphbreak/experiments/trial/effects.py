@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import hashlib
 import io
 import logging
+import marshal
 import random
 import re
 import sys
@@ -311,15 +313,20 @@ def preserve_generators() -> contextlib.AbstractContextManager[None]:
 
 def random_states() -> dict[str, str]:
     """Return a digest of the state of each random generator."""
-    states: dict[str, Any] = {"torch": torch.get_rng_state().tolist(), "Python": random.getstate()}
+    states: dict[str, Any] = {"torch": _bytes_of(torch.get_rng_state()), "Python": random.getstate()}
     if torch.cuda.is_initialized():
         cuda_states = torch.cuda.get_rng_state_all()
-        states |= {f"torch on cuda:{index}": state.tolist() for index, state in enumerate(cuda_states)}
+        states |= {f"torch on cuda:{index}": _bytes_of(state) for index, state in enumerate(cuda_states)}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state()
-        states["numpy"] = (kind, keys.tolist(), *rest)
-    return {name: hashlib.sha256(repr(state).encode()).hexdigest() for name, state in states.items()}
+        states["numpy"] = (kind, keys.tobytes(), *rest)
+    # Version 2 does not write which objects are identical, so equal states have equal bytes.
+    return {name: hashlib.sha256(marshal.dumps(state, 2)).hexdigest() for name, state in states.items()}
+
+
+def _bytes_of(state: torch.Tensor) -> bytes:
+    return ctypes.string_at(state.data_ptr(), state.numel())
 
 
 def modes() -> dict[str, Any]:

@@ -26,6 +26,7 @@ from jupyter_graphbreak.experiments.trial.other_threads import (
     filters_version,
     isolate_warnings,
     redirect_thread_streams,
+    warning_registries,
 )
 
 if TYPE_CHECKING:
@@ -361,7 +362,7 @@ def preserve_warnings() -> Iterator[None]:
     Any change of the warning filters makes Python forget, in every module, which warnings it has shown.
     """
     with isolate_warnings():
-        registries = {name: dict(registry) for name, registry in _warning_registries()}
+        registries = {name: dict(registry) for name, _, registry in warning_registries()}
         version, always = filters_version(), torch.is_warn_always_enabled()
         logged = [(cache, dict(cache)) for cache in _log_once_caches()]
         torch.set_warn_always(True)
@@ -374,9 +375,9 @@ def preserve_warnings() -> Iterator[None]:
             _outer_filters.pop()
             torch.set_warn_always(always)
             now = filters_version()
-            for name, registry in list(_warning_registries()):
+            for name, names, registry in warning_registries():
                 if name not in registries:  # a trial made it, in the module's names
-                    vars(sys.modules[name]).pop("__warningregistry__", None)
+                    names.pop("__warningregistry__", None)
                     continue
                 before = registries[name]
                 registry.clear()
@@ -384,15 +385,6 @@ def preserve_warnings() -> Iterator[None]:
             for cache, content in logged:
                 cache.clear()
                 cache.update(content)
-
-
-def _warning_registries() -> Iterator[tuple[str, dict[Any, Any]]]:
-    """Yield each module's registry of the warnings that Python has shown."""
-    for name, module in sys.modules.copy().items():
-        # `getattr` would make a lazy module try to import it.
-        registry = getattr(module, "__dict__", {}).get("__warningregistry__")
-        if isinstance(registry, dict):
-            yield name, registry
 
 
 def _log_once_caches() -> Iterator[dict[Any, Any]]:

@@ -399,7 +399,7 @@ def _logger_attributes() -> _Attributes:
 
 
 class _LoggersByOrigin:
-    """The loggers of the process. There are hundreds, and trials read them hundreds of times, so they are sorted once."""
+    """The loggers of the process: there are hundreds, which trials read hundreds of times, so they are sorted once."""
 
     def __init__(self) -> None:
         self._known: list[Any] = []

@@ -186,7 +186,8 @@ def test_notes_say_what_is_left_out() -> None:
     assert note in text
     assert note in render_html(report)
     assert f"{MOST_PARTS} breaks, all for one reason" in text
-    assert headline(judge(Baseline(), [report])).startswith(f"gate failed: {BREAKS} new breaks")  # it judges all of them
+    # The gate judges all of them.
+    assert headline(judge(Baseline(), [report])).startswith(f"gate failed: {BREAKS} new breaks")
 
 
 def test_the_breaks_first_in_reading_order_are_shown() -> None:

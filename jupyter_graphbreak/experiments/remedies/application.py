@@ -104,8 +104,8 @@ class _FrozenFunctions:
         count = gc.get_freeze_count()
         if count > self._count or not count:
             self._by_file = defaultdict(list)
-            for function in _functions_in(_frozen_objects() if count else ()):
-                self._by_file[function.__code__.co_filename].append(weakref.ref(function))
+            for frozen in _functions_in(_frozen_objects() if count else ()):
+                self._by_file[frozen.__code__.co_filename].append(weakref.ref(frozen))
         self._count = count
         references = [reference for name in filenames for reference in self._by_file.get(name, ())]
         return [function for reference in references if (function := reference()) is not None]

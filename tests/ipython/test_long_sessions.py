@@ -25,13 +25,16 @@ gc.collect()
 reports = sum(type(thing) is Report for thing in gc.get_objects())
 print(len(comm.get_comm_manager().comms), reports)
 """
-#: The maximum number of live outputs of different cells, each with a widget and its layout.
-MOST = 100
+#: The maximum number of live outputs of different cells, each with a widget and its layout; fewer than for users.
+MOST = 10
+LOAD = f"""from jupyter_graphbreak.ipython.output import LiveOutputs
+LiveOutputs.__init__.__defaults__ = ({MOST},)
+%load_ext jupyter_graphbreak"""
 
 
 @pytest.fixture
 def kernel() -> Iterator[Kernel]:
-    kernel = Kernel()
+    kernel = Kernel(LOAD)
     yield kernel
     kernel.stop()
 

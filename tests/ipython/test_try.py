@@ -72,7 +72,7 @@ torch.compile(Net(), backend="eager")(torch.ones(2)).tolist()""",
 }
 
 
-@pytest.mark.parametrize("name", sampled(CELLS, 2))
+@pytest.mark.parametrize("name", sampled(CELLS, 3))
 def test_the_cell_runs_as_without_and_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     cell = f"%%compile_explain\n{CELLS[name]}"
     assert kernel.run(cell)["status"] == "ok"

@@ -39,7 +39,7 @@ _MODULES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
     "torch._dynamo.convert_frame", "torch._dynamo.symbolic_convert", "torch._dynamo.backends.registry",
     "torch._dynamo.testing", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
-    "torch._inductor.compile_fx", "anywidget",
+    "torch._inductor.compile_fx", "anywidget", "nbformat", "nbclient",
 )  # fmt: skip
 _START_S = 120.0
 

@@ -158,30 +158,30 @@ def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text("import torch\ntorch.compile(torch._dynamo.graph_break, backend='eager')()\n")
     barrier = threading.Barrier(3)
     runs: dict[str, Any] = {}
-    pids: dict[str, set[int]] = {"one": set(), "two": set()}
+    pids: dict[str, set[int | None]] = {"one": set(), "two": set()}
 
-    def start() -> int:
-        process = subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path)
-        process.wait()
-        return process.pid
+    def fork() -> int | None:
+        context: Any = multiprocessing.get_context("fork")
+        process = context.Process(target=work)
+        process.start()
+        process.join()
+        return process.pid  # type: ignore[no-any-return]
 
     def watch(name: str) -> None:
         with capture(processes=True) as runs[name]:
             barrier.wait()
             if name == "one":
-                pids[name].add(start())
-            context: Any = multiprocessing.get_context("fork" if name == "one" else "spawn")
-            process = context.Process(target=work)
-            process.start()
-            process.join()
-            pids[name].add(process.pid)
+                program = subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path)
+                program.wait()
+                pids[name].add(program.pid)
+            pids[name].add(fork())
             barrier.wait()
 
     watching = [threading.Thread(target=watch, args=(name,)) for name in pids]
     for thread in watching:
         thread.start()
     barrier.wait()
-    start()  # belongs to no run
+    fork()  # belongs to no run
     barrier.wait()
     for thread in watching:
         thread.join()
@@ -303,7 +303,7 @@ class Compiling(torch.utils.data.Dataset[torch.Tensor]):
         return torch.ones(3)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
 def test_workers_of_a_data_loader(method: str) -> None:
     torch.compiler.reset()  # a forked process inherits compiled code
     with capture(processes=True) as run:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,13 +14,18 @@ from jupyter_graphbreak import read_trace
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
+from tests.support import warm_processes
 from tests.support.sampling import sampled
 
 HERE = Path(__file__).parent
+#: The process has loaded PyTorch already, which reads the variable TORCH_TRACE only then.
 LIVE = """
-import runpy, sys
+import logging, runpy, sys
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.structured_trace import trace_logger, trace_writer
 
+trace_logger().addHandler(trace_writer(sys.argv[2]))
+trace_logger().setLevel(logging.DEBUG)
 try:
     with jupyter_graphbreak.capture() as run:
         runpy.run_path(sys.argv[1], run_name="__main__")
@@ -63,15 +66,14 @@ def facts(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
     }
 
 
-def live_and_logged(folder: Path, name: str) -> tuple[Report, Report]:
+def live_and_logged(kernels: Path, folder: Path, name: str) -> tuple[Report, Report]:
     """Run a program with watching and a log; return the report of the run and the report of the log."""
     program = HERE.parent / "programs" / f"{name}.py"
-    environment = {**os.environ, "TORCH_TRACE": str(folder), "PYTHONPATH": str(HERE.parents[1])}
-    command = [sys.executable, "-c", LIVE, str(program)]
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
+    done = warm_processes.run(kernels, ["-c", LIVE, str(program), str(folder)], cwd=folder, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
     logged = read_trace(folder)
     assert isinstance(logged, Report)
-    return Report.from_json(done.stdout.rpartition(b"\n")[2]), logged
+    return Report.from_json(done.stdout.rpartition("\n")[2]), logged
 
 
 needs_skips = pytest.mark.skipif(
@@ -83,8 +85,8 @@ needs_skips = pytest.mark.skipif(
 @pytest.mark.parametrize(
     "name", sampled(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 3)
 )
-def test_a_program_live_and_through_its_log(tmp_path: Path, name: str) -> None:
-    live, logged = live_and_logged(tmp_path, name)
+def test_a_program_live_and_through_its_log(kernels: Path, tmp_path: Path, name: str) -> None:
+    live, logged = live_and_logged(kernels, tmp_path, name)
     has_lines = torch.__version__ >= "2.13"
     assert facts(logged, lines_of_resumes=has_lines) == facts(live, lines_of_resumes=has_lines)
     if name == "logged/one_line":
@@ -101,8 +103,8 @@ def test_a_program_live_and_through_its_log(tmp_path: Path, name: str) -> None:
 
 
 @needs_skips
-def test_no_place_is_listed_twice_if_a_log_is_ambiguous(tmp_path: Path) -> None:
-    live, logged = live_and_logged(tmp_path, "logged/one_line_unclear")
+def test_no_place_is_listed_twice_if_a_log_is_ambiguous(kernels: Path, tmp_path: Path) -> None:
+    live, logged = live_and_logged(kernels, tmp_path, "logged/one_line_unclear")
     in_run, in_log = (
         Counter((place(report, break_.location), break_.gb_id) for break_ in report.breaks) for report in (live, logged)
     )

@@ -78,20 +78,48 @@ class LivingFunctions:
         if not filenames:
             return []
         if self._known is None:
-            functions = (value for value in _all_objects() if type(value) is types.FunctionType)
+            functions = [*_functions_in(gc.get_objects()), *_FROZEN.in_files(self._filenames)]
             self._known = [weakref.ref(f) for f in functions if f.__code__.co_filename in self._filenames]
         known = [function for reference in self._known if (function := reference()) is not None]
         by_id = {id(function): function for function in (*known, *copies)}
         return [function for function in by_id.values() if function.__code__.co_filename in filenames]
 
 
-def _all_objects() -> list[Any]:
-    """Return all objects that the garbage collector tracks, including those that ``gc.freeze`` hides from it."""
-    found = gc.get_objects()
-    if not gc.get_freeze_count():
-        return found
-    seen = set(map(id, found))
-    referents = gc.get_referents(sys.modules, *found)
+def _functions_in(objects: Iterable[Any]) -> list[types.FunctionType]:
+    return [value for value in objects if type(value) is types.FunctionType]
+
+
+class _FrozenFunctions:
+    """The functions that ``gc.freeze`` hides from the garbage collector, by file.
+
+    Only a walk through all references finds them. It takes up to a second, and is repeated after more was frozen.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._by_file: dict[str, list[weakref.ref[types.FunctionType]]] = {}
+
+    def in_files(self, filenames: Iterable[str]) -> list[types.FunctionType]:
+        """Return the functions that were defined in some files."""
+        count = gc.get_freeze_count()
+        if count > self._count or not count:
+            self._by_file = defaultdict(list)
+            for frozen in _functions_in(_frozen_objects() if count else ()):
+                self._by_file[frozen.__code__.co_filename].append(weakref.ref(frozen))
+        self._count = count
+        references = [reference for name in filenames for reference in self._by_file.get(name, ())]
+        return [function for reference in references if (function := reference()) is not None]
+
+
+_FROZEN = _FrozenFunctions()
+
+
+def _frozen_objects() -> list[Any]:
+    """Return the objects that ``gc.freeze`` hides and that others refer to."""
+    others = gc.get_objects()
+    seen = set(map(id, others))
+    found: list[Any] = []
+    referents = gc.get_referents(sys.modules, *others)
     while referents:
         new = {id(value): value for value in referents if gc.is_tracked(value) and id(value) not in seen}
         seen.update(new)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import hashlib
 import io
 import logging
+import marshal
 import random
 import re
 import sys
@@ -24,6 +26,7 @@ from jupyter_graphbreak.experiments.trial.other_threads import (
     filters_version,
     isolate_warnings,
     redirect_thread_streams,
+    warning_registries,
 )
 
 if TYPE_CHECKING:
@@ -311,15 +314,20 @@ def preserve_generators() -> contextlib.AbstractContextManager[None]:
 
 def random_states() -> dict[str, str]:
     """Return a digest of the state of each random generator."""
-    states: dict[str, Any] = {"torch": torch.get_rng_state().tolist(), "Python": random.getstate()}
+    states: dict[str, Any] = {"torch": _bytes_of(torch.get_rng_state()), "Python": random.getstate()}
     if torch.cuda.is_initialized():
         cuda_states = torch.cuda.get_rng_state_all()
-        states |= {f"torch on cuda:{index}": state.tolist() for index, state in enumerate(cuda_states)}
+        states |= {f"torch on cuda:{index}": _bytes_of(state) for index, state in enumerate(cuda_states)}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state()
-        states["numpy"] = (kind, keys.tolist(), *rest)
-    return {name: hashlib.sha256(repr(state).encode()).hexdigest() for name, state in states.items()}
+        states["numpy"] = (kind, keys.tobytes(), *rest)
+    # Version 2 does not write which objects are identical, so equal states have equal bytes.
+    return {name: hashlib.sha256(marshal.dumps(state, 2)).hexdigest() for name, state in states.items()}
+
+
+def _bytes_of(state: torch.Tensor) -> bytes:
+    return ctypes.string_at(state.data_ptr(), state.numel())
 
 
 def modes() -> dict[str, Any]:
@@ -354,7 +362,7 @@ def preserve_warnings() -> Iterator[None]:
     Any change of the warning filters makes Python forget, in every module, which warnings it has shown.
     """
     with isolate_warnings():
-        registries = {name: dict(registry) for name, registry in _warning_registries()}
+        registries = {name: dict(registry) for name, _, registry in warning_registries()}
         version, always = filters_version(), torch.is_warn_always_enabled()
         logged = [(cache, dict(cache)) for cache in _log_once_caches()]
         torch.set_warn_always(True)
@@ -367,9 +375,9 @@ def preserve_warnings() -> Iterator[None]:
             _outer_filters.pop()
             torch.set_warn_always(always)
             now = filters_version()
-            for name, registry in list(_warning_registries()):
+            for name, names, registry in warning_registries():
                 if name not in registries:  # a trial made it, in the module's names
-                    vars(sys.modules[name]).pop("__warningregistry__", None)
+                    names.pop("__warningregistry__", None)
                     continue
                 before = registries[name]
                 registry.clear()
@@ -377,15 +385,6 @@ def preserve_warnings() -> Iterator[None]:
             for cache, content in logged:
                 cache.clear()
                 cache.update(content)
-
-
-def _warning_registries() -> Iterator[tuple[str, dict[Any, Any]]]:
-    """Yield each module's registry of the warnings that Python has shown."""
-    for name, module in sys.modules.copy().items():
-        # `getattr` would make a lazy module try to import it.
-        registry = getattr(module, "__dict__", {}).get("__warningregistry__")
-        if isinstance(registry, dict):
-            yield name, registry
 
 
 def _log_once_caches() -> Iterator[dict[Any, Any]]:

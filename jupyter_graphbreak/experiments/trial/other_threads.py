@@ -143,11 +143,7 @@ def _isolate_warnings() -> Iterator[None]:
     filters, default = list(warnings.filters), warnings.defaultaction  # type: ignore[attr-defined]
     once: dict[Any, Any] = warnings.onceregistry  # type: ignore[attr-defined]
     shown_once = set(once)
-    shown = {
-        id(names): set(registry)
-        for module in sys.modules.copy().values()
-        if isinstance(registry := (names := getattr(module, "__dict__", {})).get("__warningregistry__"), dict)
-    }
+    shown = {id(names): set(registry) for _, names, registry in warning_registries()}
     thread, is_open = get_ident(), [True]
     show, show_elsewhere = warnings._showwarnmsg, _shown_by_process()  # type: ignore[attr-defined]  # noqa: SLF001
     added: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
@@ -189,6 +185,24 @@ def _isolate_warnings() -> Iterator[None]:
                 registry = find_registry()
                 registry.setdefault("version", version)  # without a version Python clears the registry
                 registry[key] = True
+
+
+def warning_registries() -> list[tuple[str, dict[str, Any], dict[Any, Any]]]:
+    """Return the name, the global names and the registry of shown warnings of each module that has a registry."""
+    modules = list(sys.modules.items())
+    try:  # `getattr` would make a lazy module try to import the registry
+        found = [
+            (name, names, names["__warningregistry__"])
+            for name, module in modules
+            if "__warningregistry__" in (names := module.__dict__)
+        ]
+    except AttributeError:  # something that is no module
+        return [
+            (name, names, names["__warningregistry__"])
+            for name, module in modules
+            if isinstance((names := _names(module)).get("__warningregistry__"), dict)
+        ]
+    return [(name, names, registry) for name, names, registry in found if isinstance(registry, dict)]
 
 
 def _shown_by_process() -> Callable[[WarningMessage], None]:

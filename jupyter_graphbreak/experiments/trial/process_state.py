@@ -337,6 +337,8 @@ class _Attributes(dict[Any, "_Identities"]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
             return False
+        if dict.__eq__(self, other):
+            return True
         pairs = ((state, other.get(item, state)) for item, state in self.items())
         return all(before is after or before == after for before, after in pairs)
 
@@ -392,17 +394,47 @@ def _logger_attributes() -> _Attributes:
     # Most loggers have no further attributes.
     return _Attributes({
         log: _NONE if vars(log).keys() <= _OF_LOGGERS else _further_attributes(log, _OF_LOGGERS)
-        for log in _known_loggers()
+        for log in _LOGGERS.others()
     })  # fmt: skip
 
 
-def _known_loggers() -> list[logging.Logger]:
-    """Return the loggers except PyTorch's own: there are hundreds, and trials read them hundreds of times."""
-    named = logging.root.manager.loggerDict.items()
-    return [
-        logging.root,
-        *(log for name, log in named if name[:6] not in {"torch", "torch."} and isinstance(log, logging.Logger)),
-    ]
+class _LoggersByOrigin:
+    """The loggers of the process: there are hundreds, which trials read hundreds of times, so they are sorted once."""
+
+    def __init__(self) -> None:
+        self._known: list[Any] = []
+        self._others: list[logging.Logger] = []
+        self._of_pytorch: list[logging.Logger] = []
+
+    def others(self) -> list[logging.Logger]:
+        """Return the loggers except PyTorch's own."""
+        self._sort()
+        return self._others
+
+    def of_pytorch(self) -> list[logging.Logger]:
+        """Return PyTorch's own loggers, except the one of the trace, to which this package listens."""
+        self._sort()
+        return self._of_pytorch
+
+    def _sort(self) -> None:
+        named = logging.root.manager.loggerDict
+        known = list(named.values())
+        if known == self._known:  # loggers are compared by identity
+            return
+        loggers = [(name, log) for name, log in list(named.items()) if isinstance(log, logging.Logger)]
+        is_of_pytorch = [name[:6] in {"torch", "torch."} for name, _ in loggers]
+        trace = trace_logger()
+        self._of_pytorch = [
+            log for (_, log), own in zip(loggers, is_of_pytorch, strict=True) if own and log is not trace
+        ]
+        self._others = [
+            logging.root,
+            *(log for (_, log), own in zip(loggers, is_of_pytorch, strict=True) if not own),
+        ]
+        self._known = known
+
+
+_LOGGERS = _LoggersByOrigin()
 
 
 #: The names with which code changes PyTorch's loggers.
@@ -415,21 +447,21 @@ class _LoggerSettings(dict[logging.Logger, tuple[Any, ...]]):
     """The settings of loggers. A logger that was not known before does not count as a change."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _LoggerSettings) and all(other.get(log, state) == state for log, state in self.items())
+        return isinstance(other, _LoggerSettings) and (
+            dict.__eq__(self, other) or all(other.get(log, state) == state for log, state in self.items())
+        )
 
     __hash__ = None
 
 
+_SETTINGS = operator.attrgetter("level", "disabled", "propagate", "handlers")
+
+
 def _pytorch_loggers() -> _LoggerSettings:
-    """Return the settings of PyTorch's own loggers, except the one of the trace, to which this package listens."""
-    trace = trace_logger()
-    return _LoggerSettings(
-        {
-            log: (log.level, log.disabled, log.propagate, tuple(log.handlers))
-            for name, log in list(logging.root.manager.loggerDict.items())
-            if name[:6] in {"torch", "torch."} and isinstance(log, logging.Logger) and log is not trace
-        }
-    )
+    """Return the settings of PyTorch's own loggers."""
+    loggers = _LOGGERS.of_pytorch()
+    settings = ((*known, tuple(handlers)) for *known, handlers in map(_SETTINGS, loggers))
+    return _LoggerSettings(zip(loggers, settings, strict=True))
 
 
 def _set_pytorch_loggers(before: _LoggerSettings) -> None:
@@ -627,7 +659,7 @@ def _loggers() -> dict[Any, tuple[Any, ...]]:
     state = {log: (log.level, log.disabled, log.propagate, _Identities(log.handlers) if log.handlers else _NONE,
                    _Identities(log.filters) if log.filters else _NONE,
                    list(map(_handler_state, log.handlers)))
-             for log in _known_loggers()}  # fmt: skip
+             for log in _LOGGERS.others()}  # fmt: skip
     return _LoggerStates(state)
 
 

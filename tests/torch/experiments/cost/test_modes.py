@@ -20,12 +20,19 @@ def breaks(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+@contextlib.contextmanager
+def no_gradients_on_meta() -> Any:
+    with torch.no_grad(), torch.device("meta"):
+        yield
+
+
 MODES: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
     "none": contextlib.nullcontext,
     "no_grad": torch.no_grad,
     "inference": torch.inference_mode,
     "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
     "device": lambda: torch.device("meta"),
+    "no_grad and device": no_gradients_on_meta,
 }
 
 
@@ -41,9 +48,11 @@ def default_dtype() -> Any:
 @pytest.mark.parametrize(
     "mode",
     [
-        "no_grad",
-        "device",
-        *(pytest.param(mode, marks=pytest.mark.exhaustive) for mode in ("none", "inference", "autocast", "dtype")),
+        "no_grad and device",
+        *(
+            pytest.param(mode, marks=pytest.mark.exhaustive)
+            for mode in ("none", "no_grad", "device", "inference", "autocast", "dtype")
+        ),
     ],
 )
 def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,8 +38,8 @@ net = Denoiser()
 @torch.compile(backend="eager")
 def sample(x):
     lengths = []
-    for step in range(3):
-        x = x - 0.1 * net(x, torch.tensor([step / 3]))
+    for step in range(2):
+        x = x - 0.1 * net(x, torch.tensor([step / 2]))
         lengths.append(len(x.detach().numpy().tolist()))
         if x.norm().item() < 0.01:
             break

@@ -79,12 +79,12 @@ def exhaustive(*values: object) -> ParameterSet:
         exhaustive("helper_in_another_file", "b1", ["step", "norm", "report_shape"], "print('normalized'"),
         exhaustive("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
         exhaustive("recompile_by_attribute", "r1", ["Scaled"], "scaled.scale = 2"),
-        ("error_of_a_backend", ERROR, ["total", "failing_backend"], "if 'cumsum' in "),
+        exhaustive("error_of_a_backend", ERROR, ["total", "failing_backend"], "if 'cumsum' in "),
         exhaustive("fullgraph", ERROR, ["clipped"], "fullgraph=True"),
         ("generator", "b1", ["shifted"], "yield"),
         exhaustive("generator_of_a_helper", "b1", ["chunks"], "print(chunk.shape)"),
         exhaustive("modules_without_gradients", "b1", ["Net", "Block"], "torch._dynamo.graph_break()"),
-        exhaustive("error_in_a_scope", ERROR, ["outer", "strict"], "error_on_graph_break(True)"),
+        ("error_in_a_scope", ERROR, ["outer", "strict"], "error_on_graph_break(True)"),
         exhaustive("wrong_sizes", ERROR, ["product"], "x @ w"),
         exhaustive("step_of_an_optimizer", "b1", ["Regression", "train"], "loss.backward()"),
         exhaustive("a_setting", ERROR, ["first"], "count > 2"),
@@ -156,6 +156,7 @@ def test_script_of_a_wrong_result_fails_by_itself() -> None:
     assert torch.__version__ in script.issue
 
 
+@pytest.mark.exhaustive  # tests/cli has the same break
 def test_script_prints_the_break_by_itself() -> None:
     report = jupyter_graphbreak.explain(helper_with_a_break, torch.randn(3))
     script = report.reproducer("b1", seconds=SECONDS)

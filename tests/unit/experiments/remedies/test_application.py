@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import linecache
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from jupyter_graphbreak.experiments.remedies import application
 from jupyter_graphbreak.experiments.remedies.application import Application, CannotApplyError, Program, applied
 from jupyter_graphbreak.records.source_texts import CellText
 
@@ -141,6 +143,24 @@ def test_functions_of_one_name(tmp_path: Path) -> None:
             return x + 2
         """)  # fmt: skip
     swaps(made, "return x + 1", "return x + 10\n", lambda: (made.first(0), made.f(0)), (1, 2), (10, 2))
+
+
+def test_functions_that_the_garbage_collector_has_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [Module(tmp_path, "def f(x):\n    return x") for _ in range(2)]
+    monkeypatch.setattr(application, "modules", modules, raising=False)  # the walk begins at the modules
+    first, second = modules
+    gc.freeze()
+    swaps(first, "return x", "return -x", lambda: first.f(2), 2, -2)
+
+    def walk() -> list[Any]:
+        raise AssertionError("walks through all objects, though nothing more was frozen")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(application, "_frozen_objects", walk)
+        swaps(second, "return x", "return -x", lambda: second.f(2), 2, -2)
+    modules.append(third := Module(tmp_path, "def f(x):\n    return x"))
+    gc.freeze()
+    swaps(third, "return x", "return -x", lambda: third.f(2), 2, -2)
 
 
 def test_a_function_that_would_need_a_different_outer_variable(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from jupyter_graphbreak.records.records import compiled_function, is_resume, pla
 from jupyter_graphbreak.report.schema import Frame
 
 if TYPE_CHECKING:
+    from jupyter_graphbreak.analysis.aftermath import ResumeTable
     from jupyter_graphbreak.analysis.breaks import BreakTable
     from jupyter_graphbreak.analysis.graphs import GraphTable
     from jupyter_graphbreak.analysis.ledger import FrameLedger, Ledger
     from jupyter_graphbreak.analysis.locations import Sources
-    from jupyter_graphbreak.analysis.resumes import ResumeTable
 
 
 def list_frames(

@@ -357,7 +357,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
 def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
     """Show the report of trace logs, and store it if requested."""
     from jupyter_graphbreak.api.saved import read_trace
-    from jupyter_graphbreak.trace.processes import UnreadableTrace
+    from jupyter_graphbreak.trace.log_files import UnreadableTrace
 
     if options.expression:
         raise UsageError(f"%compile_explain --log explains a log, not a call: leave out {options.expression!r}")

@@ -31,7 +31,8 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LoadedModules,
     is_library_code,
 )
-from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
+from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER
 from jupyter_graphbreak.recording.steady import DEFERRED
 from jupyter_graphbreak.records.package_paths import is_library
 from jupyter_graphbreak.records.records import StackEntry

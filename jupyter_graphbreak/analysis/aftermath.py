@@ -227,7 +227,7 @@ def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> S
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
-    """Return why Dynamo did not begin a frame, ``None`` where that is no news."""
+    """Return why Dynamo did not begin a frame, ``None`` if a different part of the report says so."""
     if reason.startswith("remembered"):
         if "skipfiles" in reason:
             return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with another frame
@@ -285,7 +285,7 @@ def _is_variadic(call: ast.Call) -> bool:
 
 
 def _trees(source: Source, line: int) -> Iterator[ast.Module]:
-    """Yield the tree of the part of a source that holds a line, with its lines as the source counts them."""
+    """Yield the tree of the part of a source that contains a line, with its lines as the source counts them."""
     segment = next((s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n")), None)
     tree = parse_python(segment.text) if segment is not None else None
     if segment is not None and tree is not None:

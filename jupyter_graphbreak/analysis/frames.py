@@ -65,7 +65,7 @@ def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
     if frame.start is None:  # a log, whose stacks lack the wrapper
         return "entry" if caller is None else "call"
     stack = frame.start.stack
-    # torch/_dynamo/eval_frame.py holds the wrapper that torch.compile returns
+    # torch/_dynamo/eval_frame.py contains the wrapper that torch.compile returns
     return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
 
 

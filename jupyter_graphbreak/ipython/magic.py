@@ -261,7 +261,7 @@ class CompileExplain(Magics):
     @argument(
         "--repro",
         action="store_true",
-        help="Write a standalone script for each break, recompile, error and wrong result, reduced and run by itself.",
+        help="Write a standalone script for each break, recompile, error and wrong result; each is reduced and run.",
     )
     @argument(
         "--fresh",

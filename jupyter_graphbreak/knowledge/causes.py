@@ -214,7 +214,7 @@ CAUSES = (
         "GB0031",
         ("Custom __getattribute__ in nn.Module attribute access",),
         title="`__getattribute__` of a module",
-        advice="replace __getattribute__ by a property, or simplify it",
+        advice="replace __getattribute__ with a property, or simplify it",
     ),
     KnownCause(
         "GB0033",
@@ -938,7 +938,7 @@ CAUSES = (
     KnownCause(
         "GB0296",
         ("attempted to reorder a debugging function that can't actually be reordered",),
-        title="`print` or log of something that is no tensor or text",
+        title="`print` or log of something that is neither a tensor nor text",
         advice="pass only constants, tensors or f-strings of them, or print it after the call",
         former_text="Reordering debugging function",
         since="2.10",

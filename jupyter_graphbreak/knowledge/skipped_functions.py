@@ -86,7 +86,7 @@ REMEMBERED_MODE = SkipReason(
 #: ``{limit}`` is the setting that was reached, with its value.
 RECOMPILE_LIMIT = SkipReason(
     "recompile limit",
-    "it was compiled too often ({limit}); its compiled versions are still used where they fit",
+    "it was compiled too often ({limit}); its compiled versions are still used when they fit",
     "see the recompiles for the guards that failed; mark what varies as dynamic, or raise the limit",
     page="recompiles.md#the-limit",
 )

@@ -113,7 +113,7 @@ def _returning(lines: list[str]) -> Callable[[str], list[str]]:
 
 
 def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
-    """Return the function with a first line, if it can be wrapped."""
+    """Return the function that begins at a line, if it can be wrapped."""
     for node in ast.walk(draft.tree):
         if isinstance(node, ast.FunctionDef) and line == min([node.lineno, *(d.lineno for d in node.decorator_list)]):
             refused = ast.Yield | ast.YieldFrom | ast.Nonlocal

@@ -78,7 +78,7 @@ def compare_breaks(
         breaks_at_place[break_.id] = [
             new_break
             for new_break, at in breaks_after
-            if _meets(break_, places, new_break, at)
+            if _is_same_place(break_, places, new_break, at)
             and not (
                 not _has_same_cause(break_, new_break)
                 and any(_has_same_cause(o, new_break) and at & of for o, of in others)
@@ -95,13 +95,13 @@ def compare_breaks(
         [
             new_break
             for new_break, at in breaks_after
-            if not any(_meets(old, places, new_break, at) for old, _, places in known)
+            if not any(_is_same_place(old, places, new_break, at) for old, _, places in known)
         ],
     )
 
 
-def _meets(old: Break, places: frozenset[Line], new_break: Break, at: frozenset[Line]) -> bool:
-    """Whether two breaks are at the same place; breaks without a known place are compared by their cause."""
+def _is_same_place(old: Break, places: frozenset[Line], new_break: Break, at: frozenset[Line]) -> bool:
+    """Return whether two breaks are at the same place; breaks without a known place are compared by their cause."""
     return bool(places & at) if places or at else old.gb_type == new_break.gb_type
 
 

@@ -108,17 +108,17 @@ def reproduce(
 def _confirmed(
     target: Target, script: Script, text: str, steps: int, begun: float, *, redacted: bool, limit: float
 ) -> Reproducer:
-    """Run the final script by itself, and return it if it shows the same."""
+    """Run the final script alone, and return it if it shows the same."""
     title = target.title if not redacted or target.kind == "break" else target.kind
     whole = f"{header(title, script.packages)}\n{text}\n"
     try:
         final = run_alone(whole, max(_LONGEST_FINAL_S, begun + limit - time.monotonic()))
     except subprocess.TimeoutExpired:
-        return Reproducer(target.id, title, reason="The script took too long when it ran by itself.", steps=steps)
+        return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=steps)
     shown = target.is_shown_by(final.report, script.renamed, lenient=redacted)
     shown = shown or target.is_printed_by(final.output, fails=final.status != 0)  # a trace does not have everything
     if not shown:
-        reason = "The script shows it in a process with PyTorch loaded, but not by itself."
+        reason = "The script shows it in a process with PyTorch loaded, but not alone."
         return Reproducer(target.id, title, reason=reason, steps=steps, seconds=_since(begun))
     issue = issue_text(title, whole, final.output, script.packages)
     return Reproducer(target.id, title, whole, issue, steps=steps, seconds=_since(begun))

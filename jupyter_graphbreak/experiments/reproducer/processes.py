@@ -49,7 +49,7 @@ torch._dynamo.reset()
 
 
 class FinalRun(NamedTuple):
-    """A run of a script by itself: its report, what it printed, and its exit status."""
+    """A run of a script alone: its report, what it printed, and its exit status."""
 
     report: Report
     output: str

@@ -155,7 +155,7 @@ def _that_compares(tree: ast.Module, backend: str | None, *, raises: bool) -> tu
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return a callable as code would name it, and the arguments that come first.
 
-    An entry has the function that Dynamo compiled as a method of its first argument, also if it is no method.
+    An entry has the function that Dynamo compiled as a method of its first argument, even if it is not a method.
     """
     if not isinstance(call, types.MethodType):
         return call, ()

@@ -368,7 +368,7 @@ def preserve_warnings() -> Iterator[None]:
             torch.set_warn_always(always)
             now = filters_version()
             for name, registry in list(_warning_registries()):
-                if name not in registries:  # a trial made it, in the module's names
+                if name not in registries:  # a trial added it to the module's names
                     vars(sys.modules[name]).pop("__warningregistry__", None)
                     continue
                 before = registries[name]

@@ -286,7 +286,7 @@ def key_of(call: Callable[..., Any]) -> Hashable:
 
 
 def owner_of(call: Callable[..., Any]) -> Any:
-    """Return the object whose method is called; the callable itself if it is no method.
+    """Return the object whose method is called; the callable itself if it is not a method.
 
     A scheduler of learning rates replaces ``optimizer.step`` by a function that refers to the optimizer weakly.
     """
@@ -449,7 +449,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Pl
         roots[root] = Place(lambda: owner, _ignore)
     for name, value in arguments.named(call).items():
         if not isinstance(value, (*_PLAIN, torch.Tensor)):
-            # A method of an object that is no module may be given as a function and its object.
+            # A method of an object that is not a module may be given as a function and its object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = Place(partial(_identity, value), _ignore)
     functions = 0

@@ -295,8 +295,8 @@ class Subject:
     def activated(self) -> Iterator[None]:
         """Apply the modes of the entry's call, and swap the copies in, while the context is open.
 
-        Methods and other code that is not copied read the copies meanwhile. On exit, objects that could not be copied
-        are restored.
+        Methods and other code that is not copied read the copies in the meantime. On exit, objects that could not be
+        copied are restored.
 
         Raises
         ------

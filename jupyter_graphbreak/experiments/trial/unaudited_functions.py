@@ -374,7 +374,7 @@ def _announcing_import(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @_once_per_function
 def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that announces a mapping which writes to its file; others leave the file as it is."""
+    """Return a function that announces a mapping which writes to its file; others leave the file unchanged."""
 
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:

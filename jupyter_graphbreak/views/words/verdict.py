@@ -100,7 +100,7 @@ def _failure(report: Report) -> str:
 
 
 def _as_sentence(reason: str) -> str:
-    """Return a reason with a full stop; its first word may be the name of a function, which stays as it is."""
+    """Return a reason with a full stop; its first word may be the name of a function, which stays unchanged."""
     return f"{'T' + reason[1:] if reason.startswith('the ') else reason}{'' if reason.endswith('.') else '.'}"
 
 

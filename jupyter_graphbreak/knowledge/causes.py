@@ -769,14 +769,14 @@ CAUSES = (
     KnownCause(
         "GB0203",
         ("non-const keys in dict_keys",),
-        title="Dictionary with keys that are no constants",
+        title="Dictionary with keys that are not constants",
         advice="use constants as keys: strings or numbers, not tensors",
         manual_step=_KEY,
     ),
     KnownCause(
         "GB0204",
         ("non-const keys in mappingproxy",),
-        title="Mapping with keys that are no constants",
+        title="Mapping with keys that are not constants",
         advice="use constants as keys: strings or numbers, not tensors",
         manual_step=_KEY,
     ),
@@ -956,7 +956,7 @@ CAUSES = (
     KnownCause(
         "GB0300",
         ("numpy function that produces a const collection type encountered non-const arguments",),
-        title="NumPy function with arguments that are no constants",
+        title="NumPy function with arguments that are not constants",
         advice="compute it with NumPy outside of the compiled function",
         manual_step=_NUMPY,
         since="2.10",

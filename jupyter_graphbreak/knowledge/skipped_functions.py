@@ -65,7 +65,7 @@ MARKED = SkipReason(
 )
 LAYER_OF_TORCH = SkipReason(
     "marked",
-    "Dynamo skips the code of PyTorch's own layers, also after `layer.compile()`",
+    "Dynamo skips the code of PyTorch's own layers, even after `layer.compile()`",
     "use `torch.compile(layer)` instead of `layer.compile()`",
     page="where_to_compile.md#another-method-than-forward",
 )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _STDLIB = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _TORCH = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
-#: PyTorch's compilers. Their caches, locks, threads and processes are no effects.
+#: PyTorch's compilers. Their caches, locks, threads and processes do not count as effects.
 _COMPILER_FOLDERS = tuple(
     os.path.join(_TORCH, name, "")  # noqa: PTH118 - as above
     for name in ("_inductor", "_dynamo", "_functorch", "_subclasses", "_logging")

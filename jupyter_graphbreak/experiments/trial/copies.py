@@ -351,7 +351,7 @@ class _Copier:
         return self._attributes(value)
 
     def _tensor(self, value: torch.Tensor) -> Any:
-        """Return a leaf with the same elements, ``.grad`` and attributes; copies of views share memory, too."""
+        """Return a leaf with the same elements, ``.grad`` and attributes; copies of views also share memory."""
         if not _is_plain(value):
             return self._copy_unusual_tensor(value)
         use_digest = self._digests is not None and is_large(value)

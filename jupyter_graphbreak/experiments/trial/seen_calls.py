@@ -495,7 +495,7 @@ def _writer_of_item(scope: dict[str, Any], name: str) -> Callable[[Any], None]:
 
 @lru_cache(maxsize=1000)
 def _names(code: types.CodeType) -> frozenset[str]:
-    """Return the names of the variables that code looks up globally; those of attributes are no variables."""
+    """Return the names of the variables that code looks up globally; names of attributes are not among them."""
     names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in _LOOKUPS}
     inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return frozenset(names).union(*inner)

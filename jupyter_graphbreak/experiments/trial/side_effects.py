@@ -202,7 +202,7 @@ def _install() -> None:
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if not _listeners or (not _claims and threading.get_ident() not in _listeners):
         return
-    # Others, such as the event of sys._getframe, are no effects.
+    # Other events, such as that of sys._getframe, do not count as effects.
     if event not in _EVENTS and event != _IMPORT and not event.startswith(_FAMILY_STARTS):
         return
     _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
@@ -228,7 +228,7 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
 
 
 def handle_import(name: str, frame: FrameType | None) -> None:
-    """Pass on that user code imports a module, also if Dynamo does so while it traces the code."""
+    """Pass on that user code imports a module, even if Dynamo does so while it traces the code."""
     thread = threading.get_ident()
     if thread in _busy:
         return

@@ -265,7 +265,7 @@ class AssistantTools:
             raise ToolError(f"{path}: not a report ({' '.join(str(error).split())[:_MAX_TEXT]})") from None
 
     def _answer(self, result: Report | Job) -> dict[str, Any]:
-        """Keep a report, and return its id and what it says in short."""
+        """Keep a report, and return its id and a summary."""
         self._number += 1
         ident = f"{'job' if isinstance(result, Job) else 'report'}-{self._number}"
         self._kept[ident] = result

@@ -186,7 +186,7 @@ class _Refusing:
         raise EffectRefusedError(effect)
 
     def notice_state(self, what: str, place: StackEntry | None, _: FrameType) -> None:
-        """Allow what ends with the process."""
+        """Allow changes of state that end with the process."""
 
 
 def serve() -> None:

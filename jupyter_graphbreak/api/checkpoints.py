@@ -57,9 +57,9 @@ def repair_checkpoint(
 ) -> RepairedCheckpoint:
     """Write a copy of a checkpoint without the prefix ``_orig_mod.`` in the names of parameters.
 
-    The prefix is removed from the keys of all dicts, also from those of submodules that were compiled and of states of
-    optimizers. Everything else stays: tensors that share memory, their types and devices, the order, and the versions
-    that a state dict has. The file is loaded with ``weights_only=True``, so no code in it runs, and is mapped into
+    The prefix is removed from the keys of all dicts, including those of compiled submodules and of optimizer states.
+    Everything else stays: tensors that share memory, their types and devices, the order, and the versions that a state
+    dict has. The file is loaded with ``weights_only=True``, so no code in it runs, and is mapped into
     memory rather than read.
 
     Parameters

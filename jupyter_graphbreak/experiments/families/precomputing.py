@@ -22,7 +22,7 @@ _COMPOSED = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
     ast.Dict, ast.Set, ast.Subscript, ast.Slice, ast.Starred,
 )  # fmt: skip
-#: What a tensor has without its values.
+#: Attributes of tensors that do not depend on their values.
 _OF_SIZE = {"shape", "ndim"}
 _SIZE_METHODS = {"size", "dim", "numel"}
 _BUILTINS = {

@@ -155,7 +155,7 @@ def advice_beside_verdict(report: Report) -> str:
 
 
 def _what_failed(report: Report) -> str:
-    """Return that no change works, or that none was tried in time, and a library's switch that changes results."""
+    """Return why there is no working change, and a library's switch that changes results."""
     for remedy in report.remedies or []:
         switch = switch_called(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.differs is not None:

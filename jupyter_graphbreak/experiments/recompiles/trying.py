@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
 from jupyter_graphbreak.experiments.recompiles.varied import Number, NumberList, Size, find_varied
-from jupyter_graphbreak.experiments.remedies.rehearsal import compared_aspects
+from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, TensorSketch

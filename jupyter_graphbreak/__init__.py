@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.api.saved import explain_notebook, read_notebook, read_trace
     from jupyter_graphbreak.api.single_calls import check, compare_frontends, measure, try_remedies, values
     from jupyter_graphbreak.api.watching import capture, explain
-    from jupyter_graphbreak.experiments.remedies.library_patch import apply_patch
+    from jupyter_graphbreak.experiments.remedies.own_edits import apply_patch
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, NotReproducedError, Report
 
@@ -49,7 +49,7 @@ _MODULES = {
     "NotReproducedError": "results",
     "RepairedCheckpoint": "api.checkpoints",
     "Report": "results",
-    "apply_patch": "experiments.remedies.library_patch",
+    "apply_patch": "experiments.remedies.own_edits",
     "capture": "api.watching",
     "check": "api.single_calls",
     "compare_frontends": "api.single_calls",

@@ -1,6 +1,6 @@
 """Ready-made receivers for ``capture(on_event=...)``: logging, TensorBoard, W&B, Lightning and transformers.
 
-In: events of a run that still goes on. Out: log records, scalars, and a report after training.
+In: events of a run in progress. Out: log records, scalars, and a report after training.
 May import ``api`` and ``results``. None of these packages is imported before it is asked for.
 
 >>> with jupyter_graphbreak.capture(on_event=to_logging()):  # doctest: +SKIP

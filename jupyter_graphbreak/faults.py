@@ -108,7 +108,7 @@ def with_fallback(
     what : str
         The activity of ``function``, in a form that follows "while".
     function : callable
-        One of our functions; it must not call code of the user's.
+        One of our functions; it must not call user code.
     otherwise : callable
         The fallback, called with the same arguments. It must not depend on anything that ``function`` needs.
     on_fault : callable

@@ -5,14 +5,15 @@ MyST-NB finds this module through the entry point group ``myst_nb.mime_renderers
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import contextlib
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from docutils import nodes
 
 from jupyter_graphbreak.report.job import JOB_MIME_TYPE, Job
-from jupyter_graphbreak.report.schema import MIME_TYPE, Report
-from jupyter_graphbreak.views.html.bundle import REST_TYPE
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.views.html.bundle import REST_TYPE, report_in
 from jupyter_graphbreak.views.html.job import render_job_html
 from jupyter_graphbreak.views.html.render import page_script, render_with_data
 
@@ -43,5 +44,15 @@ class ReportRenderer:
         if data.mime_type == JOB_MIME_TYPE:
             html = render_job_html(msgspec.convert(data.content, Job), with_data=True)
         else:
-            html = render_with_data(Report.from_dict(data.content))
+            html = render_with_data(report_in(_output_of(renderer, data) | {MIME_TYPE: data.content}))
         return [nodes.container("", nodes.raw("", html, format="html"), classes=["output"])]
+
+
+def _output_of(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]:
+    """Return the data of the output that a mime type belongs to, by mime type, as far as MyST-NB tells."""
+    if data.cell_index is None or data.output_index is None:
+        return {}
+    with contextlib.suppress(Exception):  # MyST-NB does not promise this access
+        _, outputs = renderer.renderer.nb_client.code_outputs(data.cell_index)
+        return dict(outputs[data.output_index].data)
+    return {}

@@ -6,15 +6,17 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import nbformat
 
 from jupyter_graphbreak.records.regular_files import read_regular
-from jupyter_graphbreak.report.schema import MIME_TYPE, Report
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.views.html.bundle import report_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from jupyter_graphbreak.report.schema import Report
 
 _FORMAT = 4
 _MAX_BYTES = 512 << 20
@@ -68,10 +70,9 @@ def reports_in(notebook: dict[str, Any]) -> NotebookReports:
     """
     reports: list[Report] = []
     failed: list[str] = []
-    for number, data in itertools.islice(_report_data(notebook), _MAX_REPORTS):
+    for number, data in itertools.islice(_outputs_with_reports(notebook), _MAX_REPORTS):
         try:
-            # Encoding turns NaN into null, so that the report can be written again.
-            reports.append(Report.from_json(msgspec.json.encode(data)))
+            reports.append(report_in(data))
         except (ValueError, OverflowError, RecursionError) as error:  # msgspec and lone surrogates raise ValueError
             failed.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
     if failed and not reports:
@@ -80,14 +81,14 @@ def reports_in(notebook: dict[str, Any]) -> NotebookReports:
     return NotebookReports(reports, [failed[0] + more] if failed else [])
 
 
-def _report_data(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the data of the reports in outputs, with the number of the cell."""
+def _outputs_with_reports(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]:
+    """Yield the data of outputs with a report, with the number of the cell."""
     for number, cell in enumerate(notebook["cells"], start=1):
         outputs = cell.get("outputs")
         for output in outputs if isinstance(outputs, list) else ():
             data = output.get("data") if isinstance(output, dict) else None
             if isinstance(data, dict) and MIME_TYPE in data:
-                yield number, data[MIME_TYPE]
+                yield number, data
 
 
 #: The metadata that JupyterLab adds to its requests.

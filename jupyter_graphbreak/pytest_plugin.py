@@ -52,7 +52,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         result = yield
     report = run.report
     for name, limit in limits.items():
-        problem = _beyond(report, name, limit)
+        problem = _excess(report, name, limit)
         if problem is not None:
             pytest.fail(_failure(report, problem), pytrace=False)
     unknown = [limit.within for limit in limits.values() if limit.within and _is_unknown(report, limit.within)]
@@ -88,7 +88,7 @@ def _limit(marker: pytest.Mark) -> _Limit:
     return _Limit(most, within)
 
 
-def _beyond(report: Report, name: str, limit: _Limit) -> str | None:
+def _excess(report: Report, name: str, limit: _Limit) -> str | None:
     """Return how a report is above a limit, ``None`` if it is not."""
     if name == "max_compile_seconds":
         seconds = report.timing.compile_s or 0.0

@@ -310,7 +310,7 @@ def before_each_step(check: Callable[[], None]) -> Iterator[None]:
         opened.enter_context(patched_here(owner, name, checked))
 
     def follow_imported() -> None:
-        """Follow the steps in modules that have been imported meanwhile; Inductor is imported by its first use."""
+        """Follow the steps in modules imported in the meantime; Inductor is imported when it is first used."""
         for step in pending[:]:
             module, kind, name = step
             owner = sys.modules.get(module)

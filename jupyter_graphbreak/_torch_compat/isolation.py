@@ -24,7 +24,7 @@ def isolated_compilation() -> Iterator[None]:
     """Make Dynamo forget what this thread compiled in the context; earlier compiled code stays.
 
     Dynamo's counters, its record of varying sizes and the globals for compiled code are restored as well. Code that
-    other threads compile meanwhile is not affected.
+    other threads compile in the meantime is not affected.
     """
     compiled = ThreadCompilations()
     with restored_counters(), while_converting(compiled.converting), removed_globals():

@@ -27,7 +27,7 @@ def custom_operator(value: Any) -> tuple[Any, Any] | None:
     Returns
     -------
     tuple or None
-        ``None`` if the object is no such operator.
+        ``None`` if the object is not such an operator.
     """
     if type(value).__name__ != "CustomOpDef" or not hasattr(value, "_init_fn"):
         return None

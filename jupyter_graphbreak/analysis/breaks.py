@@ -421,7 +421,7 @@ class BreakTable:
             self._breaks.append(folded)
             same_line.append(folded)
         elif folded.location is not None and folded.location.column is None and location is not None:
-            folded.location = location  # it may have columns, which tell this place from others on the line
+            folded.location = location  # it may have columns, which distinguish this place from others on the line
         self._of_event[id(event)] = folded
         self._events.append((event, folded.ident))
         self._scopes.govern(occurrence.setting, folded.ident)

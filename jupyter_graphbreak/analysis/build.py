@@ -1,9 +1,8 @@
 """Build a :class:`~jupyter_graphbreak.report.schema.Report` from records, with pure functions.
 
 The records are read once, in order, into one ledger per compiled frame (``ledger``). One module builds each list of the
-report from the ledgers: ``breaks``, ``graphs``, ``resumes``, ``skips``, ``scopes``, ``frames``, ``recompiles``,
-``paths``. This module combines the lists. Nothing imports torch or reads a file, so a recording can come from a
-different machine.
+report from the ledgers: ``breaks``, ``graphs``, ``aftermath``, ``scopes``, ``frames``, ``recompiles``, ``paths``. This
+module combines the lists. Nothing imports torch or reads a file, so a recording can come from a different machine.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from jupyter_graphbreak.analysis import messages
+from jupyter_graphbreak.analysis.aftermath import ResumeTable, SkipTable
 from jupyter_graphbreak.analysis.breaks import BreakTable
 from jupyter_graphbreak.analysis.frames import list_frames
 from jupyter_graphbreak.analysis.graphs import GraphTable
@@ -22,10 +22,8 @@ from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_sta
 from jupyter_graphbreak.analysis.paths import list_paths
 from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.analysis.recompiles import list_recompiles, sentence_on_repeated_compiling
-from jupyter_graphbreak.analysis.resumes import ResumeTable
 from jupyter_graphbreak.analysis.saving import saved_prefixes
 from jupyter_graphbreak.analysis.scopes import ScopeTable
-from jupyter_graphbreak.analysis.skips import SkipTable
 from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.records.records import compiled_function
 from jupyter_graphbreak.report.figures import Summary, Timing

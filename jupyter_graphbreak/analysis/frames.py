@@ -9,11 +9,11 @@ from jupyter_graphbreak.records.records import compiled_function, is_resume, pla
 from jupyter_graphbreak.report.schema import Frame
 
 if TYPE_CHECKING:
+    from jupyter_graphbreak.analysis.aftermath import ResumeTable
     from jupyter_graphbreak.analysis.breaks import BreakTable
     from jupyter_graphbreak.analysis.graphs import GraphTable
     from jupyter_graphbreak.analysis.ledger import FrameLedger, Ledger
     from jupyter_graphbreak.analysis.locations import Sources
-    from jupyter_graphbreak.analysis.resumes import ResumeTable
 
 
 def list_frames(
@@ -65,7 +65,7 @@ def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
     if frame.start is None:  # a log, whose stacks lack the wrapper
         return "entry" if caller is None else "call"
     stack = frame.start.stack
-    # torch/_dynamo/eval_frame.py holds the wrapper that torch.compile returns
+    # torch/_dynamo/eval_frame.py contains the wrapper that torch.compile returns
     return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
 
 

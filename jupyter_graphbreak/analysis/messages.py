@@ -71,7 +71,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
     consequence : Cause or None
         The reason why the frame could not resume after the break; ``None`` if it could.
     continuation : {"resume", "rest eager", "skip"} or None
-        What happened to the frame; ``None`` if the message does not tell.
+        What happened to the frame; ``None`` if the message does not say.
     file, line : str or None, int or None
         The place in the message.
     stack : list of StackEntry

@@ -57,9 +57,9 @@ def repair_checkpoint(
 ) -> RepairedCheckpoint:
     """Write a copy of a checkpoint without the prefix ``_orig_mod.`` in the names of parameters.
 
-    The prefix is removed from the keys of all dicts, also from those of submodules that were compiled and of states of
-    optimizers. Everything else stays: tensors that share memory, their types and devices, the order, and the versions
-    that a state dict has. The file is loaded with ``weights_only=True``, so no code in it runs, and is mapped into
+    The prefix is removed from the keys of all dicts, including those of compiled submodules and of optimizer states.
+    Everything else stays: tensors that share memory, their types and devices, the order, and the versions that a state
+    dict has. The file is loaded with ``weights_only=True``, so no code in it runs, and is mapped into
     memory rather than read.
 
     Parameters
@@ -67,7 +67,7 @@ def repair_checkpoint(
     path : path
         A file that ``torch.save`` wrote, or one whose name ends in ``.safetensors``.
     new : path
-        The file to write. If writing fails, an existing file stays as it is.
+        The file to write. If writing fails, an existing file stays unchanged.
     overwrite : bool
         Whether to replace an existing file.
 
@@ -132,9 +132,9 @@ def _check_archive(path: Path) -> None:
             with zipfile.ZipFile(file) as archive:
                 entries = archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, struct.error, UnicodeDecodeError):
-            raise NotACheckpointError(f"{path} is no file that torch.save wrote") from None
+            raise NotACheckpointError(f"{path} is not a file written by torch.save") from None
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or len(entries) > _MOST_ENTRIES:
-        raise NotACheckpointError(f"{path} is no file that torch.save wrote: it is compressed or has too many parts")
+        raise NotACheckpointError(f"{path} is not a file written by torch.save: it is compressed or has too many parts")
     pickled = [entry.file_size for entry in entries if entry.filename.endswith("data.pkl")]
     if len(pickled) != 1 or pickled[0] > _MOST_PICKLED_BYTES:
         raise NotACheckpointError(f"{path} is no checkpoint: it describes no objects, or too many")
@@ -188,13 +188,13 @@ def _refuse_duplicates(items: list[tuple[Any, Any]]) -> None:
 
 
 def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], bool]:
-    """Write the file with a new header; the data after it stays as it is."""
+    """Write the file with a new header; the data after it stays unchanged."""
     with open_regular(source) as file:
         size = os.fstat(file.fileno()).st_size
         prefix = file.read(8)
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size  # noqa: PLR2004
         if length > min(size - 8, _MOST_HEADER_BYTES):
-            raise NotACheckpointError(f"{source} is no safetensors file: its header is damaged")
+            raise NotACheckpointError(f"{source} is not a safetensors file: its header is damaged")
         header = _header(source, file.read(length))
         pairs = [(name if name == "__metadata__" else _without_prefix(name), part) for name, part in header.items()]
         renamed = {old: new for old, (new, _) in zip(header, pairs, strict=True) if old != new}
@@ -215,5 +215,5 @@ def _header(source: Path, text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
-        raise NotACheckpointError(f"{source} is no safetensors file: its header is damaged")
+        raise NotACheckpointError(f"{source} is not a safetensors file: its header is damaged")
     return header

@@ -24,8 +24,8 @@ from jupyter_graphbreak.analysis.jobs import fingerprint
 from jupyter_graphbreak.records.records import CompileTime
 from jupyter_graphbreak.report.schema import Diagnostic, Report
 from jupyter_graphbreak.trace.limits import Deadline, Limits
-from jupyter_graphbreak.trace.processes import UnreadableTrace, is_trace, read_file, trace_files
-from jupyter_graphbreak.trace.remote import RemoteFolder, is_url
+from jupyter_graphbreak.trace.log_files import RemoteFolder, UnreadableTrace, is_trace, is_url, trace_files
+from jupyter_graphbreak.trace.processes import read_file
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
 if TYPE_CHECKING:

@@ -248,7 +248,7 @@ class Rerun:
         seconds: float | None = None,
         workshop: Workshop | None = None,
     ) -> Reproducer:
-        """Find a script that shows a break, a recompile, the error or the wrong result by itself.
+        """Find a script that shows a break, a recompile, the error or the wrong result without the rest of the program.
 
         Parameters
         ----------

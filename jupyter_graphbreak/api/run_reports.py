@@ -86,7 +86,8 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> Children
     find_cell : callable
         Returns the cell that a code object comes from, given its file name.
     """
-    from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
+    from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
+    from jupyter_graphbreak.trace.processes import read_processes
     from jupyter_graphbreak.trace.source_folders import SourceFolders
 
     anywhere = SourceFolders([folder.absolute().anchor])  # these are logs of this run, so their paths can be trusted

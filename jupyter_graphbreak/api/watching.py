@@ -1,8 +1,9 @@
-"""Watch a block of code, or one call of a function."""
+"""Watch a block of code, or one call of a function, and pass on events while it runs."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,15 +12,17 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.api.events import EventStream
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import forget
+from jupyter_graphbreak.records.records import Record
+from jupyter_graphbreak.records.source_texts import recorded_sources
 from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import Report, Reproducer
+from jupyter_graphbreak.views.words.events import events_of
 
 if TYPE_CHECKING:
     import os
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jupyter_graphbreak.api.rerun import KeptRun
+    from jupyter_graphbreak.records.records import CompileKey
     from jupyter_graphbreak.report import reproducer
     from jupyter_graphbreak.results import Job
     from jupyter_graphbreak.views.words.events import Event
@@ -370,3 +374,56 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         return reproduce(run.report, kept, ident, **options)
 
     return run.report.reproduced_by(reproduce)
+
+
+class EventStream:
+    """Turns records into events and passes them to a function of the user.
+
+    Parameters
+    ----------
+    on_event : callable
+        Receives each :class:`Event`, on the thread that compiles. If it raises an exception, it is not called again.
+    on_error : callable
+        Receives that exception.
+    """
+
+    def __init__(self, on_event: Callable[[Event], object], on_error: Callable[[Exception], None]) -> None:
+        self._on_event: Callable[[Event], object] | None = on_event
+        self._on_error = on_error
+        self._lock = threading.Lock()
+        self._file_names: list[Record] = []
+        self._begun: dict[CompileKey, list[Record]] = {}
+        self._breaks: set[str] = set()
+
+    def take(self, record: Record) -> None:
+        """Take a record; the last one of a compilation leads to its events."""
+        if self._on_event is None:
+            return
+        key = record.compile_key
+        with self._lock:
+            if record.kind == "str":
+                self._file_names.append(record)
+            if key is None:
+                return
+            self._begun.setdefault(key, []).append(record)
+            if not record.kind.endswith("compilation_metrics"):
+                return
+            records = [*self._file_names, *self._begun.pop(key)]
+        if record.kind == "compilation_metrics":
+            self._pass_on(records)
+
+    def _pass_on(self, records: list[Record]) -> None:
+        sources = recorded_sources(records, lambda _: None, None)
+        records += [Record({source.kind: msgspec.to_builtins(source)}) for source in sources]
+        for event in events_of(build_report(records)):
+            if self._on_event is None:
+                return
+            if event.kind == "break":  # once, although each function that inlines its line meets it again
+                if event.text in self._breaks:
+                    continue
+                self._breaks.add(event.text)
+            try:
+                self._on_event(event)
+            except Exception as error:  # noqa: BLE001 - the function that is compiled must not notice
+                self._on_event = None
+                self._on_error(error)

@@ -265,7 +265,7 @@ class AssistantTools:
             raise ToolError(f"{path}: not a report ({' '.join(str(error).split())[:_MAX_TEXT]})") from None
 
     def _answer(self, result: Report | Job) -> dict[str, Any]:
-        """Keep a report, and return its id and what it says in short."""
+        """Keep a report, and return its id and a summary."""
         self._number += 1
         ident = f"{'job' if isinstance(result, Job) else 'report'}-{self._number}"
         self._kept[ident] = result
@@ -305,7 +305,7 @@ def _summary_of(result: Report | Job, ident: str) -> dict[str, Any]:
 
 
 def _report_summary(report: Report, ident: str) -> dict[str, Any]:
-    """Return what a report says in short; lists are cut, and ``counts`` has their lengths."""
+    """Return a summary of a report; lists are cut, and ``counts`` has their lengths."""
     breaks = {break_.id: break_ for break_ in report.breaks}
     ordered = [breaks[id_] for id_ in report.order or breaks if id_ in breaks]
     answer: dict[str, Any] = {

@@ -23,7 +23,7 @@ def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
     """Write NEW, a copy of the checkpoint FILE in which no name of a parameter contains _orig_mod.
 
     torch.compile(model) returns a wrapper, whose state_dict() has this prefix in its keys, so that the model itself
-    cannot load them. Everything else stays as it is. FILE is loaded with weights_only=True: no code in it runs. It may
+    cannot load them. Everything else stays unchanged. FILE is loaded with weights_only=True: no code in it runs. It may
     also be a file of safetensors.
 
     The exit status is 1 if no name contains the prefix; NEW is then not written. It is 2 if FILE is no checkpoint, or

@@ -65,7 +65,7 @@ def _report_in_notebook(path: Path) -> Report:
 
 def _report(path: Path) -> Report:
     from jupyter_graphbreak.api.saved import read_trace
-    from jupyter_graphbreak.trace.processes import UnreadableTrace
+    from jupyter_graphbreak.trace.log_files import UnreadableTrace
 
     if path.suffix == ".ipynb":
         return _report_in_notebook(path)

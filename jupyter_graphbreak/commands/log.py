@@ -28,7 +28,7 @@ def log_command(path: str, *, sources: tuple[Path, ...], **shared: Any) -> int:
     """
     from jupyter_graphbreak.api.saved import read_trace
     from jupyter_graphbreak.results import Job
-    from jupyter_graphbreak.trace.processes import UnreadableTrace
+    from jupyter_graphbreak.trace.log_files import UnreadableTrace
 
     for folder in sources:
         if not folder.is_dir():

@@ -14,9 +14,8 @@ from jupyter_graphbreak import faults
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.ipython import calls
 from jupyter_graphbreak.ipython.cell.function import as_module_code
-from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
+from jupyter_graphbreak.ipython.cell.mentions import mentions_compile, notes_on_saving
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
-from jupyter_graphbreak.ipython.cell.saving import notes_on_saving
 from jupyter_graphbreak.ipython.cell.top_level import lines_that_compute
 from jupyter_graphbreak.ipython.namespace import named_in
 from jupyter_graphbreak.ipython.observation import Observation
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.ipython.output import LiveOutputs
     from jupyter_graphbreak.results import Report
-
 
 #: The maximum number of cells whose last report is kept for comparison.
 _MAX_LAST_REPORTS = 100

@@ -33,13 +33,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.own_edits import Patch
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
-    from jupyter_graphbreak.ipython.options import Options
+    from jupyter_graphbreak.ipython.options import DeviceChoice, Options
     from jupyter_graphbreak.ipython.output import LiveOutputs
-    from jupyter_graphbreak.recording.device import Choice
     from jupyter_graphbreak.recording.recorder import Recording
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.results import Frontends, Job
-
 
 #: The seconds for a cell and its reruns together, the minimum for the reruns, and the maximum for one of them.
 _LONGEST_S = 140.0
@@ -129,7 +127,7 @@ class Observation:
             self._abandon(error)
             raise
 
-    def _open(self, cells: CellTexts, choice: Choice | None, named: dict[str, Any]) -> None:
+    def _open(self, cells: CellTexts, choice: DeviceChoice | None, named: dict[str, Any]) -> None:
         from jupyter_graphbreak._torch_compat.configuration import forced_backend
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
@@ -200,7 +198,7 @@ class Observation:
             return self._calls.cell_caller(function) if self._calls is not None else function
         return function
 
-    def _choose_device(self, named: dict[str, Any]) -> Choice | None:
+    def _choose_device(self, named: dict[str, Any]) -> DeviceChoice | None:
         """Check the options and choose the device; every misuse is a :class:`UsageError`."""
         from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 
@@ -312,7 +310,7 @@ class Observation:
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.api.rerun import Rerun
         from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
-        from jupyter_graphbreak.ipython.cell.edited import compiler_for
+        from jupyter_graphbreak.ipython.cell.texts import compiler_for
 
         find = self._cells.find
         compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
@@ -482,10 +480,10 @@ def _patches(options: Options) -> list[Patch]:
         raise UsageError(f"--patch {options.patch}: {error}") from None
 
 
-def _choice(options: Options, named: dict[str, Any]) -> Choice:
+def _choice(options: Options, named: dict[str, Any]) -> DeviceChoice:
     from jupyter_graphbreak._torch_compat.configuration import backends, modes
     from jupyter_graphbreak._torch_compat.default_device import cuda_devices
-    from jupyter_graphbreak.recording.device import Cuda, choose_device
+    from jupyter_graphbreak.ipython.options import CudaDevices, choose_device
     from jupyter_graphbreak.recording.targets import names_used
 
     if options.backend is not None and options.backend not in (known := backends()):
@@ -493,4 +491,4 @@ def _choice(options: Options, named: dict[str, Any]) -> Choice:
     if options.mode is not None and options.mode not in (known := modes()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
     names, current, why_none = cuda_devices() if options.device != "cpu" else ([], 0, "")
-    return choose_device(options.device, Cuda(names, current, why_none), names_used(named))
+    return choose_device(options.device, CudaDevices(names, current, why_none), names_used(named))

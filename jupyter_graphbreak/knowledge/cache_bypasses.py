@@ -1,4 +1,4 @@
-"""Reasons why PyTorch keeps a graph in no cache, so that every start of the program compiles it."""
+"""Reasons why PyTorch does not cache a graph, so that every start of the program compiles it."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ CAUSES = (
         "GB0031",
         ("Custom __getattribute__ in nn.Module attribute access",),
         title="`__getattribute__` of a module",
-        advice="replace __getattribute__ by a property, or simplify it",
+        advice="replace __getattribute__ with a property, or simplify it",
     ),
     KnownCause(
         "GB0033",
@@ -771,14 +771,14 @@ CAUSES = (
     KnownCause(
         "GB0203",
         ("non-const keys in dict_keys",),
-        title="Dictionary with keys that are no constants",
+        title="Dictionary with keys that are not constants",
         advice="use constants as keys: strings or numbers, not tensors",
         manual_step=_KEY,
     ),
     KnownCause(
         "GB0204",
         ("non-const keys in mappingproxy",),
-        title="Mapping with keys that are no constants",
+        title="Mapping with keys that are not constants",
         advice="use constants as keys: strings or numbers, not tensors",
         manual_step=_KEY,
     ),
@@ -940,7 +940,7 @@ CAUSES = (
     KnownCause(
         "GB0296",
         ("attempted to reorder a debugging function that can't actually be reordered",),
-        title="`print` or log of something that is no tensor or text",
+        title="`print` or log of something that is neither a tensor nor text",
         advice="pass only constants, tensors or f-strings of them, or print it after the call",
         former_text="Reordering debugging function",
         since="2.10",
@@ -958,7 +958,7 @@ CAUSES = (
     KnownCause(
         "GB0300",
         ("numpy function that produces a const collection type encountered non-const arguments",),
-        title="NumPy function with arguments that are no constants",
+        title="NumPy function with arguments that are not constants",
         advice="compute it with NumPy outside of the compiled function",
         manual_step=_NUMPY,
         since="2.10",

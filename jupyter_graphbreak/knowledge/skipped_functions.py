@@ -65,7 +65,7 @@ MARKED = SkipReason(
 )
 LAYER_OF_TORCH = SkipReason(
     "marked",
-    "Dynamo skips the code of PyTorch's own layers, also after `layer.compile()`",
+    "Dynamo skips the code of PyTorch's own layers, even after `layer.compile()`",
     "use `torch.compile(layer)` instead of `layer.compile()`",
     page="where_to_compile.md#another-method-than-forward",
 )
@@ -86,7 +86,7 @@ REMEMBERED_MODE = SkipReason(
 #: ``{limit}`` is the setting that was reached, with its value.
 RECOMPILE_LIMIT = SkipReason(
     "recompile limit",
-    "it was compiled too often ({limit}); its compiled versions are still used where they fit",
+    "it was compiled too often ({limit}); its compiled versions are still used when they fit",
     "see the recompiles for the guards that failed, and end those; raise the limit only if the same values come again",
     page="recompiles.md#the-limit",
 )

@@ -223,7 +223,7 @@ def record(
 ) -> Iterator[Recording]:
     """Record the compilations of the code in the ``with`` block; see :class:`Recording` for the parameters.
 
-    This covers the calling thread and threads that it starts meanwhile, except threads that record themselves.
+    This covers the calling thread and threads that it starts in the meantime, except threads that record themselves.
     Recordings may be nested, and several threads may record at the same time.
 
     An exception of the block is recorded and passed on unchanged. After the block, the recording is complete: it ends

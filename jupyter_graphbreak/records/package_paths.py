@@ -94,7 +94,7 @@ _FROM_SOURCES = ("torch", "IPython", "ipykernel", "tornado", "traitlets", "zmq",
 def library_roots() -> list[str]:
     """Return the folders of libraries: the standard library, and wherever packages are installed.
 
-    Besides Python's own folders these are the folders of the search path that hold an installed package
+    Besides Python's own folders these are the folders of the search path that contain an installed package
     (``*.dist-info``), as ``pip install --target`` makes them.
     """
     return list(_roots(tuple(sys.path)))

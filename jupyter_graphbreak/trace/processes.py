@@ -1,13 +1,9 @@
-"""Read the traces of one or several processes: find the files and the records of each process in them."""
+"""Read the traces of one or several processes from their files."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
-import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -22,8 +18,9 @@ from jupyter_graphbreak.records.records import (
     without_spare_data,
 )
 from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
-from jupyter_graphbreak.trace.entries import Tally, begins_as_trace, entries
+from jupyter_graphbreak.trace.entries import Tally, entries
 from jupyter_graphbreak.trace.limits import Deadline, Limits
+from jupyter_graphbreak.trace.log_files import UnreadableTrace, rank_in
 from jupyter_graphbreak.trace.log_texts import Origin, source_records
 from jupyter_graphbreak.trace.opening import DAMAGE, TooMuchUnpacked, opened
 from jupyter_graphbreak.trace.source_folders import SourceFolders
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.trace.entries import Entry
+    from jupyter_graphbreak.trace.log_files import TraceFiles
 
 _Number = Annotated[int, msgspec.Meta(ge=-1, le=1 << 53)]
 _Line = Annotated[int, msgspec.Meta(ge=-1, le=10**9)]
@@ -109,22 +107,14 @@ def checked(record: Record) -> Record | None:
         return None
 
 
-_RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
-_HEAD = 1 << 16
 _WANTED = KEPT | {"artifact:torch_version", "str"}
 #: Beyond this total number of characters of code, graphs are listed without operations, to limit memory.
 _MOST_CODE = 24 << 20
 #: PyTorch's messages about breaks and errors, with stacks, are shorter.
 _LONGEST_MESSAGE = 1 << 20
-#: The maximum number of names in a folder that are sorted.
-_MOST_NAMES = 1 << 16
 #: The compilations of one process whose times are kept.
 _MOST_COMPILE_TIMES = 4096
 _LIMITS = Limits()
-
-
-class UnreadableTrace(ValueError):  # noqa: N818 - reads as the sentence it reports
-    """A path has no readable trace; the message gives the reason in one line."""
 
 
 @dataclass
@@ -148,78 +138,6 @@ class ProcessTrace:
     rank: int | None = None
     records: list[Record] = field(default_factory=list)
     compile_times: list[CompileTime] = field(default_factory=list)
-
-
-class TraceFiles(NamedTuple):
-    """The trace files at a path, and notes about other files."""
-
-    files: list[Path]
-    notes: list[str]
-
-
-def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
-    """Return the trace files at a path: the file itself, or the files in the folder and its subfolders.
-
-    Parameters
-    ----------
-    path : Path
-    limits : Limits
-        The maximum number of files to check.
-
-    Raises
-    ------
-    UnreadableTrace
-        If there are none.
-    """
-    try:
-        if path.is_file():
-            return TraceFiles([path], [])
-        if not path.is_dir():
-            what = "neither a file nor a folder" if path.exists() else "no such file or folder"
-            raise UnreadableTrace(f"{path}: {what}")
-    except (OSError, ValueError) as error:  # a name that no file can have
-        raise UnreadableTrace(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    candidates = list(itertools.islice(_files_below(path), limits.files + 1))
-    unreadable = 0
-    files = []
-    for file in candidates[: limits.files]:
-        try:
-            if is_trace(file):
-                files.append(file)
-        except OSError:
-            unreadable += 1
-    notes = []
-    if unreadable:
-        notes.append(f"{_counted(unreadable, 'file')} in {path.name} could not be opened.")
-    if len(candidates) > limits.files:
-        notes.append(f"Only {limits.files} files in {path.name} were checked: there are more.")
-    if not files:
-        why = f" ({notes[0].rstrip('.')})" if notes else ""
-        raise UnreadableTrace(
-            f"{path}: no structured trace in this folder{why}; run the program with TORCH_TRACE={path}"
-        )
-    return TraceFiles(sorted(files, key=lambda file: (*rank_order(file.name), str(file))), notes)
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield the regular files in a folder and its subfolders, in order; a file to which links lead, once."""
-    known: set[tuple[int, int]] = set()
-    for inner in (folder, *_entries_of(folder)):
-        for file in _entries_of(inner) if inner == folder or inner.is_dir() else ():
-            if file.is_file() and not file.name.startswith("."):
-                with contextlib.suppress(OSError):
-                    status = file.stat()
-                    if (status.st_dev, status.st_ino) not in known:
-                        known.add((status.st_dev, status.st_ino))
-                        yield file
-
-
-def _entries_of(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as listing:
-            return sorted(folder / entry.name for entry in itertools.islice(listing, _MOST_NAMES))
-    except OSError:
-        return []
 
 
 def read_processes(
@@ -345,7 +263,7 @@ class _FileReader:
             what = "the file is empty" if empty else tally.damage or tally.limit or "not a structured trace"
             raise UnreadableTrace(f"{self._file}: {what}; run the program with TORCH_TRACE=FOLDER")
         if not self._by_pid:  # there are entries, but none that a report needs
-            self._by_pid[0] = ProcessTrace(self._file, 0, _rank_in(self._file.name))
+            self._by_pid[0] = ProcessTrace(self._file, 0, rank_in(self._file.name))
             self._origins[0] = Origin()
         notes = list(_problem_notes(self._file.name, tally, self._reduced_graphs))
         for pid, process in self._by_pid.items():
@@ -369,7 +287,7 @@ class _FileReader:
         if process is None:
             if len(self._by_pid) >= self._limits.processes:
                 return f"more than {self._limits.processes} processes wrote into it"
-            process = self._by_pid[entry.process] = ProcessTrace(self._file, entry.process, _rank_in(self._file.name))
+            process = self._by_pid[entry.process] = ProcessTrace(self._file, entry.process, rank_in(self._file.name))
             self._origins[entry.process] = Origin()
         rank = record.envelope.get("rank")
         if isinstance(rank, int):
@@ -427,33 +345,3 @@ def _problem_notes(name: str, tally: Tally, reduced_graphs: int) -> Iterator[str
         yield f"Only the first {tally.entries} entries of {name} were read: {tally.limit}."
     if reduced_graphs:
         yield f"{reduced_graphs} graphs of {name} are listed without operations, because the log is too long."
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _rank_in(name: str) -> int | None:
-    match = _RANK.search(name)
-    return int(match[1]) if match is not None else None
-
-
-def rank_order(name: str) -> tuple[bool, int]:
-    """Return the key that sorts names of files by the rank in them, those without a rank first."""
-    rank = _rank_in(name)
-    return rank is not None, rank or 0
-
-
-def is_trace(file: Path) -> bool:
-    """Return whether a file begins as a trace.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    """
-    try:
-        with opened(file) as stream:
-            return begins_as_trace(stream.read(_HEAD))
-    except (TooMuchUnpacked, *DAMAGE):
-        return False

@@ -147,18 +147,18 @@ _LONGEST_CAUSE, _LONGEST_NUMBERS = 280, 40
 _DEEPER = INDENT + "     "
 
 
-def _once(advice: str, number: int, said: dict[str, int]) -> str:
+def _once(advice: str, number: int, given: dict[str, int]) -> str:
     """Return advice about a break; if an earlier break has the same, a reference to that one."""
-    first = said.setdefault(advice, number)
+    first = given.setdefault(advice, number)
     return advice if first == number else f"as for break {first}"
 
 
-def remedies_of_break(report: Report, number: int, break_: Break, said: dict[str, int]) -> list[str]:
+def remedies_of_break(report: Report, number: int, break_: Break, given: dict[str, int]) -> list[str]:
     """Return the remedies for a break: the best with its change, further ones by title, and what came of the others."""
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
-    person = [_once(decision, number, said) for decision in remedies.person]
+    person = [_once(decision, number, given) for decision in remedies.person]
     remedies = dataclasses.replace(remedies, person=person)
     return _trials(report, remedies, number) or [f"{INDENT}tried: nothing, no known remedy applies"]
 
@@ -269,10 +269,10 @@ def render_text(report: Report) -> str:
         lines += render_changes(report.changes)
     groups = break_groups(report)
     shown = 0
-    said: dict[str, int] = {}
+    given: dict[str, int] = {}
     for group in groups[:_MOST]:
         shown += len(group.breaks)
-        lines += _break(report, group.breaks[0], said) if group.is_single else _breaks(report, group, said)
+        lines += _break(report, group.breaks[0], given) if group.is_single else _breaks(report, group, given)
     if len(groups) > _MOST:
         lines.append(f"{INDENT}and {len(report.breaks) - shown} more breaks")
     lines += _eager_without_break(report)
@@ -304,7 +304,7 @@ def _measured(report: Report) -> list[str]:
     return [line for sentence in sentences[:_MOST] for line in wrapped("", sentence, indent="")]
 
 
-def _break(report: Report, break_: Break, said: dict[str, int]) -> list[str]:
+def _break(report: Report, break_: Break, given: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
     cause = whole_clauses(_cause(break_), _LONGEST_CAUSE)
     lines = [_place_line(report, f"{number:>2}", break_), *wrapped("", cause)]
@@ -316,14 +316,14 @@ def _break(report: Report, break_: Break, said: dict[str, int]) -> list[str]:
     effects = [] if allowed in UNREMARKABLE else [allowed]
     effects += filter(None, [graphs_added(break_), break_time(report, break_)])
     lines += wrapped("", "; ".join(effects)) if effects else []
-    remedies = remedies_of_break(report, number, break_, said)
+    remedies = remedies_of_break(report, number, break_, given)
     trials = remedies_for_break(report, break_)
     if trials is None or not (trials.person or best_remedy(report, break_)):
-        lines += _advice(report, break_, said)
+        lines += _advice(report, break_, given)
     return [*lines, *remedies]
 
 
-def _breaks(report: Report, group: Group, said: dict[str, int]) -> list[str]:
+def _breaks(report: Report, group: Group, given: dict[str, int]) -> list[str]:
     """Return several breaks with one cause: the cause, the first places, and what to do, once."""
     first, total = group.breaks[0], len(group.breaks)
     cause = _plain(several_causes(group.breaks)) or whole_clauses(_cause(first), _LONGEST_CAUSE)
@@ -339,9 +339,9 @@ def _breaks(report: Report, group: Group, said: dict[str, int]) -> list[str]:
     remedy = best_remedy(report, first)
     trials = remedies_for_break(report, first)
     if trials is None or not (trials.person or remedy):
-        lines += _advice(report, first, said)
+        lines += _advice(report, first, given)
     if remedy is None or len(remedy.breaks) > 1:
-        return [*lines, *remedies_of_break(report, numbers[first.id], first, said)]
+        return [*lines, *remedies_of_break(report, numbers[first.id], first, given)]
     return [*lines, *wrapped("fix: ", f"{_plain(remedy.title)}, at each of them: {verdict_label(remedy)}")]
 
 
@@ -360,10 +360,10 @@ def _cause(break_: Break) -> str:
     return cause
 
 
-def _advice(report: Report, break_: Break, said: dict[str, int]) -> list[str]:
+def _advice(report: Report, break_: Break, given: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
     first = guidance(report, break_)[:1]
-    return [line for advice in first for line in wrapped("do: ", _once(advice.text, number, said))]
+    return [line for advice in first for line in wrapped("do: ", _once(advice.text, number, given))]
 
 
 def _aftermath(report: Report, break_: Break) -> list[str]:

@@ -104,9 +104,9 @@ def test_hostile_files_are_refused(tmp_path: Path, saved: Path, monkeypatch: pyt
     torch.save({"_orig_mod.x": Harmful()}, path)
     assert "cannot be loaded with weights_only=True" in refused(path)
     torch.save({"_orig_mod.x": 1}, path, _use_new_zipfile_serialization=False)
-    assert refused(path) == f"{path} is no file that torch.save wrote"
+    assert refused(path) == f"{path} is not a file written by torch.save"
     path.write_bytes(saved.read_bytes()[:-100])
-    assert refused(path) == f"{path} is no file that torch.save wrote"
+    assert refused(path) == f"{path} is not a file written by torch.save"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", b"0" * 1000)
     assert "it is compressed or has too many parts" in refused(path)

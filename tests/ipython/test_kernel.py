@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
 import nbformat
 import pytest
 import torch
@@ -97,6 +98,8 @@ def test_a_saved_model_cell_is_small_and_complete() -> None:
     report = Report.from_dict(output.data[MIME_TYPE])
     assert (report.summary.breaks, report.summary.events) == (BREAKS, BREAKS + 4)
     assert WIDGET_VIEW in output.data
+    shown = len(output.data["text/html"].encode()) + len(msgspec.json.encode(output.data[MIME_TYPE]))
+    assert shown < 90_000 + 20_000 * (BREAKS - 2) or torch.__version__ < "2.12", f"{shown} bytes"
     size = len(nbformat.writes(notebook).encode())
     # About 45 kB are scripts and styles, 7 kB what differs when compiled. Older releases have one more graph and nine
     # more operations.

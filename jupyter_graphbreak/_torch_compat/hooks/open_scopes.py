@@ -21,7 +21,7 @@ _KEPT = "graphbreak_scopes"
 class Scopes(threading.local):
     """The open scopes of a thread: those that Python has entered, then those that are being traced.
 
-    The setting is one global of torch; only by watching the scopes is it known which one set it.
+    The setting is one global of torch; which scope set it is known only by watching the scopes.
     """
 
     def __init__(self) -> None:

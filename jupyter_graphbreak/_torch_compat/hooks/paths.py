@@ -139,7 +139,7 @@ class _Follower:
         self.regions: dict[tuple[CodeType, int, int], tuple[int | None, frozenset[Any], list[int]]] = {}
 
     def follow(self, tracer: Any, variable: Any, answer: object, asked: AnswerDiffers) -> Any:
-        """Return a variable for the answer that can be told apart from all others, and follow it."""
+        """Return a variable for the answer that can be distinguished from all others, and follow it."""
         # Newer releases have one variable for every True.
         own = type(variable)(answer) if variable is type(variable).create(answer) else variable
         if len(self._followed) >= _MAX_FOLLOWED:
@@ -197,7 +197,7 @@ class _Steps:
             return
         instruction = tracer.instructions[at]
         for branch in self._open:
-            if at == branch.otherwise:  # the compiled program goes on there as well
+            if at == branch.otherwise:  # the compiled program continues there as well
                 branch.skipped = []
         self._close(lambda branch: at in {branch.otherwise, branch.joint})
         targets = self._targets(at)

@@ -97,7 +97,7 @@ def defer(
     changes: dict[ast.AST, str] = {}
     for leaf, name in zip(leaves, names, strict=True):
         text = draft.text_of(leaf)
-        if not _is_as_written(leaf, text):
+        if not _has_text(leaf, text):
             text = ast.unparse(leaf)
         changed = _changed_in_place(function, leaf) or (cloned and _augmented(function, leaf))
         values[name] = f"{text}.clone()" if changed else text
@@ -222,8 +222,8 @@ def _bound_in(function: FunctionNode) -> set[str]:
     return arguments | stored | imported
 
 
-def _is_as_written(leaf: ast.expr, text: str) -> bool:
-    """Return whether a text is that of an expression: Python 3.11 does not know columns in f-strings."""
+def _has_text(leaf: ast.expr, text: str) -> bool:
+    """Return whether an expression has a text, since columns in f-strings are wrong in Python 3.11."""
     try:
         return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:
@@ -249,7 +249,7 @@ def _changed_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
 
 
 def _counts(step: ast.AugAssign) -> bool:
-    """Return whether a statement increments a counter of an object, which is no tensor."""
+    """Return whether a statement increments a counter of an object, which is not a tensor."""
     is_integer = isinstance(step.value, ast.Constant) and isinstance(step.value.value, int)
     return is_integer and isinstance(step.target, ast.Attribute)
 

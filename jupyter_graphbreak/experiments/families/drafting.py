@@ -161,7 +161,7 @@ class Draft:
         return Splice(self.start_of(node), self.end_of(node), new)
 
     def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
-        """Return the splice that replaces a statement by others; ``None`` if it shares its lines with other code.
+        """Return the splice that replaces a statement with others; ``None`` if it shares its lines with other code.
 
         The comments of the statement come first. The lines get its indentation; the replacement of an ``elif`` becomes
         the block of an ``else``.

@@ -22,7 +22,7 @@ _COMPOSED = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
     ast.Dict, ast.Set, ast.Subscript, ast.Slice, ast.Starred,
 )  # fmt: skip
-#: What a tensor has without its values.
+#: Attributes of tensors that do not depend on their values.
 _OF_SIZE = {"shape", "ndim"}
 _SIZE_METHODS = {"size", "dim", "numel"}
 _BUILTINS = {
@@ -113,7 +113,7 @@ def _returning(lines: list[str]) -> Callable[[str], list[str]]:
 
 
 def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
-    """Return the function with a first line, if it can be wrapped."""
+    """Return the function that begins at a line, if it can be wrapped."""
     for node in ast.walk(draft.tree):
         if isinstance(node, ast.FunctionDef) and line == min([node.lineno, *(d.lineno for d in node.decorator_list)]):
             refused = ast.Yield | ast.YieldFrom | ast.Nonlocal

@@ -31,7 +31,7 @@ from transformers import vision_utils
 
 
 class Sizes(torch.Tensor):
-    """Integers known before the call; what is read or computed of them is known while compiling, too.
+    """Integers known before the call; what is read or computed of them is also known while compiling.
 
     Their text is guarded: other numbers are compiled anew.
     """

@@ -195,7 +195,7 @@ def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[Rec
 def _lists_for(
     lists: Sequence[NumberList], numbers: Sequence[Number], given: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    """Yield candidates that replace each list of numbers by one tensor, and the other numbers by tensors."""
+    """Yield candidates that replace each list of numbers with one tensor, and the other numbers with tensors."""
     if not lists:
         return
     others = [number for number in numbers if not any(held.contains(number.path) for held in lists)]
@@ -225,7 +225,7 @@ def _as_one_tensor(lists: Sequence[NumberList], owner: str, float_dtype: str, ho
 
 
 def _tensors_for(numbers: Sequence[Number], varied: Varied, given: Circumstances) -> Iterator[RecompileCandidate]:
-    """Yield candidates that replace numbers by tensors, with doubles first because Python computes with them."""
+    """Yield candidates that replace numbers with tensors, with doubles first because Python computes with them."""
     assignable = [number for number in varied.numbers if _is_assignable(number, given)]
     chosen = [number for number in numbers if number in assignable]
     if not chosen:
@@ -317,7 +317,7 @@ def _dims(dims: Sequence[int]) -> str:
 
 
 def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> RecompileCandidate:
-    """Return a candidate that replaces numbers by tensors before each call."""
+    """Return a candidate that replaces numbers with tensors before each call."""
     befores: dict[BeforeCall, None] = {}
     grouped: dict[Path, dict[str, None]] = {}
     for number in numbers:

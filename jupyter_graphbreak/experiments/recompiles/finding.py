@@ -309,7 +309,7 @@ class _EntrySearch:
     ) -> bool:
         """Try candidates until one leaves no more than the right number of compilations; return whether one does.
 
-        If nothing shows where that one belongs, go on with those that can be written into the sources.
+        If nothing shows where that one belongs, continue with those that can be written into the sources.
         """
         pending = deque(candidates)
         known: set[Any] = set()

@@ -56,7 +56,7 @@ _BY_GUARD = (
 )
 #: The sentence if nothing is known; without trials, the advice about the guard says more.
 GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
-#: How many values of something are right to be compiled separately.
+#: The maximum number of values for which separate compilations are right.
 _FEW = 4
 
 

@@ -154,7 +154,7 @@ class _CallWriter:
         return self._on_argument(before) if before.path.root.kind == "argument" else self._on_state(before, site)
 
     def _on_state(self, before: BeforeCall, site: CallSite) -> bool:
-        """Write what to do with the called module or a variable; return whether that is possible."""
+        """Write the change to the called module or to a variable; return whether that is possible."""
         root = before.path.root
         if root.name not in site.visible and (module := module_of(root, site)) is not None:
             self._marks.append(before.lines(lambda path: f"{module}.{expression(path, '')}"))

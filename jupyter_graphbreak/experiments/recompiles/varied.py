@@ -49,7 +49,7 @@ class Number:
 
     ``within`` is the class of the tuple that it is in, or of the list if that is an argument, and ``length`` the number
     of their items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should not be.
-    ``is_fixed`` tells that it belongs to a partial, which cannot be changed either.
+    ``is_fixed`` means that it belongs to a partial, which cannot be changed either.
     """
 
     path: Path

@@ -31,7 +31,7 @@ class CannotApplyError(Exception):
 
 
 class OtherThreadError(CannotApplyError):
-    """A change cannot be applied now because another thread of the user's would run the changed code."""
+    """A change cannot be applied now because a different user thread would run the changed code."""
 
 
 @without_warnings()
@@ -228,7 +228,7 @@ class Application:
     def _skip_functions_of_other_threads(
         self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Change only copies if another thread of the user's is running, which must not run changed code.
+        """Change only copies if a different user thread is running, which must not run changed code.
 
         Raises
         ------

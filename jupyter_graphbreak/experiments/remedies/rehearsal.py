@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,18 +19,25 @@ from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.remedies.application import (
     Application,
-    CannotApplyError,
-    OtherThreadError,
     Program,
     applied,
     compile_file,
     source_text,
 )
-from jupyter_graphbreak.experiments.remedies.break_places import RunBreaks, compare_breaks
 from jupyter_graphbreak.experiments.remedies.change import Change, library_switches, restored_switches
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import Original
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
+from jupyter_graphbreak.experiments.remedies.run_comparison import (
+    RunBreaks,
+    break_summary,
+    compare_breaks,
+    compared_aspects,
+    error_summary,
+    functions_given_up,
+    stop_reason,
+    verdict_of_error,
+)
 from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_statement
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
@@ -40,7 +46,6 @@ from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
-from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
@@ -50,9 +55,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import CodeType
 
-    from jupyter_graphbreak.experiments.remedies.break_places import BreakComparison
     from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
     from jupyter_graphbreak.experiments.remedies.original import Watched
+    from jupyter_graphbreak.experiments.remedies.run_comparison import BreakComparison
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -60,7 +65,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.reference import ReferenceCase
     from jupyter_graphbreak.records.source_texts import CellText, FindCell
     from jupyter_graphbreak.report.remedies import RemedyVerdict
-    from jupyter_graphbreak.report.schema import Break, Report
+    from jupyter_graphbreak.report.schema import Report
 
 
 def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
@@ -153,8 +158,6 @@ _MOST_EDGES = 5
 _MOST_REFUSED = 2
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most so many seconds.
 _LONGEST_FOR_EDGES = 6.0
-#: How many characters of the code of a break are shown.
-_MOST_CODE = 60
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
@@ -297,7 +300,7 @@ class TrialRunner:
         try:
             cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched)
         except TrialStoppedError as stopped:
-            return TrialResult(change, "not tried", _stop_reason(stopped))
+            return TrialResult(change, "not tried", stop_reason(stopped))
         cases = _accepted_first(self._uncompiled_original.pool if thorough else cases)
         candidate = _RunnableChange(
             change,
@@ -362,7 +365,7 @@ class TrialRunner:
                 verdict, reason, gone, diffs, more = self._compare_at_edges(candidate, run, gone, diffs)
                 inputs += more
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
-            verdict, reason = _verdict_of_error(error)
+            verdict, reason = verdict_of_error(error)
         if verdict == "works" and both_sides is False:
             verdict, reason = "works on what ran", "one side of a condition never ran"
         elif verdict == "works" and candidate.change.assumptions:
@@ -410,7 +413,7 @@ class TrialRunner:
             if comparison.new:
                 return (
                     "another break",
-                    f"then it breaks {_break_summary(comparison.new[0], after)}",
+                    f"then it breaks {break_summary(comparison.new[0], after)}",
                     gone,
                     diffs,
                     inputs,
@@ -478,7 +481,7 @@ class TrialRunner:
             other = next((comparison.other_cause[goal] for goal in goals if goal in comparison.other_cause), None)
             if other is None:
                 return "break stays", None
-            return "another break", f"it still breaks {_break_summary(other, run.breaks)}"
+            return "another break", f"it still breaks {break_summary(other, run.breaks)}"
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
@@ -488,7 +491,7 @@ class TrialRunner:
         if comparison.new or as_many:
             new = next(iter(comparison.new), None)
             then = (
-                f"then it breaks {_break_summary(new, run.breaks)}"
+                f"then it breaks {break_summary(new, run.breaks)}"
                 if new is not None
                 else "there are as many breaks as before"
             )
@@ -502,7 +505,7 @@ class TrialRunner:
         original = self.original.report
         if original.summary.ops and not changed.summary.ops:
             return "fails", "then nothing is compiled"
-        given_up = _functions_given_up(changed) - _functions_given_up(original)
+        given_up = functions_given_up(changed) - functions_given_up(original)
         if given_up:
             return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
         return None
@@ -513,7 +516,7 @@ class TrialRunner:
         for case, result in zip(cases, run.results, strict=False):
             known = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
-                return f"raises {_error_summary(result.raised)}, on {case.input.example.what}", []
+                return f"raises {error_summary(result.raised)}, on {case.input.example.what}", []
             diffs += [difference for difference in self._differences(case, result) if difference.text not in known]
         return None, diffs
 
@@ -772,58 +775,6 @@ def _kind_of_edge(case: ReferenceCase) -> str:
     """Return the kind of an edge input: a size, values or a number."""
     what = case.input.example.what
     return "size 0" if what.startswith("size 0") else "size" if what.startswith("size") else what.partition(" =")[0]
-
-
-def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
-    """Return the verdict on a program that did not run to its end, and the reason."""
-    match error:
-        case TrialStoppedError():
-            return "not tried", _stop_reason(error)
-        case OtherThreadError():
-            return "not tried", str(error)
-        case CannotApplyError() | SyntaxError():
-            return "fails", f"cannot be applied: {error}"
-    return "fails", f"raises {_error_summary(error)}"
-
-
-def _stop_reason(stopped: TrialStoppedError) -> str:
-    return f"the trial was stopped before it {stopped.effect.what}"
-
-
-def compared_aspects(results: list[Result]) -> list[str]:
-    """Return the aspects that a comparison of results covers, in the words of the evidence."""
-    what = ["values"]
-    what += ["gradients"] if any(result.gradients for result in results) else []
-    what += ["arguments"] if any(result.arguments for result in results) else []
-    what += ["output"] if any(result.effects.printed or result.effects.stderr for result in results) else []
-    what += ["warnings"] if any(result.effects.warned for result in results) else []
-    what += ["logs"] if any(result.effects.logged for result in results) else []
-    what += ["exceptions"] if any(result.raised is not None for result in results) else []
-    return [*what, "aliasing", "state", "random numbers"]
-
-
-def _functions_given_up(report: Report) -> set[str]:
-    """Return the functions that run eagerly, with everything they call, because they were compiled too often."""
-    return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
-
-
-def _break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
-    """Describe a break of some runs; a line of a file is named with its file."""
-    location = graph_break.location
-    if location is None:
-        return f"elsewhere: {graph_break.gb_type}"
-    reports = [run.report for run in runs if any(known is graph_break for known in run.report.breaks)]
-    sources = [source for report in reports for source in report.sources if source.id == location.source]
-    file = f" of {sources[0].name}" if sources and sources[0].kind != "cell" else ""
-    title = known_cause(graph_break.gb_id, graph_break.gb_type, code=location.code).title
-    code = re.sub(r"(?<=[(\[]) ", "", " ".join((location.code or "").split()))
-    code = code if len(code) <= _MOST_CODE else f"{code[:_MOST_CODE]}..."
-    return f"at line {location.line}{file}, {code}: {title if title[:2].isupper() else title[:1].lower() + title[1:]}"
-
-
-def _error_summary(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:

@@ -101,7 +101,7 @@ def _parsed(text: str, what: str) -> ast.Module:
 
 
 def _block(lines: list[str], first: int) -> str:
-    """Return the lines of a definition that begins at a line, or of the statement that holds a lambda there."""
+    """Return the lines of a definition that begins at a line, or of the statement that contains a lambda there."""
     if not 0 < first <= len(lines):
         return ""
     block = inspect.getblock(lines[first - 1 :])

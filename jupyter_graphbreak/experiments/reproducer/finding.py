@@ -1,24 +1,29 @@
-"""Find the script that shows what a report has, reduce it, and run it by itself."""
+"""Find the script that shows what a report has, reduce it, run it alone, and write the text of a bug report."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import importlib.metadata
+import platform
+import re
 import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.reproducer.issue_text import header, issue_text
+import torch
+
+from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.reproducer.processes import Workshop, run_alone
-from jupyter_graphbreak.experiments.reproducer.redacted import redacted_script
 from jupyter_graphbreak.experiments.reproducer.reduction import reduced
-from jupyter_graphbreak.experiments.reproducer.script import Variant, script_for, spaced
+from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script, spaced
+from jupyter_graphbreak.experiments.reproducer.script import Variant, script_for
 from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, first_line, target_of
 from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.report.reproducer import Reproducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.reproducer.script import Script
     from jupyter_graphbreak.experiments.reproducer.target import Target
@@ -34,6 +39,11 @@ _MOST_SCRIPTS = 24
 _LONGEST_S = 60.0
 #: The seconds for the last run, which loads PyTorch; on a busy machine that alone can take a minute.
 _LONGEST_FINAL_S = 180.0
+_MAX_OUTPUT = 6_000
+#: The time, the process and the place in PyTorch with which each line of its logs begins.
+_LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
+#: The folder in which packages are installed, at the beginning of a path.
+_INSTALLED = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
 
 
 def reproduce(
@@ -98,17 +108,17 @@ def reproduce(
 def _confirmed(
     target: Target, script: Script, text: str, steps: int, begun: float, *, redacted: bool, limit: float
 ) -> Reproducer:
-    """Run the final script by itself, and return it if it shows the same."""
+    """Run the final script alone, and return it if it shows the same."""
     title = target.title if not redacted or target.kind == "break" else target.kind
     whole = f"{header(title, script.packages)}\n{text}\n"
     try:
         final = run_alone(whole, max(_LONGEST_FINAL_S, begun + limit - time.monotonic()))
     except subprocess.TimeoutExpired:
-        return Reproducer(target.id, title, reason="The script took too long when it ran by itself.", steps=steps)
+        return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=steps)
     shown = target.is_shown_by(final.report, script.renamed, lenient=redacted)
     shown = shown or target.is_printed_by(final.output, fails=final.status != 0)  # a trace does not have everything
     if not shown:
-        reason = "The script shows it in a process with PyTorch loaded, but not by itself."
+        reason = "The script shows it in a process with PyTorch loaded, but not alone."
         return Reproducer(target.id, title, reason=reason, steps=steps, seconds=_since(begun))
     issue = issue_text(title, whole, final.output, script.packages)
     return Reproducer(target.id, title, whole, issue, steps=steps, seconds=_since(begun))
@@ -236,3 +246,49 @@ def _why_no_entry(report: Report, kept: KeptEntries) -> str:
 
 def _since(begun: float) -> float:
     return round(time.monotonic() - begun, 1)
+
+
+def header(title: str, packages: Iterable[str]) -> str:
+    """Return the comment at the top of a script."""
+    needs = "".join(f"\n# Needs {requirement}" for requirement in _requirements(packages))
+    shows = f"# Shows: {' '.join(title.split())}"
+    return f"{shows}\n# Seen with PyTorch {require_torch()}, Python {platform.python_version()}{needs}"
+
+
+def issue_text(title: str, script: str, output: str, packages: Iterable[str]) -> str:
+    """Return what to enter in PyTorch's bug report form.
+
+    Parameters
+    ----------
+    title : str
+    script : str
+    output : str
+        What the script prints.
+    packages : iterable of str
+        The packages that it needs besides PyTorch.
+    """
+    versions = "\n".join(f"{name}: {version}" for name, version in _versions(packages))
+    shown = _INSTALLED.sub("", _LOG_PREFIX.sub("", output)).strip()
+    if len(shown) > _MAX_OUTPUT:
+        shown = f"{shown[: _MAX_OUTPUT // 2]}\n...\n{shown[-_MAX_OUTPUT // 2 :]}"
+    return (
+        f"### 🐛 Describe the bug\n\n{title}\n\n```python\n{script.strip()}\n```\n\n"
+        f"### Error logs\n\n```\n{shown}\n```\n\n### Versions\n\n```\n{versions}\n```\n"
+    )
+
+
+def _versions(packages: Iterable[str]) -> list[tuple[str, str]]:
+    versions = [
+        ("PyTorch", require_torch()),
+        ("Python", platform.python_version()),
+        ("OS", f"{platform.system()} {platform.machine()}"),
+        ("CUDA used to build PyTorch", str(torch.version.cuda or "none")),
+        ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none"),
+    ]
+    return [*versions, *(("Package", requirement) for requirement in _requirements(["triton", *packages]))]
+
+
+def _requirements(packages: Iterable[str]) -> list[str]:
+    known = importlib.metadata.packages_distributions()
+    names = [name for package in sorted(set(packages)) for name in known.get(package, [])[:1]]
+    return [f"{name}=={importlib.metadata.version(name)}" for name in names]

@@ -1,4 +1,4 @@
-"""Judge objects: who wrote them, what they hold, and where they can be imported from."""
+"""Judge objects: who wrote them, what they contain, and where they can be imported from."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def own_function(function: types.FunctionType) -> types.FunctionType | None:
 
 
 def is_library_callable(value: Any) -> bool:
-    """Return whether an object is a function of a package that is no Python function."""
+    """Return whether an object is a function of a package that is not written in Python."""
     return type(value).__name__ in {*_OPERATORS, "ufunc", "method_descriptor"}
 
 

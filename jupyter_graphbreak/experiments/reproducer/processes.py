@@ -49,7 +49,7 @@ torch._dynamo.reset()
 
 
 class FinalRun(NamedTuple):
-    """A run of a script by itself: its report, what it printed, and its exit status."""
+    """A run of a script alone: its report, what it printed, and its exit status."""
 
     report: Report
     output: str
@@ -137,7 +137,8 @@ def run_alone(script: str, seconds: float) -> FinalRun:
         If it takes longer than some seconds.
     """
     from jupyter_graphbreak.analysis.build import build_report
-    from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
+    from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
+    from jupyter_graphbreak.trace.processes import read_processes
     from jupyter_graphbreak.trace.source_folders import SourceFolders
 
     with tempfile.TemporaryDirectory() as place:
@@ -185,7 +186,7 @@ class _Refusing:
         raise EffectRefusedError(effect)
 
     def notice_state(self, what: str, place: StackEntry | None, _: FrameType) -> None:
-        """Allow what ends with the process."""
+        """Allow changes of state that end with the process."""
 
 
 def serve() -> None:
@@ -269,12 +270,8 @@ def _load_packages(script: str) -> None:
 def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
     from jupyter_graphbreak._torch_compat.configuration import ignore_set_logs
     from jupyter_graphbreak.analysis.build import build_report
-    from jupyter_graphbreak.experiments.trial.side_effects import (
-        REFUSABLE,
-        UNAUDITED,
-        EffectRefusedError,
-        listen,
-    )
+    from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, listen
+    from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, UNAUDITED
     from jupyter_graphbreak.recording import recorder
 
     os.chdir(folder)

@@ -152,22 +152,10 @@ def _that_compares(tree: ast.Module, backend: str | None, *, raises: bool) -> tu
     return tuple(map(ast.unparse, kept if raises else [*kept, *tree.body[-3:]]))
 
 
-def spaced(tree: ast.Module) -> str:
-    """Return the text of a script, with a blank line around definitions and after imports."""
-    text, before = "", ""
-    for statement in tree.body:
-        kind = "import" if isinstance(statement, ast.Import | ast.ImportFrom) else type(statement).__name__
-        kind = kind if kind in {"import", "FunctionDef", "AsyncFunctionDef", "ClassDef"} else "statement"
-        text += "\n" if before and (kind != before or kind.endswith("Def")) else ""
-        text += ast.unparse(statement).strip() + "\n"
-        before = kind
-    return text.rstrip("\n")
-
-
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return a callable as code would name it, and the arguments that come first.
 
-    An entry has the function that Dynamo compiled as a method of its first argument, also if it is no method.
+    An entry has the function that Dynamo compiled as a method of its first argument, even if it is not a method.
     """
     if not isinstance(call, types.MethodType):
         return call, ()

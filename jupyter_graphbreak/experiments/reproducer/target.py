@@ -38,7 +38,7 @@ class Target:
     is_logged : bool
         Whether PyTorch logs the break: it only counts those of functions that it refuses to begin with.
     code : str
-        The code of a break, without spaces and brackets; empty if it may stand at any line.
+        The code of a break, without spaces and brackets; empty if it may be at any line.
     is_error : bool
         Whether the break ends the program.
     function : str
@@ -131,7 +131,7 @@ def idents_of(report: Report) -> list[str]:
 
 
 def target_of(report: Report, ident: str) -> Target | None:
-    """Return what an id of a report stands for; ``None`` if the report has no such id."""
+    """Return what an id of a report refers to; ``None`` if the report has no such id."""
     frames = {frame.id: frame.caller for frame in report.frames}
 
     def with_callers(*given: str | None) -> tuple[str, ...]:

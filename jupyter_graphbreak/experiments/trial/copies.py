@@ -24,8 +24,8 @@ import torch
 
 from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
-from jupyter_graphbreak.experiments.trial.side_effects import REFUSABLE
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
+from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -351,7 +351,7 @@ class _Copier:
         return self._attributes(value)
 
     def _tensor(self, value: torch.Tensor) -> Any:
-        """Return a leaf with the same elements, ``.grad`` and attributes; copies of views share memory, too."""
+        """Return a leaf with the same elements, ``.grad`` and attributes; copies of views also share memory."""
         if not _is_plain(value):
             return self._copy_unusual_tensor(value)
         use_digest = self._digests is not None and is_large(value)

@@ -376,7 +376,7 @@ def preserve_warnings() -> Iterator[None]:
             torch.set_warn_always(always)
             now = filters_version()
             for name, names, registry in warning_registries():
-                if name not in registries:  # a trial made it, in the module's names
+                if name not in registries:  # a trial added it to the module's names
                     names.pop("__warningregistry__", None)
                     continue
                 before = registries[name]

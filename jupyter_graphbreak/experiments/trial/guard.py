@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
+from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
 from jupyter_graphbreak.experiments.trial.process_state import (
     SETS_COMPILER,
     ProcessState,
@@ -15,17 +16,15 @@ from jupyter_graphbreak.experiments.trial.process_state import (
     find_changing_line,
 )
 from jupyter_graphbreak.experiments.trial.side_effects import (
-    REFUSABLE,
-    UNAUDITED,
     EffectRefusedError,
     ObservedEffect,
     TrialStoppedError,
     forget_descriptors,
-    is_own_code,
-    line_that_imports,
     listen,
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import refused_input
+from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, UNAUDITED
+from jupyter_graphbreak.experiments.trial.user_imports import line_that_imports
 from jupyter_graphbreak.recording.targets import functions_by_name, own_codes
 
 if TYPE_CHECKING:

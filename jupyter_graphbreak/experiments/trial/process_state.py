@@ -31,7 +31,8 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LoadedModules,
     is_library_code,
 )
-from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
+from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER
 from jupyter_graphbreak.recording.steady import DEFERRED
 from jupyter_graphbreak.records.package_paths import is_library
 from jupyter_graphbreak.records.records import StackEntry
@@ -106,7 +107,7 @@ class ProcessState:
         """Restore it as far as possible, and return the changes that were undone."""
         changed = list(self._changed())
         for part, value, _ in changed:
-            with contextlib.suppress(Exception):  # a folder that is gone, a handler that Python did not set
+            with contextlib.suppress(Exception):  # the folder was deleted, or Python did not set the handler
                 part.write(value)
         return [part.change(before, after) for part, before, after in changed]
 
@@ -309,8 +310,10 @@ def _default_parts() -> Iterator[_Part]:
     """Yield default settings of Python's modules."""
     yield _Part("sets the stack size of new threads", _stack_size, threading.stack_size, frozenset({"stack_size"}))
     if hasattr(sys, "set_int_max_str_digits"):
-        yield _Part("sets the most digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits,
-                    frozenset({"set_int_max_str_digits"}))  # fmt: skip
+        yield _Part(
+            "sets the maximum number of digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits,
+            frozenset({"set_int_max_str_digits"}),
+        )  # fmt: skip
     for module, what, getter, setter in (
         ("socket", "sets the default timeout of sockets", "getdefaulttimeout", "setdefaulttimeout"),
         ("csv", "sets the largest field of CSV files", "field_size_limit", "field_size_limit"),

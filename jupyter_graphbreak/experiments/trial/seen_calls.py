@@ -286,7 +286,7 @@ def key_of(call: Callable[..., Any]) -> Hashable:
 
 
 def owner_of(call: Callable[..., Any]) -> Any:
-    """Return the object whose method is called; the callable itself if it is no method.
+    """Return the object whose method is called; the callable itself if it is not a method.
 
     A scheduler of learning rates replaces ``optimizer.step`` by a function that refers to the optimizer weakly.
     """
@@ -449,7 +449,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Pl
         roots[root] = Place(lambda: owner, _ignore)
     for name, value in arguments.named(call).items():
         if not isinstance(value, (*_PLAIN, torch.Tensor)):
-            # A method of an object that is no module may be given as a function and its object.
+            # A method of an object that is not a module may be given as a function and its object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = Place(partial(_identity, value), _ignore)
     functions = 0
@@ -495,7 +495,7 @@ def _writer_of_item(scope: dict[str, Any], name: str) -> Callable[[Any], None]:
 
 @lru_cache(maxsize=1000)
 def _names(code: types.CodeType) -> frozenset[str]:
-    """Return the names of the variables that code looks up globally; those of attributes are no variables."""
+    """Return the names of the variables that code looks up globally; names of attributes are not among them."""
     names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in _LOOKUPS}
     inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return frozenset(names).union(*inner)

@@ -59,7 +59,7 @@ _close = os.close
 #: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _C_DATA: Any = ctypes.Structure.__mro__[1]
-#: What using memory does that other processes see.
+#: The effect of using memory that other processes share.
 SHARES = "uses memory that processes share"
 _CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.

@@ -44,7 +44,7 @@ from jupyter_graphbreak.experiments.trial.copies import (
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
-from jupyter_graphbreak.experiments.trial.side_effects import REFUSABLE
+from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.package_paths import is_library
@@ -295,8 +295,8 @@ class Subject:
     def activated(self) -> Iterator[None]:
         """Apply the modes of the entry's call, and swap the copies in, while the context is open.
 
-        Methods and other code that is not copied read the copies meanwhile. On exit, objects that could not be copied
-        are restored.
+        Methods and other code that is not copied read the copies in the meantime. On exit, objects that could not be
+        copied are restored.
 
         Raises
         ------

@@ -53,7 +53,7 @@ def require_time() -> None:
 
 
 class Patience:
-    """How long to go on with further inputs, counted from now.
+    """How long to continue with further inputs, counted from now.
 
     Processor time of this thread counts, so that other programs do not decide on how many inputs a change is tried; and
     time on the clock counts for functions that wait.

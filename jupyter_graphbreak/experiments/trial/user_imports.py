@@ -1,4 +1,4 @@
-"""Judge whether importing a user's module changes anything besides the module itself.
+"""Find imports of user modules, and judge whether one changes anything besides the module itself.
 
 A module is imported once. If a trial is the first to import it, it stays imported, so a real call would not repeat what
 its import does.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import functools
 import importlib.machinery
 import sys
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import REGISTERS
+from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
 from jupyter_graphbreak.records.package_paths import is_library
+from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import CodeType
 
 
@@ -162,3 +165,16 @@ def _root(expression: ast.expr) -> str:
 def _called_name(decorator: ast.expr) -> str:
     function = decorator.func if isinstance(decorator, ast.Call) else decorator
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None:
+    """Return the line of user code that imports a module."""
+    for code in codes:
+        for instruction in dis.get_instructions(code) if is_own_code(code.co_filename) else ():
+            place = instruction.positions
+            is_import = instruction.opname in {"IMPORT_NAME", "LOAD_CONST"} and instruction.argval == name
+            if is_import and place is not None:
+                return StackEntry(
+                    code.co_filename, place.lineno or code.co_firstlineno, code.co_name, code.co_firstlineno
+                )
+    return None

@@ -1,12 +1,22 @@
-"""The names that a cell mentions, and whether it compiles anything itself."""
+"""What the code of a cell mentions: names, ``torch.compile``, and parameters that it saves."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak.analysis.saving import REPAIR
+from jupyter_graphbreak.records.additions import ORIG_MOD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+#: How to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
+_IN_PLACE = "compile the model in place with `model.compile()`"
+#: How many keys of a dict, and how many values that are dicts, are looked at.
+_MOST_KEYS = 1000
 
 
 def names_read(tree: ast.AST) -> set[str]:
@@ -39,3 +49,84 @@ def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
             elif not isinstance(home, str) or home.partition(".")[0] == "torch":
                 return True
     return False
+
+
+def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield notes on a cell that has run, each with the expression that it is about.
+
+    Parameters
+    ----------
+    tree : ast.AST
+        The cell's code.
+    namespace : mapping
+        The variables of the notebook after the cell has run. No attribute is read in a way that runs the user's code.
+    """
+    if "torch" not in sys.modules:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _saves(node.func):
+            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                yield from _saved(argument, namespace)
+
+
+def _saves(function: ast.expr) -> bool:
+    name = ast.unparse(function).rpartition(".")[2]
+    return name == "dump" or "save" in name
+
+
+def _saved(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield notes on names of parameters that are saved with the prefix."""
+    for node in ast.walk(argument):
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr="state_dict")) if wrapped := _wrapped(owner, namespace):
+                way_out = f"save `{ast.unparse(owner)}._orig_mod.state_dict()`, or {_IN_PLACE}"
+                if wrapped == "parts":
+                    way_out = "compile each part in place with `part.compile()`"
+            case ast.Name(id=name) if _has_prefix(namespace.get(name)):
+                way_out = f"take the state of the model that was compiled, or {_IN_PLACE}"
+            case _:
+                continue
+        saved = ast.unparse(node)
+        note = (
+            f"Line {node.lineno} saves `{saved}`, in which names of parameters contain `{ORIG_MOD}`, so that the model "
+            f"itself cannot load them: {way_out}. {REPAIR}"
+        )
+        yield saved, note
+
+
+def _value(expression: ast.expr, namespace: Mapping[str, Any]) -> Any:
+    """Return the value of a name or of an attribute that is stored in an object; otherwise ``None``."""
+    match expression:
+        case ast.Name(id=name):
+            return namespace.get(name)
+        case ast.Attribute(value=owner, attr=name):
+            fields = getattr(_value(owner, namespace), "__dict__", None)
+            if not isinstance(fields, dict):
+                return None
+            modules = fields.get("_modules")
+            return fields.get(name, modules.get(name) if isinstance(modules, dict) else None)
+    return None
+
+
+def _wrapped(owner: ast.expr, namespace: Mapping[str, Any]) -> Literal["whole", "parts"] | None:
+    """Return whether a module is wrapped as a whole, or parts of it are."""
+    pending = [_value(owner, namespace)]
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if not isinstance(value, sys.modules["torch"].nn.Module) or id(value) in seen:
+            continue
+        if compiled_callable(value) not in (None, value):
+            return "parts" if seen else "whole"
+        seen.add(id(value))
+        modules = vars(value).get("_modules")
+        pending += list(modules.values()) if isinstance(modules, dict) else []
+    return None
+
+
+def _has_prefix(value: Any, depth: int = 2) -> bool:
+    """Return whether a dict, or a dict in it, has a key with the prefix."""
+    if not isinstance(value, dict) or not depth:
+        return False
+    items = list(value.items())[:_MOST_KEYS]
+    return any((isinstance(key, str) and ORIG_MOD in key) or _has_prefix(inner, depth - 1) for key, inner in items)

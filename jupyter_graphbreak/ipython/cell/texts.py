@@ -1,16 +1,23 @@
-"""Find the cell that a code object comes from, and its text in the editor."""
+"""Find the cell that a code object comes from, and its text in the editor; compile an edited text as IPython does."""
 
 from __future__ import annotations
 
+import ast
 import linecache
 import sys
+import types
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak.analysis.python_text import without_warnings
+from jupyter_graphbreak.ipython.cell.function import FUNCTION, as_function, as_module_code, is_valid, split
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
-from jupyter_graphbreak.ipython.cell.rewriting import is_magic_line
+from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, internal_call, is_magic_line, marked
 from jupyter_graphbreak.records.source_texts import CellText
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+
     from IPython.core.interactiveshell import InteractiveShell
 
 _MAGIC = "compile_explain"  # the magic of a cell or of a line in it
@@ -101,3 +108,57 @@ def _stripped_front(text: str) -> tuple[int, int]:
         body = next((line for line in lines[first + 1 :] if line.strip()), "")
         return 0, len(body) - len(body.lstrip())
     return first, len(lines[first]) - len(lines[first].lstrip())
+
+
+@without_warnings()
+def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[CodeType]:
+    """Compile the text of a cell, both unchanged and as the function that the magic may have made from it.
+
+    Parameters
+    ----------
+    text : str
+        The text in the notebook's editor, including the magic's line.
+    filename : str
+    shell : InteractiveShell
+
+    Raises
+    ------
+    SyntaxError
+        If it is not valid Python.
+    """
+    tree = ast.parse(shell.transform_cell(text))
+    for transformer in shell.ast_transformers:
+        if not isinstance(transformer, BeginObservation):
+            tree = transformer.visit(tree)
+    body = tree.body[1:] if marked(tree) is not None else tree.body
+    codes = [_compiled(ast.Module(body, []), filename)]
+    _, rest = split(body, lambda _: False)
+    if rest:
+        statements = as_function(rest, tree.body[0], internal_call)
+        if is_valid(statements[:1]):
+            codes += _functions(_compiled(ast.Module(statements[:1], []), filename))
+    return codes
+
+
+def compiler_for(shell: InteractiveShell, is_cell: Callable[[str], bool]) -> Callable[[str, str], list[CodeType]]:
+    """Return a function that compiles the text of a cell or a file under its file name."""
+
+    @without_warnings()
+    def compile_text(text: str, filename: str) -> list[CodeType]:
+        if is_cell(filename):
+            return compile_cell(text, filename, shell)
+        return [compile(text, filename, "exec", dont_inherit=True)]
+
+    return compile_text
+
+
+def _compiled(tree: ast.Module, filename: str) -> CodeType:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code: CodeType = compile(ast.fix_missing_locations(tree), filename, "exec", flags=flags, dont_inherit=True)
+    return code
+
+
+def _functions(module: CodeType) -> list[CodeType]:
+    """Return the code of the function that a cell was made into, in the form in which it runs."""
+    codes = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
+    return [as_module_code(code) for code in codes if code.co_name == FUNCTION]

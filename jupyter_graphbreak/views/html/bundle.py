@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic
-from jupyter_graphbreak.views.html.render import packed_rest, render_html
+from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic, Report
+from jupyter_graphbreak.views.html.render import packed_rest, render_html, unpacked_code
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.report.schema import Break, Report
+    from collections.abc import Mapping
+
+    from jupyter_graphbreak.report.schema import Break
     from jupyter_graphbreak.views.rows.schema import Rows
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-#: What the HTML leaves out, for a notebook without a kernel: {"gzip": base64 of JSON}.
+#: What the HTML and the report leave out, for a notebook without a kernel: {"gzip": base64 of JSON}.
 REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
 #: If a report is larger as JSON, the output leaves out parts of it.
 _MOST_BYTES = 3_000_000
+#: If the code of the graphs has more characters, it is compressed, beside the rest of the HTML.
+_MOST_CODE = 4_000
 #: How many rows of each section such an output contains.
 _MOST_ROWS = 500
 
@@ -54,24 +58,51 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     """
     markup = view.markup_of(report) if view is not None else None
     copy = notebook_copy(report)
-    data = copy.to_dict() if copy is report else _known_fields(copy)
+    code = {graph.id: graph.code for graph in copy.graphs}
+    is_packed = sum(map(len, code.values())) > _MOST_CODE
+    data = _filled_fields(_without_code(copy) if is_packed else copy)
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
         MIME_TYPE: data | {"rows": msgspec.to_builtins(_rows(report, is_whole=copy is report))},
     }
-    rest = packed_rest(report)
+    rest = packed_rest(report, code if is_packed else {})
     if rest:
         bundle[REST_TYPE] = {"gzip": rest}
     return bundle | (_view(view) if view is not None else {})
 
 
+def report_in(output: Mapping[str, Any]) -> Report:
+    """Read the report in an output, with the code of its graphs if the output has it in compressed form.
+
+    Parameters
+    ----------
+    output : mapping
+        The data of the output, by mime type.
+
+    Raises
+    ------
+    msgspec.ValidationError
+        If the data is not a report, or has a different major version.
+    """
+    # Encoding turns NaN into null, so that the report can be written again.
+    report = Report.from_json(msgspec.json.encode(output[MIME_TYPE]))
+    code = unpacked_code(output.get(REST_TYPE)) if not any(graph.code for graph in report.graphs) else {}
+    if not code:
+        return report
+    graphs = [msgspec.structs.replace(graph, code=code.get(graph.id, "")) for graph in report.graphs]
+    return msgspec.structs.replace(report, graphs=graphs)
+
+
+def _without_code(report: Report) -> Report:
+    return msgspec.structs.replace(report, graphs=[msgspec.structs.replace(graph, code="") for graph in report.graphs])
+
+
 def notebook_copy(report: Report) -> Report:
     """Return the notebook's copy of a report: if it is very large, without the operations and code of its graphs.
 
-    Occurrences of a break then have no stack if it is the stack of the break, and what is inside the parts of the
-    report has only the fields that are known. A note in the report says so. The live widget and the variable of ``-o``
-    have the complete report.
+    Occurrences of a break then have no stack if it is the stack of the break. A note in the report says so. The live
+    widget and the variable of ``-o`` have the complete report.
     """
     if len(report.to_json()) <= _MOST_BYTES:
         return report
@@ -96,26 +127,34 @@ def _without_repeated_stacks(break_: Break) -> Break:
     return msgspec.structs.replace(break_, occurrences=occurrences)
 
 
-def _known_fields(value: Any, depth: int = 0) -> Any:
-    """Return a report as plain data; inside its parts, fields are left out that are unknown and therefore ``None``.
+def _filled_fields(report: Report) -> dict[str, Any]:
+    """Return a report as plain data; its parts, such as breaks, have no fields that are unknown or empty by default.
 
-    A location without columns has no ``column``. The parts themselves, such as a break, keep all their fields, and so
-    do fields without a default value, which readers require.
+    A location without columns has no ``column``. The report itself keeps all its fields.
     """
+    return {field.encode_name: _without_defaults(getattr(report, field.name)) for field in _fields(type(report))}
+
+
+def _without_defaults(value: Any) -> Any:
     if isinstance(value, list):
-        return [_known_fields(item, depth) for item in value]
+        return [_without_defaults(item) for item in value]
     if not isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
     return {
-        field.encode_name: _known_fields(item, depth + 1)
+        field.encode_name: _without_defaults(item)
         for field in _fields(type(value))
-        if (item := getattr(value, field.name)) is not None or field.default is not None or depth < _PART_DEPTH
+        if (item := getattr(value, field.name)) or item != _empty_default(field)
     }
 
 
+def _empty_default(field: msgspec.structs.FieldInfo) -> Any:
+    """Return the default of a field if it is ``None``, an empty text or an empty list."""
+    if field.default_factory is list:
+        return []
+    return field.default if field.default is None or field.default == "" else msgspec.NODEFAULT
+
+
 _fields = functools.cache(msgspec.structs.fields)
-#: The depth of what is inside the parts of a report: a break is a part, its location is inside it.
-_PART_DEPTH = 2
 
 
 def _rows(report: Report, *, is_whole: bool) -> Rows:

@@ -19,7 +19,7 @@ _HERE = Path(__file__).parent
 
 
 #: Optional parts of the markup; the style sheet contains only the rules of those that are used.
-Part = Literal["cost", "frontends", "job", "remedies"]
+Part = Literal["cost", "frontends", "groups", "job", "remedies", "scopes"]
 
 
 @cache
@@ -34,7 +34,7 @@ def style_sheet(*parts: Part) -> Markup:
 
     Parameters
     ----------
-    *parts : {"cost", "frontends", "job", "remedies"}
+    *parts : {"cost", "frontends", "groups", "job", "remedies", "scopes"}
         The optional parts that the markup contains.
     """
     text = (_HERE / "templates" / "report.css").read_text(encoding="utf-8")

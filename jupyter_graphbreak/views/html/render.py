@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import gzip
+import re
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,7 +27,7 @@ from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT, SIGNS, cal
 from jupyter_graphbreak.views.words.verdict import run_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.report.diff import Changes
     from jupyter_graphbreak.report.frontends import Frontends
@@ -72,7 +74,7 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
     add("notes", lambda _, item: macros.note_item(item), report.diagnostics, limits.rows)
     for index, graph in enumerate(report.graphs):
         add(f"ops-{index}", lambda _, op: view.op_rows([op]), graph.ops, limits.ops)
-        if view.code_length(graph) > limits.code:
+        if graph.code and not view.shows_code(graph):
             makers[f"code-{index}"] = _code_maker(view, graph)
     for listing in view.listings:
         if listing.left_out:
@@ -81,7 +83,7 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
 
 
 def _code_maker(view: View, graph: Graph) -> MakeItems:
-    return lambda: iter([Markup("<pre>") + view.python(graph.code, view.limits.code, None) + Markup("</pre>")])
+    return lambda: iter([Markup("<pre>") + view.python(graph.code) + Markup("</pre>")])
 
 
 def _lines_maker(macros: Any, listing: SourceListing) -> MakeItems:
@@ -103,12 +105,23 @@ _HERE = Path(__file__).parent
 _MOST_PLAIN = 1_000_000
 #: The highest level takes three times as long and saves only a tenth of the size.
 _COMPRESSION = 6
+#: The flag of zlib for data with gzip's header.
+_GZIP = 16
+#: The maximum number of bytes to unpack.
+_MOST_UNPACKED = 1 << 28
+#: Text after a tag with an escaped quotation mark.
+_QUOTED = re.compile(r">[^<]*&#3[94];[^<]*")
 
 
 def render_html(report: Report) -> str:
     """Return the report as a snippet with its own style sheet, showing the beginning of each list."""
     view = View(report)
-    return str(_macros(view).report())
+    return _with_plain_quotes(str(_macros(view).report()))
+
+
+def _with_plain_quotes(markup: str) -> str:
+    """Return markup in which quotation marks are escaped in attributes only, which they may end."""
+    return _QUOTED.sub(lambda text: text[0].replace("&#39;", "'").replace("&#34;", '"'), markup)
 
 
 def render_changes_html(changes: Changes) -> str:
@@ -130,10 +143,31 @@ def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]
     return _render_rest(view, _macros(view), name)
 
 
-def packed_rest(report: Report) -> str:
-    """Return all that :func:`render_html` leaves out, for use without a kernel; empty if nothing is left out."""
+def packed_rest(report: Report, code: Mapping[str, str]) -> str:
+    """Return all that :func:`render_html` leaves out, for use without a kernel; empty if nothing is left out.
+
+    Parameters
+    ----------
+    report : Report
+    code : mapping
+        The code of graphs, by their ids, that the output contains nowhere else.
+    """
     rest = render_rest(report)
-    return _compress({"rest": rest}) if rest else ""
+    return _compress({"rest": rest} | ({"code": code} if code else {})) if rest or code else ""
+
+
+def unpacked_code(packed: Any) -> dict[str, str]:
+    """Return the code of graphs, by their ids, from the data of a saved output; empty if there is none to be read."""
+    try:
+        compressed = base64.b64decode(packed["gzip"])
+        content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP).decompress(compressed, _MOST_UNPACKED)
+        return msgspec.json.decode(content, type=_PackedCode).code
+    except (TypeError, KeyError, ValueError, zlib.error):  # an output that someone else wrote
+        return {}
+
+
+class _PackedCode(msgspec.Struct):
+    code: dict[str, str] = {}
 
 
 def packed_data(report: Report) -> str:

@@ -115,12 +115,15 @@ _DEEPEST = 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of each list the static markup shows. Up to ``open`` breaks are expanded."""
+    """How much of each list the static markup shows.
+
+    Up to ``open`` breaks are expanded. The code of a graph is shown if it has at most ``code`` lines.
+    """
 
     breaks: int = 20
     open: int = 3
     graphs: int = 10
-    ops: int = 8
+    ops: int = 5
     inputs: int = 6
     code: int = 8
     rows: int = 40
@@ -176,6 +179,8 @@ class View:
         parts: dict[Part, bool] = {
             "remedies": report.remedies is not None or bool(report.compiled) or bool(report.reproducers),
             "cost": report.cost is not None,
+            "groups": bool(self.minor) or not all(group.is_single for group in self.groups),
+            "scopes": bool(report.scopes),
         }
         return style_sheet(*(part for part, is_needed in parts.items() if is_needed))
 
@@ -416,9 +421,13 @@ class View:
         """Return the number of lines of a graph's code."""
         return graph.code.rstrip("\n").count("\n") + 1
 
-    def python(self, code: str, first: int, last: int | None) -> Markup:
-        """Return a range of lines of a graph's code as coloured markup."""
-        return coloured("\n".join(code.rstrip("\n").split("\n")[first:last]))
+    def shows_code(self, graph: Graph) -> bool:
+        """Return whether the markup contains a graph's code; longer code begins with lines that repeat its inputs."""
+        return self.code_length(graph) <= self.limits.code
+
+    def python(self, code: str) -> Markup:
+        """Return a graph's code as coloured markup."""
+        return coloured(code.rstrip("\n"))
 
     def role(self, frame: Frame) -> str:
         """Return the role of a frame in words."""

@@ -183,22 +183,22 @@ def _breaks(report: Report) -> Section | None:
     resumes = {resume.id: resume for resume in report.resumes}
     skipped = {function.id: function for function in report.skipped}
 
-    def then(break_: Break) -> str:
+    def effect_of(break_: Break) -> str:
         resumed = [resumes[ident] for ident in break_.resumes if ident in resumes]
         eager = [skipped[ident] for ident in break_.skipped if ident in skipped]
         return aftermath_here(report, break_, resumed, eager)
 
-    rows = [_break(report, number, break_, then(break_)) for number, break_ in enumerate(_first(ordered), start=1)]
+    rows = [_break(report, number, break_, effect_of(break_)) for number, break_ in enumerate(_first(ordered), start=1)]
     return _section("break", "Breaks", rows, ordered, form="groups")
 
 
-def _break(report: Report, number: int, break_: Break, then: str) -> Row:
+def _break(report: Report, number: int, break_: Break, effect: str) -> Row:
     at = break_.location
     code = brief_code(at.code) if at is not None else ""
     function = "" if at is None or at.function in {None, "<module>"} else at.function or ""
     details = []
     if at is not None:
-        details = [_where(report, at), then, f"in {function}" if function and code else ""]
+        details = [_where(report, at), effect, f"in {function}" if function and code else ""]
     advice = guidance(report, break_)
     more = [(break_.explanation or "").partition("\n")[0], f"Do: {advice[0].text}" if advice else "", cost_of(break_)]
     return Row(

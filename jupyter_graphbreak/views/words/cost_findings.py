@@ -105,7 +105,7 @@ def cost_findings(report: Report) -> list[Finding]:
     findings = []
     for entry in cost.entries[:_MOST_ENTRIES]:
         name = f"{entry.function}: " if several else ""
-        findings += [Finding(name + one.sentence, one.share, one.location) for one in _of_entry(report, entry)]
+        findings += [Finding(name + one.sentence, one.share, one.location) for one in _findings_on(report, entry)]
     findings.sort(key=lambda finding: -finding.share)
     return findings
 
@@ -145,7 +145,7 @@ def startup_findings(report: Report) -> list[Finding]:
     return findings
 
 
-def _of_entry(report: Report, entry: EntryCost) -> Iterator[Finding]:
+def _findings_on(report: Report, entry: EntryCost) -> Iterator[Finding]:
     if entry.memory is not None:
         yield from _memory(report, entry.memory)
         yield from _growth(report, entry.memory.growth)

@@ -21,7 +21,7 @@ def reason_of(cause: Break | Reason | Change | JobBreak) -> str:
 
 
 def title_of(cause: Break | Reason | Change | JobBreak) -> str:
-    """Return a reason in the reader's words; PyTorch's name of it if we have no words of our own."""
+    """Return a reason in the reader's words; or PyTorch's name for it if there are none."""
     if not isinstance(cause, Break):
         return _title(cause.gb_id, cause.gb_type, None, None)
     code = cause.location.code if cause.location is not None else None

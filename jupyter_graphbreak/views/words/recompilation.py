@@ -358,8 +358,10 @@ def failed_guards(
         subject = variation.subject or variation.name if variation is not None else _readable(reason.guard)
         failed.setdefault(subject, []).append((index, reason, variation))
     guards = sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
-    said = [guard.advice for guard in guards]
-    return [replace(guard, advice="") if guard.advice in said[:index] else guard for index, guard in enumerate(guards)]
+    advised = [guard.advice for guard in guards]
+    return [
+        replace(guard, advice="") if guard.advice in advised[:index] else guard for index, guard in enumerate(guards)
+    ]
 
 
 def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> FailedGuard:

@@ -43,7 +43,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         )
     elif values.calls > 1:
         calls = f"The values are those of the first of {values.calls} calls of {name}"
-        sentences.append((f"{calls}; to look into another one, make it alone in a cell", False, None))
+        sentences.append((f"{calls}; to look into a different one, make it alone in a cell", False, None))
     return sentences
 
 

@@ -107,7 +107,7 @@ def _failure(report: Report) -> str:
 
 
 def _as_sentence(reason: str) -> str:
-    """Return a reason with a full stop; its first word may be the name of a function, which stays as it is."""
+    """Return a reason with a full stop; its first word may be the name of a function, which stays unchanged."""
     return f"{'T' + reason[1:] if reason.startswith('the ') else reason}{'' if reason.endswith('.') else '.'}"
 
 
@@ -162,7 +162,7 @@ def advice_beside_verdict(report: Report) -> str:
 
 
 def _what_failed(report: Report) -> str:
-    """Return that no change works, or that none was tried in time, and a library's switch that changes results."""
+    """Return why there is no working change, and a library's switch that changes results."""
     for remedy in report.remedies or []:
         switch = switch_called(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.differs is not None:

@@ -224,23 +224,48 @@ interface IPacked {
   processes?: { gzip: string }[];
 }
 
+/** What an output has in compressed form: the rest of the markup, and the code of long graphs by their ids. */
+interface IUnpacked {
+  rest: Rest;
+  code?: Record<string, string>;
+}
+
 /** The data of an output's report besides the markup. */
 function dataOf(data: IOutput['data']): IReportData {
   const packed = data[REST_TYPE] as IPacked | undefined;
   const text = data['text/plain'] ?? '';
   const report = data[MIME_TYPE];
-  let rest: Promise<Rest> | null = null;
+  let unpacked: Promise<IUnpacked> | null = null;
+  const load = (): Promise<IUnpacked> =>
+    (unpacked ??=
+      packed?.gzip === undefined
+        ? Promise.resolve({ rest: {} })
+        : unpack<IUnpacked>(packed.gzip));
   return {
-    rest: () =>
-      (rest ??=
-        packed?.gzip === undefined
-          ? Promise.resolve({})
-          : unpack<{ rest: Rest }>(packed.gzip).then(({ rest }) => rest)),
+    rest: async () => (await load()).rest,
     text: () =>
       Promise.resolve(Array.isArray(text) ? text.join('') : String(text)),
     // The rows come with the report, but are not part of it.
-    json: () =>
-      Promise.resolve(JSON.stringify({ ...Object(report), rows: undefined }))
+    json: async () =>
+      JSON.stringify({
+        ...withCode(Object(report) as ICoded, (await load()).code ?? {}),
+        rows: undefined
+      })
+  };
+}
+
+/** A report with graphs whose code may be missing. */
+interface ICoded {
+  graphs?: { id: string; code?: string }[];
+}
+
+/** Add the code of the graphs that an output has in compressed form. */
+function withCode(report: ICoded, code: Record<string, string>): ICoded {
+  return {
+    ...report,
+    graphs: report.graphs?.map(graph =>
+      graph.id in code ? { ...graph, code: code[graph.id] } : graph
+    )
   };
 }
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jupyter_graphbreak.analysis.aftermath import block_around_variadic_calls, skip_reason_of_break
 from jupyter_graphbreak.analysis.breaks import advise
 from jupyter_graphbreak.analysis.messages import Cause
-from jupyter_graphbreak.analysis.skips import block_around_variadic_calls, of_break
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.schema import Reason
 
@@ -22,7 +22,7 @@ from jupyter_graphbreak.report.schema import Reason
     ],
 )
 def test_only_a_directly_compiled_generator_is_reported_as_generator(gb_type: str, kind: str) -> None:
-    reason = of_break(Cause(gb_type, "GB0001"), None, None)
+    reason = skip_reason_of_break(Cause(gb_type, "GB0001"), None, None)
     assert reason.kind == kind
     assert ("a generator cannot be compiled" in reason.sentence) == (kind == "generator")
 

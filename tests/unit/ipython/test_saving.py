@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak.ipython.cell.saving import notes_on_saving
+from jupyter_graphbreak.ipython.cell.mentions import notes_on_saving
 
 MODEL = torch.nn.Linear(2, 2)
 WRAPPED: Any = torch.compile(MODEL, backend="eager")

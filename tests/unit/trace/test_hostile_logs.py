@@ -19,7 +19,8 @@ from jupyter_graphbreak.api.saved import read_trace
 from jupyter_graphbreak.records.regular_files import open_regular, read_regular
 from jupyter_graphbreak.results import Job, Report
 from jupyter_graphbreak.trace.limits import Limits
-from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
+from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
+from jupyter_graphbreak.trace.processes import read_processes
 
 LOGS = Path(__file__).parents[2] / "recordings" / "logs"
 BRANCH = (LOGS / "2.13.0" / "branch.log").read_bytes()

@@ -12,7 +12,7 @@ import zstandard
 
 from jupyter_graphbreak.api.saved import read_trace
 from jupyter_graphbreak.results import Job, Report
-from jupyter_graphbreak.trace.processes import UnreadableTrace
+from jupyter_graphbreak.trace.log_files import UnreadableTrace
 
 LOGS = Path(__file__).parents[2] / "recordings" / "logs"
 ALL = sorted(LOGS.glob("*/*.log"))

@@ -17,8 +17,7 @@ from jupyter_graphbreak.records.records import CompileTime
 from jupyter_graphbreak.report.job import EqualProcess, Process
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.trace.limits import Limits
-from jupyter_graphbreak.trace.processes import UnreadableTrace
-from jupyter_graphbreak.trace.remote import RemoteFolder
+from jupyter_graphbreak.trace.log_files import RemoteFolder, UnreadableTrace
 from jupyter_graphbreak.views.html.job import render_job_html
 from tests.support.sample_reports import no_breaks, two_breaks
 

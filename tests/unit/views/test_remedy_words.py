@@ -245,7 +245,7 @@ def test_a_long_change_is_truncated_in_the_text_but_not_in_the_markup() -> None:
 
 def test_the_markup_of_a_card_is_readable_without_style() -> None:
     html = render_html(remedies()).partition("</style>")[2]
-    start = html.index("Branch on a tensor&#39;s value <small>")
+    start = html.index("Branch on a tensor's value <small>")
     card = html[start : html.index('<li class="gb-item gb-break" id="', start)]
     text = re.sub(r"<[^>]+>", "", card)
     assert "Fix: Take both sides with torch.where ✓ works" in text

@@ -14,14 +14,14 @@ def test_each_script_has_a_sentence() -> None:
     section = next(section for section in build_rows(report).sections if section.id == "reproducer")
     first, second = (report.order.index(ident) + 1 for ident in ("b1", "b2"))
     assert [row.label for row in section.rows] == [
-        f'A script of 6 lines shows break {first} by itself: `report.reproducer("b1")`.',
+        f'A standalone script of 6 lines shows break {first}: `report.reproducer("b1")`.',
         f"Break {second} cannot be reproduced: step cannot be written as a script: it uses a lock.",
-        'A script of 6 lines shows the wrong result by itself: `report.reproducer("check")`.',
+        'A standalone script of 6 lines shows the wrong result: `report.reproducer("check")`.',
     ]
 
 
 def test_text_says_the_same() -> None:
-    assert "by itself" in render_text(checks())
+    assert "standalone script" in render_text(checks())
     assert "cannot be reproduced" in render_text(checks())
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from base64 import b64encode
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,12 +14,16 @@ import nbformat
 import pytest
 from msgspec.structs import replace
 
+from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.report.schema import MIME_TYPE, Break, Tensor
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.views.html.bundle import WIDGET_VIEW, mime_bundle, running_bundle
+from jupyter_graphbreak.trace.files import read_trace
+from jupyter_graphbreak.views.html.bundle import REST_TYPE, WIDGET_VIEW, mime_bundle, report_in, running_bundle
 from jupyter_graphbreak.views.html.render import render_html, render_page
 from jupyter_graphbreak.views.html.widget import ReportWidget
 from tests.support.sample_reports import SAVED, big, two_breaks
+
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "2.13.0"
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -128,12 +135,47 @@ def test_a_saved_report_is_read_as_it_was(make: Callable[[], Report]) -> None:
 def test_a_saved_report_leaves_out_what_is_unknown_inside_its_parts() -> None:
     report = two_breaks()
     saved = mime_bundle(report, None)[MIME_TYPE]
-    first = saved["breaks"][0]
-    assert first.keys() == report.to_dict()["breaks"][0].keys()
-    places = [place for break_ in saved["breaks"] for place in break_["stack"]]
-    assert places
-    assert not any(value is None for place in places for value in place.values())
+    assert saved.keys() == report.to_dict().keys() | {"rows"}
+    parts = [*saved["breaks"], *(place for break_ in saved["breaks"] for place in break_["stack"])]
+    assert len(parts) > 2
+    assert not any(value is None for part in parts for value in part.values())
     assert Report.from_dict(saved) == report
+
+
+def with_long_code() -> Report:
+    report = two_breaks()
+    code = "class GraphModule(torch.nn.Module):\n" + "    # a line that PyTorch repeats\n" * 100
+    return replace(report, graphs=[replace(graph, code=code + graph.id) for graph in report.graphs])
+
+
+def test_long_code_of_graphs_is_compressed_and_read_back() -> None:
+    report = with_long_code()
+    bundle = json.loads(json.dumps(mime_bundle(report, None)))
+    assert "PyTorch repeats" not in json.dumps(bundle)
+    assert report_in(bundle).to_dict() == report.to_dict()
+    assert [graph.code for graph in Report.from_dict(bundle[MIME_TYPE]).graphs] == ["", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        None, [], "text", {}, {"gzip": None}, {"gzip": "no base64"}, {"gzip": b64encode(b"no gzip").decode()},
+        {"gzip": b64encode(gzip.compress(b"no JSON")).decode()},
+        {"gzip": b64encode(gzip.compress(b'{"code": {"A": 3}}')).decode()},
+    ],
+)  # fmt: skip
+def test_a_report_whose_code_cannot_be_read_has_none(packed: object) -> None:
+    bundle = mime_bundle(with_long_code(), None) | {REST_TYPE: packed}
+    assert not any(graph.code for graph in report_in(bundle).graphs)
+
+
+def test_outputs_are_small() -> None:
+    total = 0
+    for path in sorted(RECORDINGS.glob("*.log")):
+        bundle = mime_bundle(build_report(read_trace(path)), None)
+        total += len(bundle["text/html"].encode()) + len(msgspec.json.encode(bundle[MIME_TYPE]))
+    # A tenth more than the outputs had when this was written. Each contains a style sheet of 10 kB.
+    assert total < 275_000
 
 
 def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_so() -> None:

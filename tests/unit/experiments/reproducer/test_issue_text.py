@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.experiments.reproducer.issue_text import issue_text
+from jupyter_graphbreak.experiments.reproducer.finding import issue_text
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from jupyter_graphbreak.experiments.remedies.break_places import BreakComparison, RunBreaks, compare_breaks
-from jupyter_graphbreak.experiments.remedies.rehearsal import _break_summary
+from jupyter_graphbreak.experiments.remedies.run_comparison import (
+    BreakComparison,
+    RunBreaks,
+    break_summary,
+    compare_breaks,
+)
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Break, Device, Report
 from tests.support.break_problems import location_of
@@ -78,5 +82,5 @@ def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[here, there])
     run = RunBreaks(report, {})
     code = f"f(x, {'y' * 55}..."
-    assert _break_summary(there, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
-    assert _break_summary(here, [run]) == "at line 4, x > 0: branch on a tensor's value"
+    assert break_summary(there, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
+    assert break_summary(here, [run]) == "at line 4, x > 0: branch on a tensor's value"

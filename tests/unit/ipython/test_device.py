@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jupyter_graphbreak.recording.device import Cuda, choose_device
+from jupyter_graphbreak.ipython.options import CudaDevices, choose_device
 
-GPU = Cuda(["H100", "A100"], 1)
-NONE = Cuda(why_none="torch 2.13.0 is built without CUDA")
+GPU = CudaDevices(["H100", "A100"], 1)
+NONE = CudaDevices(why_none="torch 2.13.0 is built without CUDA")
 
 
 def tensor(kind: str) -> Any:
@@ -63,6 +63,6 @@ def test_forced_device_is_used_whatever_the_code_names(requested: str, used: str
         ("cuda:x", GPU, "use auto, cpu, cuda or cuda:N"),
     ],
 )
-def test_misuse_is_reported_with_a_way_out(requested: str, cuda: Cuda, message: str) -> None:
+def test_misuse_is_reported_with_a_way_out(requested: str, cuda: CudaDevices, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         choose_device(requested, cuda, {})

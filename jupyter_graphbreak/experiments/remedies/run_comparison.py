@@ -1,17 +1,29 @@
-"""Compare the breaks of a program with those of a changed one, by their places: the causes may change."""
+"""Compare a run of a changed program with a run of the original, and describe what differs.
+
+Breaks are compared by their places: the causes may change.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, OtherThreadError
+from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+from jupyter_graphbreak.knowledge.lookup import known_cause
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from jupyter_graphbreak.experiments.trial.outcome import Result
+    from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
 
+#: How many characters of the code of a break are shown.
+_MOST_CODE = 60
 #: The file name of a source and one of its lines.
 Line = tuple[str, int]
 
@@ -78,7 +90,7 @@ def compare_breaks(
         breaks_at_place[break_.id] = [
             new_break
             for new_break, at in breaks_after
-            if _meets(break_, places, new_break, at)
+            if _is_same_place(break_, places, new_break, at)
             and not (
                 not _has_same_cause(break_, new_break)
                 and any(_has_same_cause(o, new_break) and at & of for o, of in others)
@@ -95,13 +107,13 @@ def compare_breaks(
         [
             new_break
             for new_break, at in breaks_after
-            if not any(_meets(old, places, new_break, at) for old, _, places in known)
+            if not any(_is_same_place(old, places, new_break, at) for old, _, places in known)
         ],
     )
 
 
-def _meets(old: Break, places: frozenset[Line], new_break: Break, at: frozenset[Line]) -> bool:
-    """Whether two breaks are at the same place; breaks without a known place are compared by their cause."""
+def _is_same_place(old: Break, places: frozenset[Line], new_break: Break, at: frozenset[Line]) -> bool:
+    """Return whether two breaks are at the same place; breaks without a known place are compared by their cause."""
     return bool(places & at) if places or at else old.gb_type == new_break.gb_type
 
 
@@ -142,3 +154,57 @@ def _line_map(old: str, new: str) -> dict[int, set[int]]:
         if before[number].strip():
             line_map[number + 1] |= added[before[number].strip()]
     return line_map
+
+
+def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
+    """Return the verdict on a program that did not run to its end, and the reason."""
+    match error:
+        case TrialStoppedError():
+            return "not tried", stop_reason(error)
+        case OtherThreadError():
+            return "not tried", str(error)
+        case CannotApplyError() | SyntaxError():
+            return "fails", f"cannot be applied: {error}"
+    return "fails", f"raises {error_summary(error)}"
+
+
+def stop_reason(stopped: TrialStoppedError) -> str:
+    """Return why a trial was stopped, as the reason of a verdict."""
+    return f"the trial was stopped before it {stopped.effect.what}"
+
+
+def compared_aspects(results: list[Result]) -> list[str]:
+    """Return the aspects that a comparison of results covers, in the words of the evidence."""
+    what = ["values"]
+    what += ["gradients"] if any(result.gradients for result in results) else []
+    what += ["arguments"] if any(result.arguments for result in results) else []
+    what += ["output"] if any(result.effects.printed or result.effects.stderr for result in results) else []
+    what += ["warnings"] if any(result.effects.warned for result in results) else []
+    what += ["logs"] if any(result.effects.logged for result in results) else []
+    what += ["exceptions"] if any(result.raised is not None for result in results) else []
+    return [*what, "aliasing", "state", "random numbers"]
+
+
+def functions_given_up(report: Report) -> set[str]:
+    """Return the functions that run eagerly, with everything they call, because they were compiled too often."""
+    return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
+
+
+def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
+    """Describe a break of some runs; a line of a file is named with its file."""
+    location = graph_break.location
+    if location is None:
+        return f"elsewhere: {graph_break.gb_type}"
+    reports = [run.report for run in runs if any(known is graph_break for known in run.report.breaks)]
+    sources = [source for report in reports for source in report.sources if source.id == location.source]
+    file = f" of {sources[0].name}" if sources and sources[0].kind != "cell" else ""
+    title = known_cause(graph_break.gb_id, graph_break.gb_type, code=location.code).title
+    code = re.sub(r"(?<=[(\[]) ", "", " ".join((location.code or "").split()))
+    code = code if len(code) <= _MOST_CODE else f"{code[:_MOST_CODE]}..."
+    return f"at line {location.line}{file}, {code}: {title if title[:2].isupper() else title[:1].lower() + title[1:]}"
+
+
+def error_summary(error: BaseException) -> str:
+    """Return the class of an error and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,116 @@
+"""Whose code a file contains, and which line of the user's code leads to an effect."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sysconfig
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import torch
+
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Literal
+
+    from jupyter_graphbreak.records.records import StackEntry
+
+    Role = Literal["own", "library", "neutral", "exempt", "internal"]
+
+_STDLIB = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
+_TORCH = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
+#: PyTorch's compilers. Their caches, locks, threads and processes do not count as effects.
+_COMPILER_FOLDERS = tuple(
+    os.path.join(_TORCH, name, "")  # noqa: PTH118 - as above
+    for name in ("_inductor", "_dynamo", "_functorch", "_subclasses", "_logging")
+)
+#: Files of the compilers that call user code in each run.
+_COMPILER_RUNTIME = tuple(
+    os.path.join(_TORCH, "_dynamo", name)  # noqa: PTH118 - as above
+    for name in ("eval_frame.py", "external_utils.py", "decorators.py")
+)
+#: Other packages that compile.
+_COMPILER_PACKAGES = {"triton"}
+#: Packages that compilers use.
+_HELPER_PACKAGES = {"filelock", "mpmath", "networkx", "sympy"}
+#: Prefixes of the file names of code that Python or PyTorch generated.
+_GENERATED = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__array_function__", "<torch")
+#: The functions that pass a log record to the handlers. A trial captures the records, so handlers have no effect.
+_LOGGING_CALLS = {"callHandlers", "handle", "emit"}
+_MAX_DEPTH = 2000
+_PACKAGES = ("site-packages", "dist-packages")
+_LOGGING = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
+#: The thread that checks whether progress bars are refreshed often enough.
+_MONITOR = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
+#: The function that makes the lock of all progress bars, of which Python's resource tracker is told.
+_MAKES_LOCK = "create_mp_lock"
+
+
+@functools.lru_cache(maxsize=4096)
+def _role(filename: str) -> Role:
+    """Return whose code a file contains, for the attribution of effects."""
+    if filename.startswith("<frozen importlib"):
+        return "exempt"
+    if filename.startswith(_GENERATED):
+        return "neutral"
+    if filename.startswith(OWN_FOLDER):
+        return "internal"
+    if filename.startswith(_TORCH):
+        compiles = filename.startswith(_COMPILER_FOLDERS) and not filename.startswith(_COMPILER_RUNTIME)
+        return "exempt" if compiles else "neutral"
+    if filename.startswith("<") or not is_library(filename):
+        return "own"
+    if filename.startswith(_STDLIB) and not any(f"{os.sep}{name}{os.sep}" in filename for name in _PACKAGES):
+        return "neutral"
+    parts = {*PurePath(filename).parts}
+    if parts & _COMPILER_PACKAGES:
+        return "exempt"
+    return "neutral" if parts & _HELPER_PACKAGES else "library"
+
+
+def is_own_code(filename: str) -> bool:
+    """Return whether a file contains user code."""
+    return _role(filename) == "own"
+
+
+def is_called_by_user(frame: FrameType) -> bool:
+    """Return whether user code calls a function that Dynamo does not trace, given the frame of the call."""
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_code.co_filename.startswith(_COMPILER_RUNTIME):
+        caller = caller.f_back
+    return caller is not None and is_own_code(caller.f_code.co_filename)
+
+
+def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
+    """Return whether an event in a frame is an effect of user code, and the line that leads to it.
+
+    It is not if PyTorch's compilers cause it, if a module is imported, if a log record is passed to its handlers, or if
+    a progress bar, such as that of ``torch.fx.Interpreter``, starts its monitor or makes its lock.
+    """
+    library: FrameType | None = None
+    while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook
+        frame = frame.f_back
+    for _ in range(_MAX_DEPTH):
+        if frame is None:
+            break
+        code = frame.f_code
+        role = _role(code.co_filename)
+        if role == "own":
+            return True, entry_of_frame(frame)
+        if role == "exempt" or (code.co_name in _LOGGING_CALLS and code.co_filename.endswith(_LOGGING)):
+            return False, None
+        if role == "internal":
+            break
+        if role == "library" and library is None:
+            if code.co_filename.endswith(_MONITOR) or code.co_name == _MAKES_LOCK:
+                return False, None
+            library = frame
+        frame = frame.f_back
+    if library is None:
+        return False, None
+    return True, entry_of_frame(library)

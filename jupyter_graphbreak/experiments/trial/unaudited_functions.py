@@ -1,0 +1,437 @@
+"""Replace functions whose effects raise no audit event, so that the listeners of :mod:`.side_effects` notice them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import itertools
+import logging
+import os
+import sys
+import threading
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
+from jupyter_graphbreak._torch_compat.process_settings import (
+    collectives,
+    file_writers,
+    mappers,
+    opened_by_pytorch,
+    registrations,
+)
+from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
+from jupyter_graphbreak.experiments.trial.side_effects import (
+    COMMUNICATES,
+    SCHEDULES,
+    STARTS_THREAD,
+    USES_ADDRESS,
+    USES_SHELL,
+    WAITS_FOR_INPUT,
+    before_imports,
+    handle_import,
+    is_in_trial,
+    is_listening,
+    made_descriptors,
+    notice,
+    short_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.report.schema import EffectKind
+
+
+#: Functions whose effects have no audit event, by module and name.
+_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
+    "os": {
+        **dict.fromkeys(("write", "pwrite", "writev", "pwritev"), ("file", "writes to an open file")),
+        **dict.fromkeys(("sendfile", "splice", "copy_file_range"), ("file", "writes to an open file")),
+        **dict.fromkeys(("posix_fallocate", "eventfd_write"), ("file", "writes to an open file")),
+        "closerange": ("file", "closes open files"),
+        **dict.fromkeys(("mkfifo", "mknod"), ("file", "makes a file")),
+        "dup2": ("file", "redirects an open file"),
+        **dict.fromkeys(("_exit", "abort"), ("process", "ends the process")),
+        **dict.fromkeys(("wait", "wait3", "wait4", "waitid", "waitpid"), ("process", "waits for another process")),
+        "register_at_fork": ("state", "registers functions that run when the process forks"),
+        **dict.fromkeys(
+            ("nice", "setpriority", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "setsid", "setpgid",
+             "setpgrp", "setuid", "setgid", "seteuid", "setegid", "setreuid", "setregid", "setresuid", "setresgid",
+             "setgroups", "initgroups", "chroot", "tcsetpgrp", "unshare", "setns"),
+            ("state", "sets the process"),
+        ),
+    },
+    "signal": {
+        **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
+        **dict.fromkeys(("siginterrupt", "set_wakeup_fd"), ("state", "sets signal handlers")),
+    },
+    "_thread": {"interrupt_main": ("process", "sends a signal")},
+    "faulthandler": {
+        "dump_traceback": ("file", "writes to an open file"),
+        **dict.fromkeys(("dump_traceback_later", "cancel_dump_traceback_later"), ("state", "sets a timer of faults")),
+        **dict.fromkeys(("register", "unregister"), ("state", "sets the handler of faults")),
+    },
+    "importlib": {"reload": ("state", "loads a module again")},
+    "sys": {"setdlopenflags": ("state", "sets how libraries are loaded")},
+    "sys.monitoring": dict.fromkeys(
+        ("use_tool_id", "free_tool_id", "clear_tool_id", "register_callback", "set_events", "set_local_events",
+         "restart_events"),
+        ("state", "sets what monitors the interpreter"),
+    ),
+    "tracemalloc": dict.fromkeys(("start", "stop", "clear_traces", "reset_peak"), ("state", "traces memory")),
+    "termios": dict.fromkeys(("tcsetattr", "tcsendbreak", "tcflush", "tcflow"), ("state", "sets the terminal")),
+    "unittest.mock": {
+        **dict.fromkeys(("_patch.start", "_patch_dict.start"), ("state", "replaces an object until someone stops it")),
+        **dict.fromkeys(("_patch.stop", "_patch_dict.stop"), ("state", "stops replacing an object")),
+    },
+    "safetensors": {"serialize_file": ("file", "writes a file")},
+    "safetensors.torch": {"serialize_file": ("file", "writes a file")},
+    "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
+    "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
+    "_posixshmem": dict.fromkeys(("shm_open", "shm_unlink"), ("file", "opens memory that processes share")),
+    "ctypes": dict.fromkeys(("memmove", "memset", "cast"), ("process", USES_ADDRESS)),
+    "torch.distributed.distributed_c10d": dict.fromkeys(
+        ("_new_process_group_helper", "destroy_process_group"), ("process", "sets up groups of processes")
+    ),
+    "torch.distributed": {"destroy_process_group": ("process", "sets up groups of processes")},
+    "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
+    "dbm.ndbm": {"open": ("file", "opens a database file")},
+    "dbm.gnu": {"open": ("file", "opens a database file")},
+    "atexit": {
+        "register": ("state", "registers a function that runs when the process ends"),
+        "unregister": ("state", "removes a function that runs when the process ends"),
+    },
+    "abc": {"ABCMeta.register": ("state", "registers a class with an abstract class")},
+    "asyncio": dict.fromkeys(("set_event_loop", "set_event_loop_policy"), ("state", "sets the event loop")),
+    "codecs": dict.fromkeys(("register", "unregister", "register_error"), ("state", "registers a codec")),
+    "copyreg": dict.fromkeys(("pickle", "add_extension", "remove_extension"), ("state", "registers how to pickle")),
+    "csv": dict.fromkeys(("register_dialect", "unregister_dialect"), ("state", "registers a CSV dialect")),
+    "calendar": {"setfirstweekday": ("state", "sets the first day of weeks")},
+    "gettext": dict.fromkeys(("textdomain", "bindtextdomain", "install"), ("state", "sets how texts are translated")),
+    "mimetypes": {"add_type": ("state", "adds a type of files")},
+    "readline": dict.fromkeys(
+        ("add_history", "clear_history", "remove_history_item", "replace_history_item", "parse_and_bind",
+         "set_auto_history", "set_completer", "set_completer_delims", "set_history_length", "set_pre_input_hook",
+         "set_startup_hook", "insert_text"),
+        ("state", "sets how lines are read"),
+    ),
+    "sqlite3": dict.fromkeys(
+        ("register_adapter", "register_converter", "enable_callback_tracebacks"), ("state", "sets how rows are read")
+    ),
+}  # fmt: skip
+
+#: Functions that make descriptors, and functions that use one up or move its position; none has an audit event.
+_MAKE_DESCRIPTORS = ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd")
+_USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
+#: Methods of IPython's shell that change the notebook's names or run code.
+_SHELL_METHODS = (
+    "push",
+    "drop_by_id",
+    "del_var",
+    "reset",
+    "ex",
+    "run_cell",
+    "run_line_magic",
+    "run_cell_magic",
+    "system",
+    "set_next_input",
+    "set_custom_exc",
+    "register_magic_function",
+)
+#: The attributes of IPython's shell that contain the notebook's names.
+_SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
+#: Stands for the original of a method that a class inherits.
+_INHERITED = object()
+#: Making replacements may import modules, which the hook notices.
+_installing = threading.RLock()
+
+
+class _Replacements:
+    """Replacements that call the listeners before the original functions, installed while any context is open."""
+
+    def __init__(self, make: Callable[[], Iterator[tuple[Any, str, Callable[..., Any]]]]) -> None:
+        self._make = make
+        self._known: tuple[int, dict[int, Callable[..., Any]]] = 0, {}
+        self._users = 0
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Install them while the context is open; contexts of several threads share them."""
+        with _installing:
+            self._users += 1
+            if self._users == 1:
+                self._install_missing()
+        try:
+            yield
+        finally:
+            with _installing:
+                self._users -= 1
+                if not self._users:
+                    for owner, name, original, replacement in reversed(self._replaced):
+                        if vars(owner).get(name) is not replacement:
+                            continue
+                        if original is _INHERITED:
+                            delattr(owner, name)
+                        else:
+                            setattr(owner, name, original)
+                    self._replaced.clear()
+
+    def extend(self) -> None:
+        """Replace the functions of modules that were imported since, if any context is open."""
+        with _installing:
+            if self._users:
+                self._install_missing()
+
+    def _install_missing(self) -> None:
+        made = list(self._make())  # which may import modules
+        known = {(id(owner), name) for owner, name, _, _ in self._replaced}
+        for owner, name, replacement in made:
+            if (id(owner), name) not in known:
+                self._replaced.append((owner, name, vars(owner).get(name, _INHERITED), replacement))
+                setattr(owner, name, replacement)
+
+    def instead_of(self, function: Any) -> Callable[..., Any] | None:
+        """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
+        if not isinstance(function, BuiltinFunctionType | FunctionType):
+            return None
+        with _installing:
+            if self._known[0] != len(sys.modules):  # more functions may be there
+                made = self._replaced or [(o, name, getattr(o, name, None), new) for o, name, new in self._make()]
+                self._known = len(sys.modules), {id(original): new for _, _, original, new in made}
+        return self._known[1].get(id(function))
+
+
+def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    for owner, name, what in file_writers():
+        yield owner, name, _announcing_path(getattr(owner, name), what)
+    if sys.version_info < (3, 12):  # later releases have an audit event
+        for module, name in (("threading", "_start_new_thread"), ("_thread", "start_new_thread")):
+            owner = sys.modules[module]
+            yield owner, name, _announcing(getattr(owner, name), "process", STARTS_THREAD)
+
+
+def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    for owner, name, kind, what in itertools.chain(
+        _functions_without_event(), opened_by_pytorch(), _notebook_functions()
+    ):
+        yield owner, name, _announcing(getattr(owner, name), kind, what)
+    for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
+        for name in names:
+            if hasattr(os, name):
+                yield os, name, replace(getattr(os, name))
+    for name in ("putenv", "unsetenv"):  # `os.environ` calls them as well, which is restored
+        yield os, name, _announcing_by_user(getattr(os, name), "state", "changes the environment of libraries")
+    for owner, name in _handler_methods():
+        yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
+    for owner, name in collectives():
+        yield owner, name, _announcing(getattr(owner, name), "network", COMMUNICATES)
+    for owner, name in mappers():
+        yield owner, name, _announcing_mapping(getattr(owner, name))
+    bootstrap: Any = sys.modules["importlib._bootstrap"]
+    # `importlib.import_module` calls it, without an audit event.
+    yield bootstrap, "_gcd_import", _announcing_import(bootstrap._gcd_import)  # noqa: SLF001 - it has no other name
+    shell = _shell_class()
+    for name in _SHELL_NAMESPACES if shell is not None else ():
+        yield shell, name, _announcing_attribute(name, getattr(shell, name, None))
+    for owner, name in registrations():
+        yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
+
+
+def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
+    """Yield the functions of :data:`_WITHOUT_EVENT` whose modules are loaded."""
+    for module, functions in _WITHOUT_EVENT.items():
+        owner: Any = sys.modules.get(module)
+        if module == "sys.monitoring":  # new in Python 3.12
+            owner = getattr(sys, "monitoring", None)
+        elif owner is None and module.startswith("dbm.") and "dbm" in sys.modules:
+            with contextlib.suppress(ImportError):  # not in every Python build
+                owner = importlib.import_module(module)
+        for dotted, (kind, what) in functions.items():
+            *kinds, name = dotted.split(".")
+            holder = getattr(owner, kinds[0], None) if kinds else owner
+            if hasattr(holder, name):
+                yield holder, name, kind, what
+
+
+def _shell_class() -> Any:
+    """Return the class of IPython's shells, ``None`` if this process has none."""
+    return getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+
+
+@functools.cache
+def _announcing_attribute(name: str, original: property | None) -> Any:
+    """Return a property that announces each use of an attribute by user code.
+
+    Parameters
+    ----------
+    name : str
+        The name of the attribute.
+    original : property or None
+        Reads and writes the attribute; without it, instances contain it.
+    """
+
+    def read(instance: Any) -> Any:
+        frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
+        if is_called_by_user(frame):
+            notice("state", USES_SHELL, frame)
+        if original is not None:
+            return original.__get__(instance)
+        try:
+            return vars(instance)[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def write(instance: Any, value: Any) -> None:
+        if original is not None:
+            original.__set__(instance, value)
+        else:
+            vars(instance)[name] = value
+
+    return property(read, write)
+
+
+def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
+    """Yield the functions with which code uses the notebook's shell, an event loop or a kernel's input."""
+    shell = _shell_class()
+    for name in _SHELL_METHODS if shell is not None else ():
+        yield shell, name, "state", USES_SHELL
+    loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
+    for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
+        yield loop, name, "process", SCHEDULES
+    builtins = sys.modules["builtins"]
+    if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
+        yield builtins, "input", "process", WAITS_FOR_INPUT
+
+
+#: Replacements that Dynamo does not trace, so that they do not affect a real run.
+UNAUDITED = _Replacements(_unaudited_functions)
+#: Replacements for trials only, which are stopped before the originals are called.
+REFUSABLE = _Replacements(_refusable_functions)
+
+
+def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
+    """Keep the replacement of each function: making all of them for each run takes longer than most runs."""
+    known: dict[tuple[Any, ...], tuple[Any, Callable[..., Any]]] = {}
+
+    def made(original: Callable[..., Any], *details: str) -> Callable[..., Any]:
+        key = (id(original), *details)
+        if key not in known:
+            known[key] = original, make(original, *details)  # the original is kept, so that no other gets its id
+        return known[key][1]
+
+    return made
+
+
+@_once_per_function
+def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def announce(*args: Any, **kwargs: Any) -> Any:
+        notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+        return original(*args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
+#: The methods with which code uses a log handler directly. Trials capture the records of loggers before.
+_HANDLER_METHODS = ("emit", "handle", "flush", "close", "doRollover")
+
+
+def _handler_methods() -> Iterator[tuple[Any, str]]:
+    """Yield the methods of Python's own log handlers, by owner and name."""
+    for module in ("logging", "logging.handlers"):
+        for kind in list(vars(sys.modules.get(module, object)).values()):
+            if isinstance(kind, type) and issubclass(kind, logging.Handler) and kind.__module__ == module:
+                yield from ((kind, name) for name in _HANDLER_METHODS if name in vars(kind))
+
+
+@_once_per_function
+def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
+    """Return a function that announces calls by user code, and not those by libraries."""
+
+    @functools.wraps(original)
+    def announce(*args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
+        if is_called_by_user(frame):
+            notice(kind, what, frame)
+        return original(*args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
+@_once_per_function
+def _announcing_import(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def announce(name: str, *args: Any, **kwargs: Any) -> Any:
+        if is_in_trial():
+            handle_import(name, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+        return original(name, *args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
+@_once_per_function
+def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that announces a mapping which writes to its file; others leave the file unchanged."""
+
+    @functools.wraps(original)
+    def announce(*args: Any, **kwargs: Any) -> Any:
+        path, is_shared = [*args, None, None][:2]
+        if kwargs.get("shared", is_shared):
+            what = f"maps the file {short_text(kwargs.get('filename', path))} into memory"
+            notice("file", what, sys._getframe(1))  # noqa: SLF001 - as above
+        return original(*args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
+@_once_per_function
+def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        is_other_name = original.__name__ == "dup" and args[:1] and args[0] not in made_descriptors
+        if is_listening() and not is_other_name:
+            made_descriptors.update(result if isinstance(result, tuple) else (result,))
+        return result
+
+    return disable_dynamo(make)
+
+
+@_once_per_function
+def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def use(*args: Any, **kwargs: Any) -> Any:
+        descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
+        # What a finalizer of a library closes does not belong to the code that runs then.
+        if descriptor not in made_descriptors and (original.__name__ != "close" or is_called_by_user(frame)):
+            notice("file", "uses the open file", frame)
+        elif original.__name__ == "close":
+            made_descriptors.discard(descriptor)
+        return original(*args, **kwargs)
+
+    return disable_dynamo(use)
+
+
+@_once_per_function
+def _announcing_path(original: Callable[..., Any], what: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def announce(*args: Any, **kwargs: Any) -> Any:
+        path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
+        if path is not None:
+            notice("file", f"{what} {short_text(path)}", sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+        return original(*args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
+def _load_replaceable(name: str) -> None:
+    """Import a module that has functions to replace, before user code can import them."""
+    if name in _WITHOUT_EVENT and name not in sys.modules:
+        importlib.import_module(name)
+        REFUSABLE.extend()
+
+
+before_imports.append(_load_replaceable)

@@ -1,0 +1,229 @@
+"""Find logs and decide which files are traces, in folders and in object storage.
+
+Files in object storage are copied one at a time to a temporary folder for reading. Any storage that ``fsspec`` knows
+will do: ``s3://``, ``gs://``, ``abfs://``, ``hf://``, ``memory://``, ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import tempfile
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_graphbreak.trace.entries import begins_as_trace
+from jupyter_graphbreak.trace.limits import Limits
+from jupyter_graphbreak.trace.opening import DAMAGE, TooMuchUnpacked, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
+#: The number of bytes at the beginning of a file that show whether it is a trace.
+_HEAD = 1 << 16
+#: The maximum number of names in a folder that are sorted.
+_MOST_NAMES = 1 << 16
+_CHUNK = 1 << 20
+_LIMITS = Limits()
+
+
+class UnreadableTrace(ValueError):  # noqa: N818 - reads as the sentence it reports
+    """A path has no readable trace; the message gives the reason in one line."""
+
+
+class TraceFiles(NamedTuple):
+    """The trace files at a path, and notes about other files."""
+
+    files: list[Path]
+    notes: list[str]
+
+
+def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
+    """Return the trace files at a path: the file itself, or the files in the folder and its subfolders.
+
+    Parameters
+    ----------
+    path : Path
+    limits : Limits
+        The maximum number of files to check.
+
+    Raises
+    ------
+    UnreadableTrace
+        If there are none.
+    """
+    try:
+        if path.is_file():
+            return TraceFiles([path], [])
+        if not path.is_dir():
+            what = "neither a file nor a folder" if path.exists() else "no such file or folder"
+            raise UnreadableTrace(f"{path}: {what}")
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise UnreadableTrace(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    candidates = list(itertools.islice(_files_below(path), limits.files + 1))
+    unreadable = 0
+    files = []
+    for file in candidates[: limits.files]:
+        try:
+            if is_trace(file):
+                files.append(file)
+        except OSError:
+            unreadable += 1
+    notes = []
+    if unreadable:
+        notes.append(f"{_counted(unreadable, 'file')} in {path.name} could not be opened.")
+    if len(candidates) > limits.files:
+        notes.append(f"Only {limits.files} files in {path.name} were checked: there are more.")
+    if not files:
+        why = f" ({notes[0].rstrip('.')})" if notes else ""
+        raise UnreadableTrace(
+            f"{path}: no structured trace in this folder{why}; run the program with TORCH_TRACE={path}"
+        )
+    return TraceFiles(sorted(files, key=lambda file: (*rank_order(file.name), str(file))), notes)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the regular files in a folder and its subfolders, in order; a file to which links lead, once."""
+    known: set[tuple[int, int]] = set()
+    for inner in (folder, *_entries_of(folder)):
+        for file in _entries_of(inner) if inner == folder or inner.is_dir() else ():
+            if file.is_file() and not file.name.startswith("."):
+                with contextlib.suppress(OSError):
+                    status = file.stat()
+                    if (status.st_dev, status.st_ino) not in known:
+                        known.add((status.st_dev, status.st_ino))
+                        yield file
+
+
+def _entries_of(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as listing:
+            return sorted(folder / entry.name for entry in itertools.islice(listing, _MOST_NAMES))
+    except OSError:
+        return []
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def rank_in(name: str) -> int | None:
+    """Return the rank of the process in the name of its file."""
+    match = _RANK.search(name)
+    return int(match[1]) if match is not None else None
+
+
+def rank_order(name: str) -> tuple[bool, int]:
+    """Return the key that sorts names of files by the rank in them, those without a rank first."""
+    rank = rank_in(name)
+    return rank is not None, rank or 0
+
+
+def is_trace(file: Path) -> bool:
+    """Return whether a file begins as a trace.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
+    try:
+        with opened(file) as stream:
+            return begins_as_trace(stream.read(_HEAD))
+    except (TooMuchUnpacked, *DAMAGE):
+        return False
+
+
+def is_url(path: str) -> bool:
+    """Return whether this names storage that fsspec opens, rather than a local path."""
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and all(character.isalnum() or character in "+-.:" for character in scheme)
+
+
+class RemoteFolder:
+    """A folder of logs in object storage, or one log.
+
+    Parameters
+    ----------
+    url : str
+    limits : Limits
+        The maximum number of files, and of bytes of one file.
+
+    Raises
+    ------
+    UnreadableTrace
+        If it cannot be opened, or has no files.
+    """
+
+    def __init__(self, url: str, limits: Limits = _LIMITS) -> None:
+        self._limits = limits
+        self.notes: list[str] = []
+        try:
+            import fsspec
+
+            self._storage: Any
+            self._storage, path = fsspec.core.url_to_fs(url)
+            sizes = self._sizes(path)
+        except ImportError as error:  # fsspec itself, or the package for this storage
+            needed = "" if error.name != "fsspec" else ": pip install 'jupyter-graphbreak[storage]'"
+            raise UnreadableTrace(f"{url}: {error}{needed}") from None
+        except FileNotFoundError:
+            raise UnreadableTrace(f"{url}: no such file or folder") from None
+        except Exception as error:  # noqa: BLE001 - each storage raises errors of its own
+            raise UnreadableTrace(f"{url}: {type(error).__name__}: {_one_line(error)}") from None
+        if len(sizes) > limits.files:
+            self.notes.append(f"Only {limits.files} files in {url} were checked: there are more.")
+        chosen = sorted(itertools.islice(sizes, limits.files), key=lambda name: (*rank_order(name), name))
+        if not chosen:
+            raise UnreadableTrace(f"{url}: no structured trace in this folder; run the program with TORCH_TRACE=FOLDER")
+        #: The size of each file in bytes, in the order in which to read them.
+        self.sizes = {name: sizes[name] for name in chosen}
+
+    def _sizes(self, path: str) -> dict[str, int]:
+        """Return the files at a path, in its subfolders too, with their sizes."""
+        if self._storage.isfile(path):
+            return {path: int(self._storage.size(path) or 0)}
+        below = self._storage.find(path, maxdepth=2, detail=True)
+        if not below and not self._storage.exists(path):
+            raise FileNotFoundError(path)
+        return {
+            name: int(details.get("size") or 0)
+            for name, details in sorted(below.items())
+            if not PurePosixPath(name).name.startswith(".") and PurePosixPath(name).name
+        }
+
+    def described(self, name: str) -> str:
+        """Return the URL of one of the files."""
+        url: str = self._storage.unstrip_protocol(name)
+        return url
+
+    @contextlib.contextmanager
+    def copied(self, name: str) -> Iterator[Path]:
+        """Copy a file to a temporary folder, which is removed at the end.
+
+        Raises
+        ------
+        UnreadableTrace
+            If it cannot be read, or is too large.
+        """
+        with tempfile.TemporaryDirectory(prefix="graphbreak-log-") as folder:
+            copy = Path(folder) / PurePosixPath(name).name
+            left = self._limits.download
+            try:
+                with self._storage.open(name, "rb") as source, copy.open("wb") as target:
+                    while left >= 0 and (chunk := source.read(_CHUNK)):
+                        target.write(chunk)
+                        left -= len(chunk)
+            except Exception as error:  # noqa: BLE001 - each storage raises errors of its own
+                raise UnreadableTrace(f"{self.described(name)}: {type(error).__name__}: {_one_line(error)}") from None
+            if left < 0:
+                size = self._limits.download >> 20
+                raise UnreadableTrace(f"{self.described(name)}: larger than {size} MiB; download it, and read the copy")
+            yield copy
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

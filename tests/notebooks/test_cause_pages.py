@@ -294,7 +294,7 @@ def test_a_page_has_its_parts_in_order() -> None:
 
 
 def test_sentences_from_the_tables_show_code_as_code() -> None:
-    assert "Replace `__getattribute__` by a property" in cause_pages.pages()["gb0031"]
+    assert "Replace `__getattribute__` with a property" in cause_pages.pages()["gb0031"]
     assert "`torch.where(mask, x, 0).sum()` for `x[mask].sum()`" in cause_pages._sentence(
         next(cause.advice or "" for cause in CAUSES if cause.id == "GB0036")
     )

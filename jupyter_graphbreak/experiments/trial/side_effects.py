@@ -318,6 +318,12 @@ def _with_first_argument(verb: str) -> Describe:
     return lambda args: f"{verb} {short_text(args[0])}" if args else verb
 
 
+def _describe_attribute(args: tuple[Any, ...]) -> str | None:
+    """Describe a change of a class that copies share; Python reports only special attributes."""
+    owner, name = args[:2]
+    return f"changes the base classes of {owner.__name__}" if name == "__bases__" else None
+
+
 def _describe_sleep(args: tuple[Any, ...]) -> str | None:
     return f"sleeps for {args[0]:.0f} s" if float(args[0]) > MAX_SLEEP_S else None
 
@@ -389,6 +395,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
         ("ctypes.cdata", "ctypes.PyObj_FromPtr", "ctypes.string_at", "ctypes.wstring_at"),
         ("process", _always(USES_ADDRESS)),
     ),
+    "object.__setattr__": ("state", _describe_attribute),
     "sys.addaudithook": ("state", _always("adds an audit hook")),
     "resource.setrlimit": ("state", _always("sets a limit of this process")),
     "resource.prlimit": ("state", _always("sets a limit of a process")),

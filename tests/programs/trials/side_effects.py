@@ -804,6 +804,23 @@ def writes_to_view(x):
     return finish(x)
 
 
+class Tools:
+    pass
+
+
+class OtherTools:
+    pass
+
+
+class Toolbox(Tools):
+    pass
+
+
+def changes_bases(x):
+    type.__setattr__(Toolbox, "__bases__", (OtherTools,))  # state
+    return finish(x)
+
+
 class Level(enum.Enum):
     LOW = "low"
 

@@ -116,6 +116,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     vars(threading.current_thread()).pop("counts")
     restore_settings(settings)
     copyreg.dispatch_table.pop(programs.Level, None)
+    programs.Toolbox.__bases__ = (programs.Tools,)
     gc.enable()
     sys.setrecursionlimit(limit)
     sys.path[:] = path
@@ -135,6 +136,7 @@ def seen() -> dict[str, Any]:
     with contextlib.suppress(BlockingIOError):
         received = programs.OTHER_END.recv(1000, 2)  # MSG_PEEK
     return {
+        "bases": programs.Toolbox.__bases__,
         "folder": os.getcwd(),  # noqa: PTH109 - as the functions change it
         "files": FOLDER and contents(FOLDER[0]),
         "received": received,

@@ -15,11 +15,10 @@ import msgspec
 from jupyter_graphbreak.analysis import messages
 from jupyter_graphbreak.analysis.aftermath import ResumeTable, SkipTable
 from jupyter_graphbreak.analysis.breaks import BreakTable
-from jupyter_graphbreak.analysis.frames import list_frames
+from jupyter_graphbreak.analysis.frames import list_frames, list_paths
 from jupyter_graphbreak.analysis.graphs import GraphTable
 from jupyter_graphbreak.analysis.ledger import Ledger, read_records
 from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_stack
-from jupyter_graphbreak.analysis.paths import list_paths
 from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.analysis.recompiles import list_recompiles, sentence_on_repeated_compiling
 from jupyter_graphbreak.analysis.saving import saved_prefixes

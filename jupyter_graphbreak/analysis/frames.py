@@ -1,12 +1,15 @@
-"""List the frames: the outcome and the caller of each code object that Dynamo began to compile."""
+"""List what Dynamo traced: the frames that it began, and the lines that it took only because the code is compiled.
+
+A frame has the outcome and the caller of a code object that Dynamo began to compile.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from jupyter_graphbreak.analysis.recompiles import guard
 from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function
-from jupyter_graphbreak.report.schema import Frame
+from jupyter_graphbreak.report.schema import Frame, PathDifference
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.aftermath import ResumeTable
@@ -14,6 +17,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.graphs import GraphTable
     from jupyter_graphbreak.analysis.ledger import FrameLedger, Ledger
     from jupyter_graphbreak.analysis.locations import Sources
+    from jupyter_graphbreak.records.additions import AnswerDiffers
+    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.report.location import Location
+
+#: The recorded branches of one question, each with the lines that run and those that are skipped.
+_Branches: TypeAlias = "dict[StackEntry | None, tuple[AnswerDiffers, set[int], set[int]]]"
 
 
 def list_frames(
@@ -108,3 +117,51 @@ class _LogCallers:
                 if (plain_function(entry.function), entry.filename) != own:
                     self._frame_of_call[entry.function, entry.filename] = frame.ident
         return caller
+
+
+def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
+    """Return each question once per branch that its answer decides, or once if it decides none.
+
+    Dynamo traces a function again after a break and for each recompile, so the same branch is recorded repeatedly.
+    """
+    questions: dict[tuple[str, StackEntry], _Branches] = {}
+    for answer in ledger.answers:
+        branches = questions.setdefault((answer.question, answer.asked), {})
+        _, lines, skipped = branches.setdefault(answer.branch, (answer, set(), set()))
+        lines.update(answer.lines)
+        skipped.update(answer.skipped)
+    return [
+        PathDifference(
+            function=question,
+            location=sources.place(asked),
+            compiled=answer.compiled,
+            eager=answer.eager,
+            branch=sources.place(branch) if branch is not None else None,
+            lines=_lines(sources, branch, lines),
+            skipped=_lines(sources, branch, skipped - lines),
+        )
+        for (question, asked), branches in questions.items()
+        for branch, (answer, lines, skipped) in _decided(asked, branches).items()
+    ]
+
+
+def _decided(asked: StackEntry, branches: _Branches) -> _Branches:
+    """Return the branches that the answer decides.
+
+    In ``slow = not is_compiling() and x.dim() > 1``, the jump on the question's own line changes nothing. It is left
+    out if the answer also decides something else, and so is the entry of the question itself.
+    """
+    line = asked.filename, asked.line
+    others: _Branches = {
+        branch: found
+        for branch, found in branches.items()
+        if branch is not None and (found[1] or found[2] or (branch.filename, branch.line) != line)
+    }
+    return others or dict([max(branches.items(), key=lambda found: found[0] is not None)])
+
+
+def _lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:
+    if branch is None:
+        return []
+    found = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))
+    return [location for location in found if location is not None]

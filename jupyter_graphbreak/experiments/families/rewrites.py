@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 FAMILY = "rewrite"
 
+#: Dynamo makes the number a tensor without dimensions.
+_DOUBLE = "with a tensor of integers, the number makes the compiled result float64"
+
 
 def propose(problem: Problem) -> Iterator[Proposal]:
     """Yield the rewrites of the rules for the break's cause."""
@@ -153,8 +156,8 @@ def _random_number(site: Site) -> Iterator[Proposal]:
     call = _call_of(site, "random")
     if call is None or dotted(call.func) != "random.random" or call.args or call.keywords:
         return
-    title = "Draw with random.uniform(0, 1)"
-    yield from site.edit(FAMILY, title, [site.draft.replacement(call, "random.uniform(0, 1)")])
+    splice = site.draft.replacement(call, "random.uniform(0, 1)")
+    yield from site.edit(FAMILY, "Draw with random.uniform(0, 1)", [splice], assumptions=[_DOUBLE])
 
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:

@@ -1651,3 +1651,47 @@ def f(x, scale=2.0):
     return y
 def given():
     return (torch.linspace(-1, 2, 6),)
+# === a random number, right
+def f(x):
+    return x * 2 + random.random()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a random number, wrong
+class Random:
+    def random(self):
+        return random.random()
+    def uniform(self, low, high):
+        return high - random.random()
+def f(x):
+    source = Random()
+    return x * random.random() + source.random()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === two numbers, right
+def f(x):
+    highest = x.max().item()
+    return x / highest, x.min().item()
+def given():
+    return (torch.linspace(1, 2, 6),)
+# === two numbers, wrong
+def f(x):
+    highest = x.max().item()
+    kept = x[: int(x.sum().item())]
+    return kept / highest
+def given():
+    return (torch.linspace(0, 1, 6),)
+# === a progress of numbers, right
+def f(x):
+    for _ in range(3):
+        x = x + random.random() * x
+    return x
+def given():
+    return (torch.linspace(1, 2, 6),)
+# === a progress of numbers, wrong
+def f(x):
+    for _ in range(3):
+        if random.random() < 0.5:
+            x = x + random.gauss(0, 1)
+    return x
+def given():
+    return (torch.linspace(1, 2, 6),)

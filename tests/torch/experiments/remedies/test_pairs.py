@@ -21,7 +21,13 @@ CASES = [
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
 #: The same for changes that give the result a different dtype if the input has one, which the verdict says.
 RIGHT_FOR_ONE_DTYPE = frozenset(
-    {"a key in an arm, right", "a number of each side, right", "halving, right", "threshold for large values, right"}
+    {
+        "a key in an arm, right",
+        "a number of each side, right",
+        "a progress of numbers, right",
+        "halving, right",
+        "threshold for large values, right",
+    }
 )
 
 

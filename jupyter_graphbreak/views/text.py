@@ -445,8 +445,8 @@ def _eager_without_break(report: Report) -> list[str]:
 
 
 def _recompiles(report: Report) -> list[str]:
-    """Return for each recompiled function what varied, its lines, and advice."""
-    lines = []
+    """Return for each recompiled function what varied, its lines, and advice that the verdict does not give."""
+    lines, said = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MOST]:
         where = recompilation.function if recompilation.is_several else place(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
@@ -456,6 +456,8 @@ def _recompiles(report: Report) -> list[str]:
         why = f": {_failed_guard(report, recompilation, alone)}" if alone is not None else why
         lines += wrapped(" -  ", f"{where} {recompilation.times}{why}", "")
         tried = recompile_remedies(report, recompilation)
+        if tried is not None:
+            tried = dataclasses.replace(tried, person=[step for step in tried.person if one_line(step) not in said])
         is_advised = shows_advice(report, recompilation)
         for guard in recompilation.guards[:_MOST]:
             if alone is None:

@@ -250,13 +250,17 @@ def _called_name(report: Report, function: Recompilation) -> str:
 
 
 def _end_of_recompiles(report: Report) -> str:
-    """Return which tested changes end the recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains."."""
+    """Return which tested changes end the recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains.".
+
+    If none does, return what a person can do.
+    """
     fixes = [best_recompile_remedy(report, function) for function in recompilations(report)]
     known = [remedy for remedy in fixes if remedy is not None]
     if len(known) > 1:
         return f" {len(known)} changes, each tried alone, end recompiles."
     if not known:
-        return ""
+        steps = {remedy.person for remedy in report.remedies or [] if remedy.person and remedy.recompiles}
+        return f" {one_line(steps.pop())}" if len(steps) == 1 else ""
     (remedy,) = known
     after = remedy.evidence.compilations_after if remedy.evidence is not None else None
     left = f"{counted(after, 'compilation')} {'remains' if after == 1 else 'remain'}" if after else "fewer compilations"

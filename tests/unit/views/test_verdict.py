@@ -55,6 +55,8 @@ ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
 STOPPED = replace(run(broken(1), broken(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
 SKIPPED = Skipped("k1", None, "norm", None, "a generator function")
 MANY = [replace(SKIPPED, id=f"k{number}", function=f"f{number}") for number in range(9)]
+AGAIN = Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")], id="r1")
+KEEP = replace(remedy(verdict="not tried"), kind="person", recompiles=["r1"], person="Keep k the same.")
 WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
 
 
@@ -105,6 +107,10 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
          "plain", "Nothing was compiled: `lstm` ran eagerly."),
         (replace(run(), recompiles=[Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")])]), "plain",
          "No breaks, but f was compiled 2 times: k varied."),
+        (replace(run(), recompiles=[AGAIN], remedies=[replace(KEEP, is_right=True)]), "good",
+         "No breaks. f was compiled 2 times, and that is right: k varied."),
+        (replace(run(), recompiles=[AGAIN], remedies=[KEEP]), "plain",
+         "No breaks, but f was compiled 2 times: k varied. Keep k the same."),
         # So is the name of a library's wrapper, if it is all that was compiled.
         (replace(run(), frames=[Frame("0/0", "wrapper", None, "call", "compiled", graphs=["g1"])],
                  compiled=[CompiledCall("model", "GPT2LMHeadModel")],
@@ -117,6 +123,10 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
 def test_the_verdict_says_what_to_do_first(report: Report, outcome: str, text: str) -> None:
     assert verdict(report) == (outcome, text)
     assert render_text(report).replace("\n", " ").startswith(text.replace("`", "")[:90])
+
+
+def test_what_the_verdict_says_about_recompiles_is_not_repeated() -> None:
+    assert render_text(replace(run(), recompiles=[AGAIN], remedies=[KEEP])).count("Keep k the same.") == 1
 
 
 def test_figures_name_what_was_compiled() -> None:

@@ -230,7 +230,7 @@ device_map and accelerate's hooks | questions#hugging-face-and-lightning | turn 
 nn.DataParallel with a compiled model | questions#several-gpus | DistributedDataParallel
 autocast switched off and on compiles again | causes/recompile-grad-mode | before the first call
 spawned processes without a main guard | compile_time#worker-processes | __main__
-CheckpointError: A different number of tensors was saved | errors#of-gradients-and-the-backward-pass | a size became dynamic
+A different number of tensors was saved | errors#of-gradients-and-the-backward-pass | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
 torch.manual_seed in forward | training#what-breaks-in-training-code | Call `torch.manual_seed` before

@@ -26,7 +26,7 @@ FOLDER = "causes"
 KINDS = {
     "It needs a number that depends on a tensor's values": (
         *("branch", "branch_raise", "branch_try", "branch_assert", "item", "item_check", "tolist", "tolist_sizes"),
-        *("slice", "equal", "sorted", "groupby", "list_index", "range_of_tensor", "format_tensor"),
+        *("slice", "equal", "sorted", "groupby", "list_index", "range_of_tensor", "format_tensor", "new_full"),
     ),
     "The size of a result depends on values": (
         *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel"),
@@ -62,6 +62,7 @@ KINDS = {
             "statistics",
             "contextlib_off",
             "next",
+            "dict_view",
             "hasattr",
             "import_",
             "class",

@@ -230,6 +230,27 @@ device_map and accelerate's hooks | questions#hugging-face-and-lightning | turn 
 nn.DataParallel with a compiled model | questions#several-gpus | DistributedDataParallel
 autocast switched off and on compiles again | causes/recompile-grad-mode | before the first call
 spawned processes without a main guard | compile_time#worker-processes | __main__
+A different number of tensors was saved | errors#of-gradients-and-the-backward-pass | a size became dynamic
+recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
+checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
+torch.manual_seed in forward | training#what-breaks-in-training-code | Call `torch.manual_seed` before
+full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | silently wrong
+torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs in each call
+CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
+OneCycleLR compiles the step again | recompiles#a-learning-rate-that-changes | cycle_momentum=False
+functions made by exec() reach the limit | recompiles#instances-share-one-count | code of its own
+strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, one after it is not
+class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
+items of a dict as an argument | causes/gb0811#dict-items-or-a-generator-as-an-argument | Pass the dict
+new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | asks for the value
+NumPy's astype in compiled code breaks | common_breaks#suspected-but-no-break | .astype(int)
+self.__dict__ assignment breaks | common_breaks#suspected-but-no-break | __dict__["mark"]
+aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | does not reach
+breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
+max-autotune inside another torch.compile | questions#nothing-happens | The outer one
+memory leak in each call | questions#memory | names what keeps it
+an argument is alive after torch.cond | questions#memory | gc.collect()
+NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
 """
 
 

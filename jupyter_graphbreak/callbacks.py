@@ -92,7 +92,7 @@ def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
 
 
 class _Totals:
-    """The number of events of each kind until now, and the seconds of compiling."""
+    """The number of events of each kind so far, and the seconds of compiling."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -134,7 +134,7 @@ class _TrainingWatch:
 
     @property
     def report(self) -> Report | None:
-        """The report of the training until now; ``None`` before the end of the warm-up."""
+        """The report of the training so far; ``None`` before the end of the warm-up."""
         return self._run.report_so_far() if self._run is not None else None
 
     def _begin(self, step: int) -> None:

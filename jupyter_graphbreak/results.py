@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-#: The attribute of a report that is no part of its data.
+#: The attribute of a report that is not part of its data.
 _REPRODUCE = "_reproduce"
 
 

@@ -24,7 +24,7 @@ class Kernel:
     Parameters
     ----------
     stack : tuple of StackEntry
-        Where the program computes what the kernel passes on or takes, outermost entry first.
+        The stack of the operation whose value the kernel passes on or takes, outermost entry first.
     library_op : str or None
         The name of the operation, if it is a call of a library's kernel.
     is_reduction : bool

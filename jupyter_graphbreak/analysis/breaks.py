@@ -136,7 +136,7 @@ def advise(
     consequence : Reason or None
         Why the frame could not resume.
     owner : {"own", "library", "torch"}
-        Whose line it is.
+        The owner of the line.
     stack : sequence of CodePlace
         The stack of the break, outermost place first.
     use : str or None

@@ -79,7 +79,7 @@ def _word(value: Any) -> str:
 
 _T = TypeVar("_T")
 #: Exceptions whose class name differs from the type of the break that they report.
-#: What Dynamo raises for an error of its own; its message begins with the name of that error.
+#: The class that Dynamo raises for its own errors; its message begins with the name of the error.
 _INTERNAL_ERROR = "InternalTorchDynamoError"
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: The comment of an inserted statement that compiles something.

@@ -30,7 +30,7 @@ _SAFETENSORS = ".safetensors"
 
 
 class NotACheckpointError(ValueError):
-    """A file is no checkpoint that can be repaired; the message says why."""
+    """A file is not a checkpoint that can be repaired; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def repair_checkpoint(
     FileExistsError
         If the new file exists and ``overwrite`` is not given.
     NotACheckpointError
-        If the file is no checkpoint, or if two names would become the same.
+        If the file is not a checkpoint, or if two names would become the same.
     OSError
         If a file cannot be read or written.
     """

@@ -260,7 +260,7 @@ def values(
     Raises
     ------
     ValueError
-        If ``at`` has something that is no line.
+        If an item of ``at`` is not a line.
     Exception
         Any exception that copying the arguments raises.
 

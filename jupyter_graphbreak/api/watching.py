@@ -62,7 +62,7 @@ class Run:
         return self._report
 
     def report_so_far(self) -> Report:
-        """Return the report of what the block has done until now; any thread may call it while the block runs."""
+        """Return the report of what the block has done so far; any thread may call it while the block runs."""
         if self._report is not None or self._recording is None:
             return self.report
         return Report.of(build_report(self._recording.so_far()))
@@ -176,7 +176,7 @@ class Run:
         RuntimeError
             If the entries were not kept.
         ValueError
-            If ``at`` has something that is no line.
+            If an item of ``at`` is not a line.
         """
         return self._kept_run().look_at_values(at, seconds)
 

@@ -1,6 +1,6 @@
 """The tools that ``graphbreak mcp`` offers: what people can ask the command line, with short answers.
 
-Programs run in processes of their own, so nothing that they print reaches the protocol, and a limit can end them.
+Programs run in separate processes, so nothing that they print reaches the protocol, and a limit can end them.
 """
 
 from __future__ import annotations

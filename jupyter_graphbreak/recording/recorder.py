@@ -147,7 +147,7 @@ class Recording:
         self.take(_record_of(addition))
 
     def so_far(self) -> list[Record]:
-        """Return the records until now, complete with the sources that they mention and a summary."""
+        """Return the records so far, complete with the sources that they mention and a summary."""
         with self._lock:
             records = list(self.records)
         return [*records, *self._closing(records, None, None)]

@@ -278,7 +278,7 @@ Way = Literal["whole", "blocks", "nested"]
 
 
 class BlockDifference(msgspec.Struct, frozen=True):
-    """A guard because of which a block is not run by what was compiled for an earlier one.
+    """A guard that prevents a block from using the code compiled for an earlier block.
 
     Parameters
     ----------
@@ -498,7 +498,7 @@ class Check(msgspec.Struct, frozen=True):
     restored_by : list of NumericsTrial
         The changes that were tried one at a time to make the result right.
     instances : int
-        How many modules of one class, or functions with the same code, were compared. Each one is compared alone, and a
+        The number of compared modules of one class, or functions with the same code. Each one is compared alone, and a
         module also after those before it were compiled. The differences are those of the first wrong one.
     """
 

@@ -189,7 +189,7 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """A piece of advice about a break; ``origin`` tells whether it comes from PyTorch or from this package."""
+    """A piece of advice about a break; ``origin`` says whether it comes from PyTorch or from this package."""
 
     text: str
     origin: Literal["pytorch", "graphbreak"] = "pytorch"

@@ -135,14 +135,14 @@ def render_changes(changes: Changes) -> list[str]:
     return lines
 
 
-#: How many remedies that work, and how many that do not if none works, are named.
+#: At most this many remedies that work are named or, if none works, this many that do not.
 _MOST_NAMED, _MOST_FAILED = 4, 3
-#: About how many characters of the outcome of a trial that failed, and how many lines of a change, are shown.
+#: About this many characters of the outcome of a failed trial, and at most this many lines of a change, are shown.
 _LONGEST_TRIAL = 160
 _MOST_REMEDY_LINES = 12
-#: How many lines of a part that such a change removes are shown.
+#: At most this many lines of a part that such a change removes are shown.
 _MOST_REMOVED = 2
-#: About how many characters of a cause, and at most how many of the numbers of breaks, are shown.
+#: About this many characters of a cause, and at most this many of the numbers of breaks, are shown.
 _LONGEST_CAUSE, _LONGEST_NUMBERS = 280, 40
 _DEEPER = INDENT + "     "
 
@@ -245,14 +245,14 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-#: How many lines of all sources are shown, and how many around a marked line of a long source.
+#: At most this many lines of all sources are shown, and this many around a marked line of a long source.
 _MOST_LINES = 48
 _AROUND = 2
-#: How many calls of one stack are named, and maximum columns of a source line.
+#: The maximum and minimum number of calls of one stack to name, and the maximum columns of a source line.
 _MOST_CALLS, _FEWEST_CALLS, _LONGEST_LINE = 40, 2, 2_000
-#: How many places of one cause are listed.
+#: At most this many places of one cause are listed.
 _MOST_PLACES = 5
-#: How many differences between compiled and eager paths are listed.
+#: At most this many differences between compiled and eager paths are listed.
 _MOST_PATHS = 5
 
 

@@ -72,11 +72,11 @@ after how many calls does it pay? | cost#after-how-many-calls-has-compiling-paid
 how to benchmark a compiled model | cost#a-stopwatch-that-can-be-trusted | warm up
 Torch-Compiled Region in the profiler | cost#in-a-profile | frame 1, compilation 0
 guard overhead | cost#guards-that-cost-too-much | skip_guard_on_all_nn_modules_unsafe
-skipping cudagraphs due to mutated inputs | gpu#skipped-overwritten-recorded-anew | Return the new value
-tensor output of CUDAGraphs has been overwritten | gpu#skipped-overwritten-recorded-anew | .clone()
-TensorFloat32 tensor cores not enabled | errors#warnings-that-are-no-errors | set_float32_matmul_precision
-torch.cond: Pred is a Python constant | errors#warnings-that-are-no-errors | Pass a tensor
-complex operators warning | errors#warnings-that-are-no-errors | real and imaginary
+skipping cudagraphs due to mutated inputs | gpu#skipped-overwritten-recorded-again | Return the new value
+tensor output of CUDAGraphs has been overwritten | gpu#skipped-overwritten-recorded-again | .clone()
+TensorFloat32 tensor cores not enabled | errors#warnings-that-are-not-errors | set_float32_matmul_precision
+torch.cond: Pred is a Python constant | errors#warnings-that-are-not-errors | Pass a tensor
+complex operators warning | errors#warnings-that-are-not-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
@@ -124,7 +124,7 @@ TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#say-at-once-what-varies-dynamic-true-
 a field of a dataclass recompiles | recompiles#what-else-makes-it-compile-again | configuration
 a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | another module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
-flex_attention called without torch.compile() | errors#warnings-that-are-no-errors | ran eagerly
+flex_attention called without torch.compile() | errors#warnings-that-are-not-errors | ran eagerly
 ___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed
 mark_dynamic with min and max | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | min=2, max=64
 model output is a dict with other keys, recompiles | causes/recompile-dict-keys | set of keys
@@ -136,7 +136,7 @@ DDP with static_graph | training#distributeddataparallel-compile-inside-or-outsi
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
-raise an error if a CUDA graph is skipped | gpu#skipped-overwritten-recorded-anew | cudagraph_or_error
+raise an error if a CUDA graph is skipped | gpu#skipped-overwritten-recorded-again | cudagraph_or_error
 specialized: where? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | guard added
 log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
 bf16 results differ from eager, which setting? | cost#is-the-result-right | emulate_precision_casts
@@ -212,10 +212,10 @@ RL environment, replay buffer | questions#other-libraries | Compile the policy
 TensorDict with other keys compiles again | questions#other-libraries | number of keys
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
-do I need compiled autograd? | training#compiled-autograd-needed | Seldom
+do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
-a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-anew | `float()` it
-slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-anew | recorded again
+a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-again | `float()` it
+slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-again | recorded again
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
 max_seqlen.item() for variable lengths | causes/gb0124 | better passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
     from jupyter_graphbreak.records.records import StackEntry
 
-#: How many keys of a dict are looked at, and how many dicts within each other.
+#: At most this many keys of a dict, and this many nested dicts, are examined.
 _MOST_KEYS, _MOST_DICTS = 1000, 3
 #: Files whose frames are between the program's line and the hook.
 _SAVING = ("torch/serialization.py", "safetensors/torch.py")

@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.trial.values import difference
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: A result may be this many times farther from the one in double precision than rounding explains.
+#: The distance of a result from the one in double precision may be this many times that of rounding.
 _FACTOR = 8.0
 #: If eager's distance is more than this many times the rounding, eager took a different branch.
 _OTHER_BRANCH = 100.0

@@ -29,7 +29,7 @@ class Blocks:
     name : str
         The name of their class.
     places : tuple of str
-        Where they are, such as ``self.layers.0``.
+        Their places, such as ``self.layers.0``.
     compiles_in_place : bool
         Whether ``block.compile()`` compiles a block: it does nothing if ``forward`` is PyTorch's own.
     """
@@ -56,7 +56,7 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], fewest: int)
     modules : iterable of tuple
         The modules with their places, each module before those inside it.
     fewest : int
-        How many blocks there must be.
+        The minimum number of blocks.
 
     Returns
     -------

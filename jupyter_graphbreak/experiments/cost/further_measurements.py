@@ -49,7 +49,7 @@ class SteadyState:
     correspondence : Correspondence
         The reports of the copies and of the run.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     graph_us : mapping
         The microseconds of each graph in a call, by its id in the report of the copies.
     frame_guards : sequence of FrameGuards
@@ -78,7 +78,7 @@ class FurtherMeasurement(NamedTuple):
     needs : str
         What it needs: a field of the entry's cost, or of the steady state, that is neither empty nor ``None``.
     share : float
-        How long it may take, as a share of the time that was spent before the first of them. What the earlier ones left
+        The time that it may take, as a share of the time spent before the first of them. What the earlier ones left
         is added.
     measure : callable
         Returns the new value of the field.
@@ -151,7 +151,7 @@ def measured_further(cost: EntryCost, at: SteadyState, *, seconds: float, end: f
     at : SteadyState
         The entry.
     seconds : float
-        How many seconds were spent before.
+        The seconds that were spent before.
     end : float
         When to stop, as :func:`time.monotonic`.
     """

@@ -62,7 +62,7 @@ def unfused_kernels(
     correspondence : Correspondence
         The reports of the copies and of the run.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     """
     timer = compiled.timer
     least_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))

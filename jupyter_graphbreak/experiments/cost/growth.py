@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import MemoryCost
     from jupyter_graphbreak.report.location import Location
 
-#: How many calls are made in a row. What the first one keeps does not count: it may fill a cache.
+#: The number of consecutive calls. What the first one keeps does not count: it may fill a cache.
 _CALLS = 6
 #: The ranges of the profile in which a call runs, and in which all garbage is collected at the end.
 _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
@@ -59,7 +59,7 @@ def memory_growth(
     most_bytes : int
         The most memory that a call needs.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     """
     if _CALLS * most_bytes > memory_limit():
         return None
@@ -129,7 +129,7 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
                 require_time()
                 with marked(_CALL), contextlib.nullcontext() if variant.is_compiled else seen:
                     call()
-                    gc.collect(1)  # what only a cycle of references holds is no leak
+                    gc.collect(1)  # memory that only a reference cycle keeps alive is not a leak
                 if not number:
                     known |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
             with marked(_END):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.location import Location
 
-#: How many objects are listed, and the smallest share of a frame's guards that is worth listing.
+#: The maximum number of objects to list, and the smallest share of a frame's guards that is worth listing.
 _MOST = 10
 _NOTABLE_SHARE = 0.02
 #: If one of the objects that are reached through an object takes more than this share of its guards, it is named.
@@ -56,7 +56,7 @@ def time_guards(
     frame_id : callable
         Returns the id of a frame in the report.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     call : callable or None
         Makes a call; ``None`` if that changes something, so that guards fail in the next call.
     """
@@ -102,7 +102,7 @@ class _Shares:
         for check in checks:
             require_time()
             times[id(check)] = min(_times_us(check, _SINGLE_BATCHES, _SINGLE_BATCH_NS))
-        # Python's call of a check is no part of it: it takes about as long as the fastest check.
+        # Python's call of a check is not part of it: it takes about as long as the fastest check.
         call = min(times.values(), default=0.0)
         own = {
             id(node): sum(times.get(id(check), call) - call for _, check in node.guards if check is not None)
@@ -119,7 +119,7 @@ class _Shares:
             node = pending.pop()
             nodes = list(_nodes(node))
             share = self._share(nodes)
-            # The root and the dict of globals are no objects of the program.
+            # The root and the dict of globals are not objects of the program.
             is_split = node is self._root or node.source == "G"
             if is_split or any(self._share(_nodes(child)) > _DOMINANT_SHARE * share for child in node.children):
                 pending += node.children

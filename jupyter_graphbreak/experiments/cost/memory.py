@@ -47,7 +47,7 @@ def measure_memory(
     eager, compiled : Variant
         The calls, in their steady state.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     """
     peaks, kept = [], []
     for variant in (eager, compiled):

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 #: Nothing is tried if less is kept for the backward pass, or if that is a smaller share of the peak.
 _WORTH_BYTES, _WORTH_SHARE = 1 << 20, 0.1
-#: A change is tried if there is so many times the time left that compiling took: the backward pass is compiled as well.
+#: A change is tried if the time left is this many times that of compiling: the backward pass is compiled as well.
 _COMPILE_TIMES = 2.0
 _T = TypeVar("_T")
-#: Blocks are checkpointed one by one if there are so many.
+#: Blocks are checkpointed one by one if there are at least this many.
 _FEWEST_BLOCKS = 2
-#: How many times the difference to eager a difference by rounding may be.
+#: A difference counts as rounding if it is at most this many times the difference from eager.
 _TIMES_ROUNDING = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 

@@ -35,7 +35,7 @@ _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENTS = 2
 #: The number of runs in which operations are timed one by one, and in which each is timed alone at least.
 _RUNS = 3
-#: How many operations of a graph are compiled alone, slowest first, and the smallest share that is worth it.
+#: At most this many operations of a graph are compiled alone, slowest first, each with at least this share of the time.
 _MOST_COMPILED = 8
 _LEAST_SHARE = 0.01
 #: No further operation is compiled if the slow ones found so far leave less than this share of the graph's time.
@@ -52,7 +52,7 @@ _IN_LIBRARIES = frozenset(
 
 @dataclass(frozen=True)
 class _Candidate:
-    """An operation with its inputs, as a graph of its own."""
+    """An operation with its inputs, as a separate graph."""
 
     name: str
     module: torch.fx.GraphModule

@@ -115,7 +115,7 @@ class Owners:
     compile_ids : sequence of str
         The id of each graph's frame, in the order in which the graphs were compiled.
     lookups_us : mapping
-        How long it takes to select a frame's code, by the frame's id, to separate this from the code before it.
+        The time to select a frame's code, by the frame's id, to separate it from the code that runs before.
     overhead : Overhead
         The times to subtract from the user's code.
     """

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Regions are measured if compiling the entry took this many seconds, and if it has this many blocks.
 _WORTH_S = 2.0
 _FEWEST_BLOCKS = 3
-#: The whole is compiled once more, without caches, if there is this many times as long left as it took in the run.
+#: The whole model is compiled again, without caches, if the time left is this many times that of compiling in the run.
 _TIMES_COMPILING = 1.5
 #: If blocks need more than one compilation for so many of them, compiling each in place saves nothing.
 _MOST_SHARED_APART = 2

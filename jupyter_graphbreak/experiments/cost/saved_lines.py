@@ -50,7 +50,7 @@ def with_compiled_lines(
     compiled : Variant
         The compiled call, in its steady state.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     """
     saved = _SavedByRun(compiled.timer)
     kept = SavedBytes(compiled.held_memory(), saved.key)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
 #: PyTorch's reason if inductor's cache is switched off, on which AOTAutograd's depends.
 _SWITCHED_OFF = "FX graph cache is not enabled"
-#: How many times the settings are extended.
+#: The settings are extended at most this many times.
 _MOST_ROUNDS = 4
 _NOT_SAVED = "the first start did not save it, for example because its backward pass did not run"
 

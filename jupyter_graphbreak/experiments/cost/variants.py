@@ -145,7 +145,7 @@ class Variant:
         self._state: dict[str, Any] = {}
         self._changes_arguments = self._changes_state = self._is_short = False
         self.random = False
-        #: How long the first and the second call take: the first one compiles.
+        #: The seconds of the first and the second call: the first one compiles.
         self.first_call_s = self.second_call_s = 0.0
 
     def tensors(self) -> Iterator[torch.Tensor]:

@@ -324,7 +324,7 @@ def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], w
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
-    """Save values that an earlier selection would change in names of their own; return the statements."""
+    """Save values that an earlier selection would change under new names; return the statements."""
     lines = []
     for number, (target, pair) in enumerate(sides.items()):
         names = []

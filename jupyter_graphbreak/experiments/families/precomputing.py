@@ -85,7 +85,7 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
     texts : mapping
         The texts of all sources of the user, by their ids.
     readings : Readings
-        What the function reads.
+        The names that the function reads.
     """
     draft = draft_of(texts[source])
     function = _function_at(draft, line) if draft is not None else None

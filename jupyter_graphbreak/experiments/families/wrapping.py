@@ -28,7 +28,7 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
     first = min([function.lineno, *(source_.lineno for source_ in function.decorator_list)])
     for frame in problem.report.frames:
         at = frame.location
-        # A module's forward is called by PyTorch: it is no entry, but no compiled function calls it either.
+        # A module's forward is called by PyTorch: it is not an entry, but no compiled function calls it either.
         is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
         if not is_outermost or at is None or at.source != site.source:
             continue

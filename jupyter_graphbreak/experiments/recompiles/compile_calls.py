@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: How sure it is that a call compiles the function: it certainly does, it compiles something with the name of the
 #: function or of the called module, or nothing tells.
 _Certainty = Literal["certain", "by name", "unknown"]
-#: How many assignments are followed to what a name stands for.
+#: At most this many assignments are followed to find the value of a name.
 _MOST_ASSIGNMENTS = 3
 
 

@@ -521,7 +521,7 @@ class _EntrySearch:
             works,
             key=lambda pair: (not pair[0].ended, pair[0].compilations, bool(pair[1].settings), not pair[1].texts),
         )
-        # A change that leaves more compilations than the best one is no remedy of its own.
+        # A change that leaves more compilations than the best one is not a separate remedy.
         kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
         more = [one for one in kept if any(one[0].candidate.includes(other[0].candidate) for other in kept)]
         kept = [pair for pair in kept if pair not in more]

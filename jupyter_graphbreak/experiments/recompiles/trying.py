@@ -134,7 +134,7 @@ class CallTrials:
         self._expected = expected.results
         start = time.monotonic()
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
-        #: How long the calls take when they are compiled.
+        #: The seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
         self._known = [
             {difference.text for difference in differences(*pair)}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
 _TENSOR = re.compile(r"tensor '(?P<name>[^ ]+)' (?P<what>[\w ]+) mismatch")
 
-#: How many pairs of arguments are compared.
+#: At most this many pairs of arguments are compared.
 _MOST_PAIRS = 500
 
 OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "length", "kind"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.original import Original
     from jupyter_graphbreak.report.schema import Report
 
-#: The smallest share of the entry's operations that is worth a graph of its own, the smallest share of the operations
+#: The smallest share of the entry's operations that is worth a separate graph, the smallest share of the operations
 #: of the largest part, and the fewest operations.
 _SMALLEST_SHARE = 0.05
 _SMALLEST_OF_LARGEST = 0.3

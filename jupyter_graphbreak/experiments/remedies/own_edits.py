@@ -177,7 +177,7 @@ def read_patch(path: str | os.PathLike[str]) -> Patch:
     OSError
         If the file cannot be read.
     ValueError
-        If it is no unified diff.
+        If it is not a unified diff.
     """
     path = Path(path).expanduser()
     return Patch(path.name, path.read_text(encoding="utf-8"))

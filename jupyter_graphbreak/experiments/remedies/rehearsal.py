@@ -220,7 +220,7 @@ class TrialRunner:
         self.original, self._original_seconds = self._run_original(usual_inputs)
         self._original_at_edges: tuple[CompiledRun, list[ReferenceCase]] | None = None
         texts = {source: source_text(filename, find_cell) for source, filename in self.original.files.items()}
-        #: Other cells that may compile the entry, by ids of their own.
+        #: Other cells that may compile the entry, by their own ids.
         self.other_cells = {
             f"other{number}": (filename, cell)
             for number, (filename, cell) in enumerate(compiling_cells(self.original.files.values(), find_cell).items())
@@ -573,7 +573,7 @@ class TrialRunner:
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.find_changed_cell(change.texts)
         with sandboxed(), eager_random_numbers(), restored_switches(change):
-            # The subject is copied before the change: the changed function may leave reads and writes to a new one.
+            # The subject is copied first: the changed function may delegate reads and writes to a new function.
             subject = self._with_switches(change)
             with (
                 applied(self.program, change.texts, subject.functions()) as application,
@@ -700,7 +700,7 @@ def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Re
     if expected.raised is not None and result.raised is not None:
         has_other_message = any(difference.kind == "different error" for difference in diffs)
         is_by_operation = has_other_message and not is_raised_by_statement(expected.raised)
-        # An input that both programs refuse is no difference, even if their output before it differs.
+        # An input that both programs refuse does not count as a difference, even if their output before it differs.
         kept = "another error" if has_other_message and not is_by_operation else None
         return [difference for difference in diffs if not difference.declared or difference.kind == kept]
     if not _is_finite((expected.value, expected.gradients)):

@@ -1,4 +1,4 @@
-"""Find the script that shows what a report has, reduce it, run it alone, and write the text of a bug report."""
+"""Find a script that reproduces a finding of a report, reduce it, run it alone, and write the text of a bug report."""
 
 from __future__ import annotations
 

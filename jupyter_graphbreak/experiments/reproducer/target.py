@@ -70,14 +70,14 @@ class Target:
     changes_arguments: bool = False
 
     def is_shown_by(self, report: Report, renamed: Mapping[str, str], *, lenient: bool = False) -> bool:
-        """Return whether a run of a script shows it.
+        """Return whether the run of a script reproduces this target.
 
         Parameters
         ----------
         report : Report
             The report of the run.
         renamed : mapping
-            How the script calls what the program calls differently.
+            The names in the script, by the different names in the program.
         lenient : bool
             Whether names and messages differ, as in a redacted script.
         """

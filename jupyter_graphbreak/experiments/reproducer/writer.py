@@ -413,7 +413,7 @@ class Writer:
         )
 
     def _wrapped(self, kind: type, *given: ast.expr) -> ast.expr | None:
-        """Return the constructor's call for a container; ``None`` if its class has a constructor of its own."""
+        """Return the constructor's call for a container; ``None`` if its class has its own constructor."""
         constructors = [inspect.getattr_static(base, "__init__") for base in (kind, kind.__mro__[-2])]
         is_plain = constructors[0] is constructors[1] and not hasattr(kind, "__post_init__")
         if kind.__module__ not in {"builtins", "collections"} and kind is not torch.Size and not is_plain:

@@ -89,8 +89,8 @@ def is_called_by_user(frame: FrameType) -> bool:
 def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     """Return whether an event in a frame is an effect of user code, and the line that leads to it.
 
-    It is not if PyTorch's compilers cause it, if a module is imported, if a log record is passed to its handlers, or if
-    a progress bar, such as that of ``torch.fx.Interpreter``, starts its monitor or makes its lock.
+    These are not effects of user code: those of PyTorch's compilers, of an import, and of handlers of a log record; and
+    a progress bar, such as that of ``torch.fx.Interpreter``, that starts its monitor or makes its lock.
     """
     library: FrameType | None = None
     while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook

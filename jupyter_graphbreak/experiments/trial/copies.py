@@ -347,7 +347,7 @@ class _Copier:
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
     def _graph_module(self, value: torch.fx.GraphModule) -> Any:
-        """Return a copy with the same generated class, which ``copy.deepcopy`` would generate anew."""
+        """Return a copy with the same generated class, which ``copy.deepcopy`` would generate again."""
         return self._attributes(value)
 
     def _tensor(self, value: torch.Tensor) -> Any:

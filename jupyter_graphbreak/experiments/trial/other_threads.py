@@ -196,7 +196,7 @@ def warning_registries() -> list[tuple[str, dict[str, Any], dict[Any, Any]]]:
             for name, module in modules
             if "__warningregistry__" in (names := module.__dict__)
         ]
-    except AttributeError:  # something that is no module
+    except AttributeError:  # an object that is not a module
         return [
             (name, names, names["__warningregistry__"])
             for name, module in modules

@@ -133,7 +133,7 @@ def _is_equal(before: Any, after: Any) -> bool:
         return before is after
 
 
-#: The modules with state of their own that a process may not have loaded.
+#: The modules with their own state that a process may not have loaded.
 _OPTIONAL_MODULES = (
     "numpy", "decimal", "faulthandler", "socket", "csv", "multiprocessing", *CONFIGURATIONS,
 )  # fmt: skip

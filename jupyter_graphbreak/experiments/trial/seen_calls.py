@@ -50,7 +50,7 @@ _OPAQUE = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType, types
 
 
 class Root(NamedTuple):
-    """Where a value starts: an argument, the module that is called, a closure variable, or a global variable.
+    """The start of a path to a value: an argument, the module that is called, a closure variable, or a global variable.
 
     ``scope`` is the module of a global variable, or the function of a closure variable. A partial that is compiled is
     called ``fn``, as in Dynamo's guards.

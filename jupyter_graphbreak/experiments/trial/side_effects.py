@@ -338,14 +338,14 @@ HOSTNAME = "sets the name of the host"
 STARTS_THREAD = "starts a thread"
 #: The event of an import, which has an effect only in trials: a real run imports each module once.
 _IMPORT = "import"
-#: What code does that passes work to threads or processes which exist already.
+#: The effect of code that passes work to existing threads or processes.
 SUBMITS = "hands work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
 COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"
-#: What code does with an address, which trials vary as they do other numbers.
+#: The effect of code that uses an address, which trials vary like other numbers.
 USES_ADDRESS = "uses memory by its address"
-#: What code does that has an event loop call a function later.
+#: The effect of code that schedules a function in an event loop.
 SCHEDULES = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),

@@ -127,7 +127,7 @@ class Subject:
     arguments : Arguments, optional
         The arguments of its calls. They are copied with the rest, so shared objects and shared memory stay shared.
     blocks : Blocks, optional
-        Where the copies of large memory are, for a copy that is kept and never runs.
+        The copies of large memory, for a copy that is kept and never runs.
 
     Attributes
     ----------
@@ -326,7 +326,7 @@ class Subject:
     def _restore_namespaces(self) -> None:
         """Undo what a run did to modules and classes without naming it, such as with ``setattr``.
 
-        What Dynamo adds to a module, and Python to a class, stays.
+        Attributes that Dynamo adds to modules, and Python to classes, are kept.
         """
         for owner, swapped, before in self._before:
             ignored = _OF_CLASSES if isinstance(owner, type) else _OF_MODULES
@@ -354,7 +354,7 @@ class Subject:
         return result
 
     def _copy_cache(self, cached: Any, name: str) -> Any:
-        """Return a function with an empty cache of its own."""
+        """Return a function with its own empty cache."""
         parameters = cached.cache_parameters()
         result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self._copy(cached.__wrapped__, name))
         self._memo[id(cached)] = self._memo[id(result)] = result
@@ -456,7 +456,7 @@ class Subject:
             self._places.append(_Place(name, *_item_access(scope, name)))
 
     def _swap_uncopied_state(self) -> None:
-        """Swap the globals, closures and class attributes that code uses which is not copied."""
+        """Swap the globals, closures and class attributes that are used by code that is not copied."""
         copied = {id(scope) for scope in self._globals.values()}
         roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         modules = _used_modules(roots)

@@ -86,7 +86,7 @@ def values_of_entry(
     lines : sequence of WantedLine
         The lines whose operations are listed one by one; by default the last operation of each line is.
     number, calls : int
-        Which call of the run the entry is, from 1, and the number of calls.
+        The number of this call in the run, from 1, and the number of all calls.
     find_cell : callable
         Returns the cell that a code object comes from, given its file name.
     """

@@ -26,7 +26,7 @@ REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 _MOST_BYTES = 3_000_000
 #: If the code of the graphs has more characters, it is compressed, beside the rest of the HTML.
 _MOST_CODE = 4_000
-#: How many rows of each section such an output contains.
+#: Such an output contains at most this many rows of each section.
 _MOST_ROWS = 500
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
     from jupyter_graphbreak.report.schema import Report
 
-#: How many processes are shown with their report; the rest only with a summary.
+#: At most this many processes are shown with their report, the rest with a summary.
 _MOST_REPORTS = 8
-#: How many breaks are listed; the rest are counted.
+#: At most this many breaks are listed; the rest are counted.
 _MOST_BREAKS = 200
 #: Ranks whose times of compiling are listed.
 _MOST_RANKS = 2048

@@ -101,11 +101,11 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
     return " ".join([*parts, *([meta.device] if meta.device else [])])
 
 
-#: How many functions or resumed places one break lists.
+#: A break lists at most this many functions or resumed places.
 _MOST_NAMES = 6
-#: How many calls that were compiled for a report are shown with the statement that compiles them.
+#: At most this many calls compiled for a report are shown with the statement that compiles them.
 _MOST_COMPILABLE = 4
-#: How many source lines are loaded at once.
+#: The number of source lines to load at once.
 LINES_AT_ONCE = 100
 #: Fewer minor breaks are not worth folding.
 _WORTH_FOLDING = 3
@@ -115,7 +115,7 @@ _DEEPEST = 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of each list the static markup shows.
+    """The parts of each list that the static markup shows.
 
     Up to ``open`` breaks are expanded. The code of a graph is shown if it has at most ``code`` lines.
     """

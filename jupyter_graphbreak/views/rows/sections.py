@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
 
 _MOST_COMPILED = 4
-#: How many graphs without a CUDA graph get a sentence.
+#: At most this many graphs without a CUDA graph get a sentence.
 _MOST_SENTENCES = 50
 
 
@@ -99,7 +99,7 @@ MOST_ROWS = 5_000
 #: Maximum characters of a label or detail, and of a paragraph.
 _MOST_OF_LABEL, _MOST_OF_PARAGRAPH = 300, 1_000
 _T = TypeVar("_T")
-#: How many guards of one function are written out.
+#: At most this many guards of one function are written out.
 _MOST_GUARDS = 10
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
-#: How many places, and how many functions, are named.
+#: At most this many places, and this many functions, are named.
 _MOST_NAMED = 3
 _WORDS: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
-#: How many functions are named. Compilation that takes less than a second is not worth a sentence.
+#: At most this many functions are named. Compilation that takes less than a second is not worth a sentence.
 _MOST = 3
 _WORTH_SAYING_S = 1.0
 #: Shorter times would be shown as zero.
@@ -156,7 +156,7 @@ _WORTH_A_RATIO = 1.1
 _NOTABLE_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by this share.
 _NOTABLE_DIFFERENCE = 0.25
-#: How many entries, and remedies of one entry, are described.
+#: At most this many entries, and remedies of one entry, are described.
 _MOST_ENTRIES, _MOST_REMEDIED = 50, 20
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
-#: How many entries are described.
+#: At most this many entries are described.
 _MOST_ENTRIES = 50
 #: Calls that take less memory are not described, nor are differences below this share.
 _NOTABLE_BYTES = 1 << 20
@@ -45,18 +45,18 @@ _NOTABLE_GROWTH = 1 << 10
 _LONGER = 1.1
 #: Compiling that takes less time is not described.
 _NOTABLE_S = 1.0
-#: How many graphs that no cache can keep are named.
+#: At most this many graphs that no cache can keep are named.
 _MOST_BYPASSED = 3
-#: How many operations are named, and the time that shorter ones count as.
+#: The maximum number of operations to name, and the time that shorter ones count as.
 _MOST_OPS, _SHORTEST_US = 5, 0.1
-#: How many alternatives of an entry are described, and what goes unnoticed without some guards.
+#: At most this many alternatives of an entry are described. Without some guards, a change goes unnoticed.
 _MOST_ALTERNATIVES = 5
 _UNNOTICED = {
     "skip_guard_on_all_nn_modules_unsafe": "a later change of a module's attribute then goes unnoticed",
     "skip_guard_on_globals_unsafe": "a later change of a global then goes unnoticed",
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
 }
-#: How many pairs of kernels are named, and why kernels are not fused.
+#: At most this many pairs of kernels are named, with the reason why they are not fused.
 _MOST_UNFUSED = 3
 _WHY_NOT_FUSED = {
     "reduction": "the second one needs the finished result of a reduction",
@@ -69,11 +69,11 @@ _WHY_NOT_FUSED = {
 _WORTH_A_WAY = 0.8
 #: Times that differ by less are called equal.
 _SAME = 1.03
-#: How many differences between blocks are named.
+#: At most this many differences between blocks are named.
 _MOST_DIFFERENCES = 3
-#: Where findings about the start come among those about calls.
+#: The rank of findings about the start among those about calls.
 _SHARE_OF_START = 0.5
-#: How many objects with expensive guards are named.
+#: At most this many objects with expensive guards are named.
 _MOST_GUARDS = 3
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Skipped
 
-#: How many calls around a step are named.
+#: At most this many calls around a step are named.
 _MOST_NAMES = 8
 #: Maximum depth of calls that is followed; a recursion may be deeper.
 _MOST_CALLS = 200

@@ -31,7 +31,7 @@ class Event(msgspec.Struct, frozen=True):
     text : str
         What happened, in one sentence. ``str`` of an event returns it.
     seconds : float or None
-        How long compiling took, for ``compile`` and ``recompile``.
+        The seconds of compiling, for ``compile`` and ``recompile``.
     gb_id : str or None
         The id of a break's cause, such as ``"GB0170"``.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Fewer breaks of one cause are shown one by one, unless one remedy removes them.
 _FEWEST = 3
-#: How many causes are named.
+#: At most this many causes are named.
 _MOST_CAUSES = 3
 
 

@@ -17,7 +17,7 @@ _KNOWN_PAGES = re.compile(
 
 #: Maximum number of words in one list.
 _MOST_WORDS = 40
-#: How many times as long as wanted a clause may be.
+#: A clause may be at most this many times as long as wanted.
 _LONGEST_CLAUSE = 3
 
 

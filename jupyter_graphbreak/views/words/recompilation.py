@@ -53,9 +53,9 @@ _OTHER_FLAG = {"True": "False", "False": "True"}
 _MOST_NAMES = 2
 #: From so many functions on, those that size changes within a call recompile are listed as one.
 _MANY_WITHIN = 4
-#: How many lines of one guard are named.
+#: At most this many lines of one guard are named.
 _MOST_LINES = 3
-#: How many values at the beginning of a series are written out; a longer series shows these and the last.
+#: The number of values to write out at the beginning of a series; a longer series shows these and the last.
 _MOST_VALUES = 2
 #: The share of the recompile limit from which there is a warning.
 _NEAR_LIMIT = 0.6
@@ -104,7 +104,7 @@ class Recompilation:
     guards : list of FailedGuard
         All guards that failed, the most frequent first.
     total : int
-        How often it was compiled; 0 if its first compilation was before the run.
+        The number of its compilations; 0 if its first compilation was before the run.
     ids : list of str
         The ids of its recompiles.
     limit : int
@@ -141,7 +141,7 @@ class Recompilation:
 
     @property
     def times(self) -> str:
-        """How often it was recompiled, and whether the limit was reached: "recompiled 3 times"."""
+        """The number of its recompiles, and whether the limit was reached: "recompiled 3 times"."""
         count = len(self.frames) - self.limit_hit
         if not count:
             return "not recompiled: limit reached, runs eagerly"

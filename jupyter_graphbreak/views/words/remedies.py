@@ -36,7 +36,7 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
 }  # fmt: skip
 #: Lines of context around a change.
 _AROUND = 2
-#: How many remedies for one break, and for combinations, are considered.
+#: At most this many remedies for one break, and for combinations, are considered.
 _MOST_FOR_ONE = 100
 _MOST_TOGETHER = 200
 #: A remedy with more edits is not combined with others; none of our remedies has so many.

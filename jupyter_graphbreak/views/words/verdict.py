@@ -237,7 +237,7 @@ def _recompiled(report: Report, judgment: str = "") -> str:
 def _called_name(report: Report, function: Recompilation) -> str:
     """Return the name of a recompiled function; if it is all that was compiled, as the program calls it.
 
-    A library's wrapper, such as "can_return_tuple.wrapper", is no name that the reader knows.
+    A library's wrapper, such as "can_return_tuple.wrapper", is not a name that the reader knows.
     """
     outermost = {
         frame.id

@@ -57,7 +57,7 @@ def to_tensorboard(
     step : callable or None
         Returns the current step of the training. By default, events are numbered.
     prefix : str
-        What the names of the scalars begin with.
+        The prefix of the names of the scalars.
     """
     totals = _Totals(prefix)
 
@@ -81,7 +81,7 @@ def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
     run : wandb.Run
         What ``wandb.init()`` returns.
     prefix : str
-        What the names of the metrics begin with.
+        The prefix of the names of the metrics.
     """
     totals = _Totals(prefix)
 

@@ -162,13 +162,13 @@ class Report(schema.Report, frozen=True, dict=True):
         reproduce = self.__dict__.get(_REPRODUCE)
         if reproduce is None:
             raise NotReproducedError(
-                "This report has no copies of what was called. Use capture(entries=True), explain(...), or "
+                "This report has no copies of the called functions. Use capture(entries=True), explain(...), or "
                 "%%compile_explain --repro."
             )
         return Reproducer.of(reproduce(ident, redacted=redacted, seconds=seconds))
 
     def reproduced_by(self, reproduce: Callable[..., reproducers.Reproducer]) -> Self:
-        """Let :meth:`reproducer` use a function that runs what was called again; return this report."""
+        """Let :meth:`reproducer` use a function that repeats the calls; return this report."""
         self.__dict__[_REPRODUCE] = reproduce
         return self
 

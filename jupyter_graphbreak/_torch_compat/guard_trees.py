@@ -25,7 +25,7 @@ class GuardNode:
     Parameters
     ----------
     source : str
-        How Dynamo reaches the object, such as ``L['x']``.
+        Dynamo's expression for the object, such as ``L['x']``.
     guards : list of (str, callable or None)
         The guards on the object itself, as Python code, each with a function that checks it alone.
     children : list of GuardNode
@@ -103,7 +103,7 @@ def _node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
         code = next(iter(leaf.verbose_code_parts()), type(leaf).__name__)
         guards.append((code, functools.partial(leaf, value) if is_known else None))
     children = []
-    # Of what is reached through unchanged dicts of modules, PyTorch checks nothing again.
+    # PyTorch does not check objects again that are reached through unchanged dicts of modules.
     if not getattr(manager, "is_tag_safe_root", bool)():
         children = [_node(child, _value_of(child, scope), scope) for child in _managers(manager)]
     return GuardNode(manager.get_source(), guards, children)

@@ -1,4 +1,4 @@
-"""What PyTorch's compilers need from the machine: a C++ compiler, a folder, Triton."""
+"""Requirements of PyTorch's compilers on the machine: a C++ compiler, a folder, Triton."""
 
 from __future__ import annotations
 

@@ -370,7 +370,7 @@ class SkipTable:
         self._add(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
 
     def add_refused(self, refusal: additions.FrameRefused, folded: FoldedBreak, setting: Setting | None) -> None:
-        """Add a function that Dynamo refused to begin, with the break that stands for the refusal."""
+        """Add a function that Dynamo refused to begin, with the break that represents the refusal."""
         self._add_generator(refusal, GENERATOR, folded, setting)
 
     def add_consequence(self, refusal: additions.FrameRefused, cause: FoldedBreak) -> None:

@@ -254,7 +254,7 @@ def _read_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: 
 
 
 def _compiled(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
-    """Return what was compiled only for the report, ``None`` if the program calls ``torch.compile`` itself."""
+    """Return the code that was compiled only for the report, ``None`` if the program calls ``torch.compile`` itself."""
     if not ledger.run.compiled_calls:
         return None
     return [CompiledCall(call.name, call.type, call.code, _insertion(call, sources)) for call in ledger.compiled]

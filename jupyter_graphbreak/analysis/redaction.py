@@ -498,7 +498,7 @@ def _empty_value(field: msgspec.structs.FieldInfo, value: Any) -> Any:
 
 
 def _counted_notes(notes: list[Diagnostic]) -> list[Diagnostic]:
-    """Return one note per level that only tells how many notes were left out."""
+    """Return one note per level that only gives the number of notes left out."""
     levels = [note.level for note in notes]
     if any(_LEFT_OUT.fullmatch(note.message) for note in notes):
         return notes

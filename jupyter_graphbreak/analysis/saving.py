@@ -1,4 +1,4 @@
-"""Sentences on what is saved of compiled modules."""
+"""Describe the saved states of compiled modules."""
 
 from __future__ import annotations
 

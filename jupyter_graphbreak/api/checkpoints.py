@@ -126,7 +126,7 @@ def _loaded(source: Path) -> tuple[Any, bool]:
 
 
 def _check_archive(path: Path) -> None:
-    """Refuse files other than those of ``torch.save``, and those that unpack to more than their size."""
+    """Refuse files that ``torch.save`` did not write, and files that unpack to more than their size."""
     with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:

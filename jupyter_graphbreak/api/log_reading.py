@@ -326,7 +326,7 @@ class _Worker:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # what was not sent is lost
+                with contextlib.suppress(OSError):  # unsent data is lost
                     pipe.close()
 
     def _send(self, message: Sequence[object]) -> None:

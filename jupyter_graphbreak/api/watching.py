@@ -43,7 +43,7 @@ class Run:
         self._recording: recorder.Recording | None = None
         self._report: Report | None = None
         self._rerun: Rerun | None = None
-        #: The job of this process and of those that it started, if any were started and watched.
+        #: The job of this process and of the processes that it started, if any were started and watched.
         self.job: Job | None = None
 
     @property
@@ -127,7 +127,7 @@ class Run:
         Parameters
         ----------
         seconds : float or None
-            When to stop; by default after 120 seconds.
+            The deadline; by default after 120 seconds.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class Run:
         Parameters
         ----------
         seconds : float or None
-            When to stop; by default after 120 seconds.
+            The deadline; by default after 120 seconds.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class Run:
         at : sequence of str
             Lines whose operations are listed one by one, such as ``"12"`` or ``"model.py:12"``.
         seconds : float or None
-            When to stop; by default after 120 seconds.
+            The deadline; by default after 120 seconds.
 
         Returns
         -------

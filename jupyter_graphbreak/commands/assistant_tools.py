@@ -1,4 +1,4 @@
-"""The tools that ``graphbreak mcp`` offers: what people can ask the command line, with short answers.
+"""The tools of ``graphbreak mcp``: the questions that the command line answers, with short answers.
 
 Programs run in separate processes, so nothing that they print reaches the protocol, and a limit can end them.
 """
@@ -291,7 +291,7 @@ def serve(folder: Path, *, allow_run: bool, seconds: float) -> None:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process, and what it started and left behind."""
+    """End a process and the processes that it started."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended
             os.killpg(process.pid, signal.SIGKILL)

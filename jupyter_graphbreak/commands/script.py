@@ -66,7 +66,7 @@ def script_command(
     a notebook cell without torch.compile.
 
     With --try, --patch, --cost, --check and --values, the functions that were compiled run again on copies when the
-    program has ended; the files and the state that they would change stay as they are.
+    program has ended; the files and the state that they would change stay unchanged.
 
     Put options of graphbreak before the program, and the program's own options after it. In all formats except text,
     the program prints to stderr, so that stdout has only the report. If the program ends with an exit status other
@@ -97,7 +97,7 @@ def _with_report(job: Job, report: Report) -> Job:
 
 
 class Questions(NamedTuple):
-    """What to find out about the compiled functions of a program when it has ended."""
+    """Options for examining the compiled functions of a program after it has ended."""
 
     tries: bool
     patch: str | None
@@ -220,7 +220,7 @@ def _rerun(run: Run, questions: Questions) -> Report:
             if questions.values or questions.at:
                 report = run.values(at=questions.at)
     except KeyboardInterrupt:
-        note = Diagnostic("warning", "What was to run again was interrupted.")
+        note = Diagnostic("warning", "Running the functions again was interrupted.")
         report = replace(report, diagnostics=[*report.diagnostics, note])
     return report
 

@@ -194,7 +194,7 @@ class Examination:
         return program
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
-        """Return whether a program draws random numbers when it runs, instead of containing those drawn at capture."""
+        """Return whether a program draws new random numbers in each run, instead of those drawn at capture."""
         other = self._run(program, replace(self._eager.first, seed=1))
         return other.raised is None and difference(result.value, other.value) is not None
 

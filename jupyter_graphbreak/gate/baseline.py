@@ -123,7 +123,7 @@ def write_baseline(baseline: Baseline) -> str:
 
 
 def baseline_of(reports: Iterable[Report]) -> Baseline:
-    """Return the baseline that allows exactly what the reports contain.
+    """Return the baseline that allows exactly the contents of the reports.
 
     If several reports contain an entry, as in a job with several ranks, the highest count of one report is used.
     """

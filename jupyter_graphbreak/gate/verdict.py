@@ -264,7 +264,7 @@ def headline(verdict: GateVerdict) -> str:
 
 
 def details(verdict: GateVerdict) -> list[str]:
-    """Return one line per difference from the baseline, or what to do if nothing was compiled."""
+    """Return one line per difference from the baseline, or the advice if nothing was compiled."""
     if verdict.nothing_compiled:
         return [COMPILE_SOMETHING]
     differs = bool(verdict.new or verdict.eager or verdict.recompiles or verdict.gone)

@@ -20,7 +20,7 @@ class CacheBypass:
     reason : str
         PyTorch's reason, as a report shows it.
     advice : str or None
-        What helps, to be appended to a sentence.
+        The way to avoid it, to be appended to a sentence.
     """
 
     name: str
@@ -85,7 +85,7 @@ CACHE_BYPASSES = (
         "An object in the graph that cannot be pickled",
         ("pickle", "unpicklable", "torchbind", "mkldnn"),
         "inductor: Failed to pickle cache key",
-        "pass what is not a tensor or a number from outside of the graph",
+        "pass objects that are not tensors or numbers from outside the graph",
     ),
     CacheBypass(
         "switched off",

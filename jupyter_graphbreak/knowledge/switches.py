@@ -55,7 +55,7 @@ class KnownSwitch:
     state : tuple of str
         Expressions for the objects of the process whose attributes the code changes; a trial restores them.
     differs : str or None
-        What differs with the switch; ``None`` if the results stay the same.
+        The differences that the switch makes; ``None`` if the results stay the same.
     is_second_choice : bool
         Whether a setting of PyTorch's for the same break is better, because the program's data can stay the same.
     since : str or None

@@ -105,7 +105,7 @@ class MemoryLine(msgspec.Struct, frozen=True):
 
 
 class MemoryGrowth(msgspec.Struct, frozen=True):
-    """The memory that each of several calls in a row keeps: a leak if the calls go on.
+    """The memory that each of several calls in a row keeps: a leak if the calls continue.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class MemoryGrowth(msgspec.Struct, frozen=True):
     without_backward_bytes : int or None
         The bytes that each compiled call keeps if no backward pass follows, if these are more.
     holder : str or None
-        What refers to the tensors that stay, such as ``self.history``, if it was found.
+        The expression that refers to the tensors that stay, such as ``self.history``, if it was found.
     location : Location or None
         The line that allocates most of it in eager calls.
     """
@@ -273,7 +273,7 @@ class Alternative(msgspec.Struct, frozen=True):
     before: Spread
 
 
-#: The whole in one go; each block in place; the whole in one go, with each block as a nested region.
+#: The whole model at once; each block in place; the whole model at once, with each block as a nested region.
 Way = Literal["whole", "blocks", "nested"]
 
 
@@ -308,7 +308,7 @@ class CompiledWay(msgspec.Struct, frozen=True):
     regions : int or None
         The number of nested regions that several blocks share, if blocks are nested regions.
     equal : bool
-        Whether results and gradients agree with those of the whole.
+        Whether results and gradients agree with those of the whole model.
     time_ratio : float or None
         The time of a call and its backward pass, divided by that of the whole; ``None`` if it is not clear enough.
     differences : list of BlockDifference
@@ -411,7 +411,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class GraphStartup(msgspec.Struct, frozen=True):
-    """The compilation of one graph at a second start, which finds what the first one left on disk.
+    """The compilation of one graph at a second start, which uses the caches on disk that the first one filled.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ class Job(msgspec.Struct, frozen=True):
     processes : list of Process
         Ranks with equal reports are one of them. Processes without a rank come first, then reports of the fewest ranks.
     compiling : list of RankCompiling
-        When each rank compiled, if its log says it.
+        The times at which each rank compiled, if its log has them.
     """
 
     processes: list[Process]

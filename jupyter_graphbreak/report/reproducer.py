@@ -13,13 +13,13 @@ class Reproducer(msgspec.Struct, frozen=True):
     id : str
         What it shows: the id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
     title : str
-        The same in words.
+        The finding in words.
     script : str or None
         The script, which has run in its own process and shows it.
     issue : str or None
         The text for PyTorch's bug report form, with the script, its output and the versions.
     reason : str or None
-        Why there is no script, as a sentence.
+        The reason why there is no script, as a sentence.
     steps : int
         The number of steps in which the script was reduced.
     seconds : float or None

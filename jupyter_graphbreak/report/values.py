@@ -40,7 +40,7 @@ class LineValues(msgspec.Struct, frozen=True):
     location : Location
         The line it comes from, without its text.
     op : str
-        What it calls.
+        The function that it calls.
     graph : str or None
         The graph that has it; ``None`` for an operation of a line that no graph has. Its values are those of the eager
         call.
@@ -69,14 +69,14 @@ class NonFinite(msgspec.Struct, frozen=True):
         Whether its result has them, or the gradient that its backward pass computes.
     kind : {"nan", "inf"}
     op : str
-        What it calls.
+        The function that it calls.
     graph : str or None
         The graph that has it; ``None`` if it runs eagerly.
     count, elements : int
         The number of elements that are NaN or infinite, and of all elements.
     dtype : str
     execution : int
-        In which of its executions, from 1.
+        The number of the execution, from 1.
     further : int
         The number of other operations that do the same later.
     eager : {"same", "elsewhere", "none"} or None
@@ -139,7 +139,7 @@ class EntryValues(msgspec.Struct, frozen=True):
     first : list of NonFinite
         The first operation of each direction and kind.
     given : list of NonFiniteInput
-        What had NaN or Inf before the call.
+        The inputs that had NaN or Inf before the call.
     results : list of NonFiniteCounts
         The counts by who computes; ``"backend"`` is missing if the backend computes one by one as well.
     lines : list of LineValues

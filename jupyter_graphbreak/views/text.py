@@ -154,7 +154,7 @@ def _once(advice: str, number: int, given: dict[str, int]) -> str:
 
 
 def remedies_of_break(report: Report, number: int, break_: Break, given: dict[str, int]) -> list[str]:
-    """Return the remedies for a break: the best with its change, further ones by title, and what came of the others."""
+    """Return the remedies for a break: the best with its change, further titles, and the outcome of the others."""
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
@@ -367,7 +367,7 @@ def _advice(report: Report, break_: Break, given: dict[str, int]) -> list[str]:
 
 
 def _aftermath(report: Report, break_: Break) -> list[str]:
-    """Return what happens after a break; what :func:`permission` says about an error is not repeated."""
+    """Describe the run after a break; an error in the sentence of :func:`permission` is not repeated."""
     lines = aftermath(report, break_)
     if break_.outcome == "error" and lines[-1].endswith("an error"):
         last = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")
@@ -376,7 +376,7 @@ def _aftermath(report: Report, break_: Break) -> list[str]:
 
 
 def _path(report: Report, break_: Break) -> str:
-    """Return the calls that lead to a break; of a long path, the calls of libraries in the middle are left out."""
+    """Return the calls that lead to a break; in a long path, the calls of libraries in the middle are left out."""
     stack = break_.stack[:-1]
     if not stack:
         return ""
@@ -422,7 +422,7 @@ def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
 
 
 def _paths(report: Report) -> list[str]:
-    """Return what takes another path when compiled in the reader's own code; the other views have the rest."""
+    """Return the places in the reader's code that take a different path when compiled; other views have the rest."""
     changing = [path for path in ordered_paths(report) if path.changes and not is_in_library(report, path)]
     lines = [
         line
@@ -445,7 +445,7 @@ def _eager_without_break(report: Report) -> list[str]:
 
 
 def _recompiles(report: Report) -> list[str]:
-    """Return for each recompiled function what varied, its lines, and advice."""
+    """Return for each recompiled function its variations, its lines, and advice."""
     lines = []
     for recompilation in listed_recompilations(report)[:_MOST]:
         where = recompilation.function if recompilation.is_several else place(report, recompilation.location)
@@ -473,7 +473,7 @@ def _recompiles(report: Report) -> list[str]:
 
 
 def _failed_guard(report: Report, recompilation: Recompilation, guard: FailedGuard) -> str:
-    """Return what varied, in how many recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
+    """Return a variation, its number of recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
     share = recompilation.share(guard) if len(recompilation.guards) > 1 else ""
     known = [guard.story, share, guard_lines(report, guard)]
     return ", ".join(filter(None, known))
@@ -495,7 +495,7 @@ def _error(report: Report) -> list[str]:
 def _listings(report: Report) -> list[str]:
     """Return the marked lines of the sources with a few lines around them, as many as fit.
 
-    Of several breaks with one cause, the lines of those are shown that are listed.
+    For several breaks with one cause, the lines of the listed breaks are shown.
     """
     lines: list[str] = []
     numbers = break_numbers(report)

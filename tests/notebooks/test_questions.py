@@ -113,7 +113,7 @@ count only my own breaks, not the library's | ci#count-your-own-breaks-apart-fro
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | the ninth raises
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
-a backend made anew | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
+a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
 is what a function calls still compiled after the limit? | recompiles#the-limit | with all that the function calls

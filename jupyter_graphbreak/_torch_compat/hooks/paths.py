@@ -135,7 +135,7 @@ class _Follower:
         #: variables, so we cannot add one. The reference keeps the address from being used again.
         self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
-        #: What was found out about a jump, by code, jump and destination: a model traces the same function repeatedly.
+        #: The findings about a jump, by code, jump and destination: a model traces the same function repeatedly.
         self.regions: dict[tuple[CodeType, int, int], tuple[int | None, frozenset[Any], list[int]]] = {}
 
     def follow(self, tracer: Any, variable: Any, answer: object, asked: AnswerDiffers) -> Any:
@@ -184,7 +184,7 @@ class _Steps:
         self._tracer = tracer
         self._emit = emit
         self._open: list[_Branch] = []
-        #: What the current instruction does with an answer: the question, and the instruction's index.
+        #: The use of an answer by the current instruction: the question, and the instruction's index.
         self._jump: tuple[AnswerDiffers, int] | None = None
         self._negated: AnswerDiffers | None = None
 

@@ -28,7 +28,7 @@ _SAVING = ("torch/serialization.py", "safetensors/torch.py")
 
 @contextlib.contextmanager
 def watch_saving(observer: Observer) -> Iterator[None]:
-    """Record what is saved of compiled modules that the modules themselves cannot load."""
+    """Record saved states of compiled modules that the modules themselves cannot load."""
     serialization = importlib.import_module("torch.serialization")
     tensors: Any = sys.modules.get("safetensors.torch")
     wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule

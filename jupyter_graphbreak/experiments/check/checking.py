@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 Step = Literal["eager", "aot_eager", "backend"]
 _MAX_DIFFERENCES = 8
-#: After how many calls a program that changes its state is compared again.
+#: The number of calls after which a program that changes its state is compared again.
 _CALLS = 3
 #: Simpler backends without the step that introduces a difference.
 _RIGHT_BACKENDS: dict[Step, tuple[str, ...]] = {"backend": ("aot_eager",), "aot_eager": ("eager",), "eager": ()}
-#: How long, and how often, a call is timed.
+#: The time limit and the maximum number of runs for timing a call.
 _TIMING_S = 0.3
 _FEWEST_CALLS, _MOST_CALLS = 5, 100
 
@@ -81,7 +81,7 @@ def instances_of(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 def _kind(entry: Entry) -> Any:
-    """Return what an entry has in common with those whose compiled code it may use."""
+    """Return the key that an entry shares with those whose compiled code it may use."""
     method = entry.call.forward if isinstance(entry.call, torch.nn.Module) else entry.call
     code = getattr(getattr(method, "__func__", method), "__code__", None)
     if code is None:

@@ -26,7 +26,7 @@ _DOMINANT_SHARE = 0.5
 #: The number of batches in which checks are timed, and how long a batch takes, for all guards and for a single one.
 _BATCHES, _BATCH_NS = 15, 300_000
 _SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
-#: After how many calls all guards are timed at most, and for how long.
+#: The maximum number of calls after which all guards are timed, and the time limit.
 _MOST_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
 _FEWEST_TIMES = 5
 #: By how much a call slows the check after it down at most; on an idle machine it was 1.2 to 2.7 times.
@@ -113,7 +113,7 @@ class _Shares:
         self._whole = sum(self._own.values()) or 1.0
 
     def groups(self) -> Iterator[tuple[list[GuardNode], float]]:
-        """Yield objects with what is reached through them, and their share of the time."""
+        """Yield objects, each with its parts, and their share of the time."""
         pending = [self._root]
         while pending:
             node = pending.pop()
@@ -132,7 +132,7 @@ class _Shares:
 
 
 def _nodes(root: GuardNode) -> Iterator[GuardNode]:
-    """Yield an object and what is reached through it."""
+    """Yield an object and its parts."""
     pending = [root]
     while pending:
         node = pending.pop()

@@ -90,7 +90,7 @@ def tried_changes(
 
 
 def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable[[], Variant] | None]]:
-    """Yield the code of each change and what makes the variant with it; ``None``: the compiled call, checkpointed."""
+    """Yield the code of each change and the maker of its variant; ``None``: the compiled call, checkpointed."""
     blocks = repeated_blocks(compiled.modules(), _FEWEST_BLOCKS)
     if blocks is None:
         yield f"{_CHECKPOINT}({entry.function}, ..., use_reentrant=False)", None
@@ -162,8 +162,8 @@ def _measured(
 def agree(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor], eager: Sequence[torch.Tensor] = ()) -> bool:
     """Return whether tensors are equal, except for rounding.
 
-    Differences in the last half of the digits do not count, nor those that are not much larger than the difference to
-    the eager tensors: a gradient whose parts cancel is nothing but rounding.
+    Differences in the last half of the digits do not count, nor those not much larger than the difference from eager:
+    a gradient whose parts cancel is nothing but rounding.
     """
     if len(eager) != len(expected):
         eager = expected

@@ -1,4 +1,4 @@
-"""Describe a second start, which finds what the first one left in PyTorch's caches on disk, and try to improve it."""
+"""Describe a second start, which uses PyTorch's caches on disk that the first one filled, and try to improve it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
 
 
 def _states(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
-    """Return what the caches said about each frame, by the id of the frame and the kind of the message."""
+    """Return the messages of the caches about each frame, by the id of the frame and the kind of the message."""
     states: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
     for record in records:
         if "_cache_" in record.kind:

@@ -26,7 +26,7 @@ MAX_RUNS = 300
 _MIN_RUNS_LATE = 3
 _MIN_RUNS_AT_END = 1
 
-#: How long, and how often, two calls are timed to compare them.
+#: The time limit and the maximum number of runs for timing two calls to compare them.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
 #: A ratio is given if it is known to this share of it.
@@ -117,7 +117,7 @@ def time_in_turn(
     clock : callable
         Returns seconds.
     end : float
-        When to stop after a few runs.
+        The deadline, after which only a few more runs are made.
 
     Returns
     -------

@@ -39,7 +39,7 @@ class PrivateCode:
     """Private code objects for the methods and library functions that a callable uses.
 
     Dynamo stores compiled code, and the decision to skip, with the code object: programs that share one would all run
-    what was compiled last.
+    the code compiled last.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ class Variant:
         return {f"self.{place}".rstrip(".") if self.subject.owner is not None else place: place for place in own}
 
     def repeatedly(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
-        """Observe calls in a row, whose changes are undone only after the last, as those of the program are not.
+        """Observe consecutive calls, and undo their changes only after the last one.
 
         Each call has its own copies of the arguments, except tensors that collect gradients, such as parameters.
 

@@ -47,7 +47,7 @@ class BeforeCall:
     assigns : bool
         Whether the code replaces the value: ``template`` is then the expression for the new one.
     optional : Path or None
-        The value itself, or what contains it, if that is ``None`` in some calls, in which there is nothing to do.
+        The value, or the object that contains it if that object is ``None`` in some calls: these calls need no change.
     then : str
         Further code, in which ``NAME`` stands for the new value.
     """
@@ -83,7 +83,7 @@ class RecompileCandidate:
     families : tuple of str
     adjustment : Adjustment
     befores : tuple of BeforeCall
-        What the lines of the adjustment do.
+        The effect of the adjustment's lines.
     """
 
     title: str
@@ -163,7 +163,7 @@ def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[Rec
     Parameters
     ----------
     named : Varied
-        What varied and is named by a guard that failed.
+        The variations that a failed guard names.
     varied : Varied
         All that varied.
     given : Circumstances

@@ -90,7 +90,7 @@ def remedies_of_call(
     also : sequence of callable or Patch
         The user's own rewrites of the function, which are tried first.
     seconds : float or None
-        When to stop; by default after 100 seconds.
+        The deadline; by default after 100 seconds.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     kept : KeptEntries
         The entries of the run.
     seconds : float or None
-        When to stop; by default after 100 seconds.
+        The deadline; by default after 100 seconds.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     on_status : callable
@@ -184,7 +184,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     entries = _by_breaks(report, kept.entries, first) if report.breaks else []
     try:
         for place, entry in enumerate(entries):
-            # An entry may use most of the remaining time, and leaves what it does not use; the first has most breaks.
+            # An entry may use most of the remaining time, and leaves the rest to the others; the first has most breaks.
             left_s = end - time.monotonic()
             own_end = end if place == len(entries) - 1 else time.monotonic() + left_s * _SHARE_OF_ENTRY
             if left_s <= 0 and not also:

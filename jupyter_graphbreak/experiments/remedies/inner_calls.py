@@ -44,7 +44,7 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True)
 class InnerCalls:
-    """What to compile instead of an entry.
+    """The functions and modules to compile instead of an entry.
 
     Parameters
     ----------

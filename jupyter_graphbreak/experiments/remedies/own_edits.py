@@ -328,7 +328,7 @@ _active_patches: list[AppliedPatch] = []
 def apply_patch(patch: str) -> AppliedPatch:
     """Change functions of this process according to a patch; no file is written.
 
-    Code that is already compiled stays as it was compiled: explain the call afresh, or call
+    Code that is already compiled stays unchanged: explain the call afresh, or call
     ``torch.compiler.reset()``.
 
     Parameters

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 
 def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile``, by their file names; of a cell that ran repeatedly, only the last text.
+    """Return the cells that call ``compile``, by their file names; for a cell that ran repeatedly, only the last text.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ _CONTROL_FLOW = (".cond(", ".while_loop(")
 _MOST_EDGES = 5
 #: The maximum number of inputs that the original refuses, for which it is compiled as well.
 _MOST_REFUSED = 2
-#: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most so many seconds.
+#: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this many seconds.
 _LONGEST_FOR_EDGES = 6.0
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
@@ -291,7 +291,7 @@ class TrialRunner:
         ----------
         change : Change
         goals : frozenset of str
-            The breaks of the original that are to go.
+            The breaks of the original to remove.
         watched : sequence of Watched
             The conditions that the change touches.
         thorough : bool
@@ -319,7 +319,7 @@ class TrialRunner:
         change : Change
             The replacement as a change of the source, if the source is known.
         goals : frozenset of str
-            The breaks of the original that are to go.
+            The breaks of the original to remove.
         """
         cases = _accepted_first(self._uncompiled_original.pool)
 

@@ -1,4 +1,4 @@
-"""Compare a run of a changed program with a run of the original, and describe what differs.
+"""Compare a run of a changed program with a run of the original, and describe the differences.
 
 Breaks are compared by their places: the causes may change.
 """

@@ -129,7 +129,7 @@ def _answered(answer: str) -> tuple[Report | None, str]:
 
 
 def run_alone(script: str, seconds: float) -> FinalRun:
-    """Run a script with ``python``, in an empty folder, and read what PyTorch traced.
+    """Run a script with ``python``, in an empty folder, and read PyTorch's trace.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def answer_once() -> None:
 
 
 def _silenced_output() -> int:
-    """Drop what this process prints from now on; return a descriptor of its standard output."""
+    """Drop the output of this process from now on; return a descriptor of its standard output."""
     output = os.dup(1)
     with Path(os.devnull).open("r+b") as nothing:
         for descriptor in (1, 2):

@@ -20,7 +20,7 @@ def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable
     Parameters
     ----------
     tree : Module
-        The script, which shows what it should.
+        The script, which shows the target.
     shows : callable
         Runs a script, and returns whether it shows the same.
     is_time_up : callable
@@ -158,7 +158,7 @@ def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without a parameter of a function, and without what its calls pass for it."""
+    """Yield the script without a parameter of a function, and without the arguments for it in its calls."""
     for number, node in enumerate(ast.walk(tree)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue

@@ -61,7 +61,7 @@ _MAKING = ("__init__", "__new__", "__post_init__")
 
 
 class Writer:
-    """Collects the statements that define what a call needs, each after what it uses.
+    """Collects the statements that define the objects a call needs, in the order of their uses.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ class Writer:
         return name
 
     def _operator(self, value: Any, function: Any, fake: Any) -> str:
-        """Write a custom operator, with what it returns for fake tensors."""
+        """Write a custom operator, with its result for fake tensors."""
         name = self._function(function, function.__name__, value)
         if fake is not None:
             written = self.value(fake)
@@ -255,7 +255,7 @@ class Writer:
         return name
 
     def _resolved(self, node: Any, function: types.FunctionType) -> Any:
-        """Define what a function uses, and return its definition with the names that the script has for it."""
+        """Define the objects that a function uses, and return its definition with the script's names."""
         scope = dict(function.__globals__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
@@ -621,7 +621,7 @@ class Writer:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether an object is an array of NumPy with numbers that tensors have as well."""
+    """Return whether an object is a NumPy array with a dtype that tensors can have."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in "biufc"
 

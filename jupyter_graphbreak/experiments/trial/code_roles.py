@@ -1,4 +1,4 @@
-"""Whose code a file contains, and which line of the user's code leads to an effect."""
+"""Find out whose code a file contains, and which line of the user's code leads to an effect."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PACKAGES = ("site-packages", "dist-packages")
 _LOGGING = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
 #: The thread that checks whether progress bars are refreshed often enough.
 _MONITOR = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
-#: The function that makes the lock of all progress bars, of which Python's resource tracker is told.
+#: The function that makes the lock of all progress bars, which Python's resource tracker registers.
 _MAKES_LOCK = "create_mp_lock"
 
 

@@ -619,7 +619,7 @@ class _Opaque:
 
 
 def to_slot(value: Any) -> Any:
-    """Return what to save for a reference: the object itself if its content is saved separately, or else a copy."""
+    """Return the value to save for a reference: the object if its content is saved separately, or else a copy."""
     if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
         return value
     result = clone(value)

@@ -261,7 +261,7 @@ def _library_part(part: LibraryPart) -> _Part:
 
 
 class _OwnerAttributes(dict[str, Any]):
-    """The attributes of a module or class. What libraries add to it when it is first used does not count."""
+    """The attributes of a module or class. Additions that libraries make on its first use do not count."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OwnerAttributes) and all(
@@ -273,7 +273,7 @@ class _OwnerAttributes(dict[str, Any]):
 
 
 class _Globals(dict[str, Any]):
-    """The globals of a module, with their items. What an import changes, which may do so only once, does not count."""
+    """The globals of a module, with their items. Changes by an import do not count: they may happen only once."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
@@ -349,7 +349,7 @@ class _Attributes(dict[Any, "_Identities"]):
 
 
 class _HandlerAttributes(_Attributes):
-    """The attributes of handlers. Code that sets one has an effect: it redirects or changes what is logged."""
+    """The attributes of handlers. Code that sets one has an effect: it redirects or changes log output."""
 
     def changed_names(self, other: _HandlerAttributes) -> set[str]:
         """Return the names of the attributes that differ; code may set a private one by its public name."""
@@ -671,7 +671,7 @@ def _handler_state(handler: Any) -> tuple[Any, ...]:
 
 
 class _LoggerStates(dict[Any, tuple[Any, ...]]):
-    """The state of loggers. A new logger that is as it was made does not count as a change."""
+    """The state of loggers. A new, unchanged logger does not count as a change."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):

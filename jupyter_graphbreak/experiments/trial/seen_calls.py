@@ -87,7 +87,7 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorSketch:
-    """What is known of a tensor; ``number`` is the same for the same tensor within a call, and ``data`` is a copy."""
+    """Facts about a tensor; ``number`` is the same for the same tensor within a call, and ``data`` is a copy."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -272,7 +272,7 @@ class SeenCalls:
 
 
 def key_of(call: Callable[..., Any]) -> Hashable:
-    """Return what identifies the entry of a call in any mode: the id of the module or the code that is called.
+    """Return the identity of the entry of a call in any mode: the id of the module or the code that is called.
 
     Partials of one function, which fix the same parameters, are one entry, as closures with the same code are.
     """

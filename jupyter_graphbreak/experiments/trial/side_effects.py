@@ -407,7 +407,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
 #: Prefixes of further events, all of which are effects.
 _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (
     ("shutil.", "file", "copies, moves or deletes files"),
-    ("os.chmod", "file", "changes the rights of a file"),
+    ("os.chmod", "file", "changes the permissions of a file"),
     ("os.chown", "file", "changes the owner of a file"),
     ("os.chflags", "file", "changes the flags of a file"),
     ("os.setxattr", "file", "changes a file"),

@@ -161,7 +161,7 @@ def _given(subject: Subject) -> list[NonFiniteInput]:
 def _counts(
     by: Literal["graphs", "eager", "backend"], program: Callable[..., Any], subject: Subject
 ) -> NonFiniteCounts:
-    """Call a program with a backward pass from its results, and count what is NaN or infinite."""
+    """Call a program with a backward pass from its results, and count NaN and infinite elements."""
     require_time()
     subject.restore()
     given = subject.copies_of(subject.arguments or Arguments())
@@ -271,7 +271,7 @@ def _first(
     eager: list[tuple[_Operation, Origin]] | None,
     order: Mapping[tuple[str, int] | None, int],
 ) -> Iterable[NonFinite]:
-    """Yield the first operation of each direction and kind, in their order, with what the eager call does."""
+    """Yield the first operation of each direction and kind, in their order, with the eager call's."""
     forward = [item for item in origins if item[1].direction == "forward"]
     forward.sort(key=lambda item: order.get(_line(item[0]), len(order)))
     alike: dict[tuple[str, str], list[tuple[_Operation, Origin]]] = {}

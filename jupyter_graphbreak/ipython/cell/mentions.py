@@ -1,4 +1,4 @@
-"""What the code of a cell mentions: names, ``torch.compile``, and parameters that it saves."""
+"""Find what the code of a cell mentions: names, ``torch.compile``, and parameters that it saves."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
 
 
 def packed_processes(job: Job) -> list[dict[str, Any]]:
-    """Return what each report in :func:`render_job_html` leaves out, for a front end without a kernel."""
+    """Return the parts that each report in :func:`render_job_html` leaves out, for a front end without a kernel."""
     return [{"gzip": packed_data(process.report)} for process in job.processes[:_MOST_REPORTS]]
 
 

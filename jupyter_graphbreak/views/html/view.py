@@ -212,7 +212,7 @@ class View:
 
     @property
     def paths(self) -> list[PathDifference]:
-        """What runs only because the code is compiled, in reading order."""
+        """The lines that run only because the code is compiled, in reading order."""
         return ordered_paths(self.report)
 
     @property
@@ -232,7 +232,7 @@ class View:
         return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
 
     def step_words(self, segment: Segment) -> str:
-        """Return what a step of the run was, with the calls that lead to it."""
+        """Return the description of a step of the run, with the calls that lead to it."""
         step = segment.step
         path = " > ".join(segment.calls)
         if step.graph is not None:
@@ -331,7 +331,7 @@ class View:
         return best if best is not None and len(best.breaks) > 1 else None
 
     def trials(self, break_: Break) -> str:
-        """Say what came of the changes that do not work."""
+        """Describe the outcome of the changes that do not work."""
         tried = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(tried) if tried is not None else ""
 

@@ -66,7 +66,7 @@ _MOST_SENTENCES = 50
 
 
 def compiled_for_report(report: Report) -> str:
-    """Name what was compiled for the report only, because the code does not compile it; empty if there is none.
+    """Name the code that was compiled only for the report, because it does not compile itself; empty if there is none.
 
     "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
     """
@@ -307,7 +307,7 @@ def _recompiles(report: Report) -> Section | None:
 
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:
-    """Return what ends recompiles, with the outcome of its trial and the measured time of a call with it."""
+    """Return the change that ends recompiles, with the outcome of its trial and the measured time of a call with it."""
     time = time_with(report, fix)
     return f"Fix: {fix.title}. {outcome(fix)}{f'; {time}' if time else ''}"
 

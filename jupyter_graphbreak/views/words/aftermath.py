@@ -1,4 +1,4 @@
-"""What happens after a break: where functions resume, and what runs eagerly."""
+"""Describe the run after a break: where functions resume, and what runs eagerly."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ def _coverage(coverage: Coverage) -> str:
 def break_time(report: Report, break_: Break) -> str:
     """Return the time that a break costs: the measured saving of fixing it, or else the time outside graphs at it.
 
-    If several entries meet the break, the one in which it costs most counts.
+    If several entries reach the break, the one in which it costs most counts.
     """
     measured, outside = _measured_by_break(report)
     if break_.id in measured:
@@ -425,7 +425,7 @@ def _percent(share: float) -> str:
 
 
 def restoring_sentences(check: Check) -> list[str]:
-    """Return what makes a wrong result right, of the changes that were tried.
+    """Return the tried changes that make a wrong result right.
 
     "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2 times as long".
     """

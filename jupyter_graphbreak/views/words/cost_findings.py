@@ -65,7 +65,7 @@ _WHY_NOT_FUSED = {
     "order": "the second one reads elements in a different order than the first one writes them",
     "device": "they run on different devices",
 }
-#: A way to compile a model is named if it takes this share of the start at most.
+#: A way to compile a model is named if it takes at most this share of the start.
 _WORTH_A_WAY = 0.8
 #: Times that differ by less are called equal.
 _SAME = 1.03
@@ -86,7 +86,7 @@ class Finding:
     sentence : str
         The sentence.
     share : float
-        What the finding costs, as a share of what an eager call takes; negative if compiling saves it.
+        The cost of the finding as a share of the eager call's; negative if compiling saves it.
     location : Location or None
         The line in the source.
     """
@@ -390,7 +390,7 @@ def _saves(before: int, after: int) -> bool:
 
 
 def _duration(change: MemoryChange) -> str:
-    """Return how much longer a call takes; empty if that was not measured."""
+    """Return how much longer a call takes; empty if it was not measured."""
     if change.time_ratio is None:
         return ""
     how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _LONGER else "no longer"

@@ -1,4 +1,4 @@
-"""Breaks that have one cause and one way out, so that a report says it once and lists their places."""
+"""Breaks with one cause and one remedy: a report describes them once and lists their places."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Group:
 
 @per_report
 def break_groups(report: Report) -> list[Group]:
-    """Return all breaks in reading order, those with the same cause and the same way out together."""
+    """Return all breaks in reading order, those with the same cause and the same remedy together."""
     by_key: dict[Hashable, list[Break]] = {}
     for break_ in ordered_breaks(report):
         by_key.setdefault(_key(report, break_), []).append(break_)

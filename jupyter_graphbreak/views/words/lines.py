@@ -69,7 +69,7 @@ class Line:
     eager : Skipped or None
         The function, or the rest of a function, around the line that runs eagerly.
     path : PathDifference or None
-        What is decided on the line because the code is compiled.
+        The decisions made on the line because the code is compiled.
     """
 
     number: int

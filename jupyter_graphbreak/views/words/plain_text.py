@@ -72,7 +72,7 @@ def duration(seconds: float) -> str:
 def whole_clauses(text: str, most: int) -> str:
     """Return the first clauses of a text, about as many as fit into a number of characters.
 
-    Only a clause that is several times as long is cut.
+    A clause is cut only if it is several times too long.
     """
     if len(text) <= most:
         return text

@@ -146,7 +146,7 @@ def _main_group(report: Report) -> list[Break]:
 
 
 def advice_beside_verdict(report: Report) -> str:
-    """Return the advice about what the verdict names; empty if changes were tried or nothing needs to be done."""
+    """Return advice about the item in the verdict; empty if changes were tried or nothing needs to be done."""
     if report.remedies:
         return ""
     if not report.breaks:
@@ -324,7 +324,7 @@ def run_name(report: Report) -> str:
 
 
 def compiled_name(report: Report) -> str:
-    """Return what was compiled, the outermost functions: "step", "BartForCausalLM"."""
+    """Return the outermost compiled functions: "step", "BartForCausalLM"."""
     if report.compiled:
         return _first_names([one_line(call.type or call.name) for call in report.compiled])
     called: dict[str | None, Frame] = {}
@@ -337,7 +337,7 @@ def compiled_name(report: Report) -> str:
         if frame.module is not None:
             names[one_line(frame.module)] = None
             continue
-        # The name of a wrapper says nothing about what it wraps.
+        # The name of a wrapper says nothing about the wrapped function.
         for _ in range(_MOST_WRAPPERS):
             if frame.function not in _WRAPPERS or frame.id not in called:
                 break

@@ -164,7 +164,7 @@ class Examination:
         try:
             with self._subject.activated(), guarded(self._subject.call, assigned=self._subject.assigned):
                 program = capture(self._subject.call, eager.first.arguments.copy(self._subject.state_memo()))
-        except Exception as error:  # noqa: BLE001 - that it raises is the finding
+        except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised = raised_by(error, "capture")
             return None
         compiles = self.name.startswith("torch.compile")  # which captures when the program is called

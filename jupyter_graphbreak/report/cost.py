@@ -302,7 +302,7 @@ class CompiledWay(msgspec.Struct, frozen=True):
     ----------
     start_s : float or None
         The seconds of compiling, with the backward pass, if nothing is in PyTorch's caches on disk; ``None`` if it was
-        not measured because most blocks are compiled apart from each other.
+        not measured because most blocks are compiled separately.
     compilations, graphs : int
         The number of frames that were compiled, and of their graphs.
     regions : int or None
@@ -312,7 +312,7 @@ class CompiledWay(msgspec.Struct, frozen=True):
     time_ratio : float or None
         The time of a call and its backward pass, divided by that of the whole; ``None`` if it is not clear enough.
     differences : list of BlockDifference
-        Why blocks are compiled apart from each other, if each is compiled in place.
+        Why blocks are compiled separately, if each is compiled in place.
     limit_hit : bool
         Whether some blocks run eagerly because Dynamo's recompile limit was reached.
     """
@@ -360,7 +360,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     settled : bool
         Whether nothing was compiled while it was measured.
     parts : list of CostPart
-        The parts of ``compiled``, which they add up to.
+        The parts that add up to ``compiled``.
     break_even_calls : int or None
         The number of calls after which compiling has paid off; ``None`` if it never does, or if that is unknown.
     in_run : Spread or None

@@ -264,7 +264,7 @@ def _call(
     with subject.activated(), guarded(subject.call, assigned=subject.assigned):
         try:
             return program(*given.args, **given.kwargs), given, None
-        except Exception as error:  # noqa: BLE001 - that it raises is the finding
+        except Exception as error:  # noqa: BLE001 - the exception is the finding
             return None, given, type(error).__name__
 
 

@@ -22,7 +22,7 @@ _DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
 
 
 class Exact(NamedTuple):
-    """A result in double precision, and the result for inputs that are varied by as much as rounding."""
+    """A result in double precision, and the result for inputs perturbed by rounding."""
 
     value: Any
     varied: Any

@@ -287,7 +287,7 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
                 exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
         except EffectRefusedError as refused:
             reason = refused.effect.what
-        except BaseException as error:  # noqa: BLE001 - that it raises may be what it shows
+        except BaseException as error:  # noqa: BLE001 - the exception may be the one to show
             recording.fail(error)
     if refusing.effect is not None:
         reason = refusing.effect.what

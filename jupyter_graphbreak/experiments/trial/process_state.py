@@ -154,7 +154,7 @@ def _parts() -> Iterator[_Part]:
         yield _Part("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
                     lambda blocked: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
                     frozenset({"pthread_sigmask"}))  # fmt: skip
-    yield _Part("sets what Python calls for asynchronous generators", sys.get_asyncgen_hooks,
+    yield _Part("sets Python's hooks for asynchronous generators", sys.get_asyncgen_hooks,
                 lambda hooks: sys.set_asyncgen_hooks(*hooks), frozenset({"set_asyncgen_hooks"}))  # fmt: skip
     yield _Part("sets how coroutines are tracked", sys.get_coroutine_origin_tracking_depth,
                 sys.set_coroutine_origin_tracking_depth,
@@ -229,7 +229,7 @@ def _parts() -> Iterator[_Part]:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         yield _Part("sets NumPy's errors", numpy.geterr, lambda old: numpy.seterr(**old), frozenset({"seterr"}))
-        for what, name in (("what NumPy calls for errors", "errcall"), ("the size of NumPy's buffers", "bufsize")):
+        for what, name in (("NumPy's error handler", "errcall"), ("the size of NumPy's buffers", "bufsize")):
             getter, setter = getattr(numpy, f"get{name}"), getattr(numpy, f"set{name}")
             yield _Part(f"sets {what}", getter, setter, frozenset({f"set{name}"}))
         yield _Part(

@@ -190,7 +190,7 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
 
 
 def _regions(report: Report, regions: RegionCost) -> Iterator[Finding]:
-    """Name the ways to compile the blocks that shorten the start, and say why blocks are compiled apart.
+    """Name the ways to compile the blocks that shorten the start, and say why blocks are compiled separately.
 
     "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start takes 4.1 s
     instead of 19.3 s; calls take 1.02 times as long".
@@ -229,7 +229,7 @@ def _calls(way: CompiledWay) -> str:
 
 
 def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> Finding:
-    """Say why blocks that look alike are compiled apart from each other.
+    """Say why blocks that look alike are compiled separately.
 
     "compiled alone, the 12 `Block` modules need 8 compilations, and then run eagerly (recompile limit), because of what
     differs: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".

@@ -46,11 +46,11 @@ class Changes(diff.Changes, frozen=True):
 
 
 class NotReproducedError(Exception):
-    """There is no standalone script that shows the same; the message says why."""
+    """No standalone script reproduces the finding; the message says why."""
 
 
 class Reproducer(str):
-    """The text of a standalone script, which has run in its own process and shows the same as the report.
+    """The text of a standalone script, which has run in its own process and reproduces the finding of the report.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class Report(schema.Report, frozen=True, dict=True):
         Raises
         ------
         NotReproducedError
-            If no standalone script shows the same; the message says why.
+            If no standalone script reproduces the finding; the message says why.
         LookupError
             If the report has no such id.
         """

@@ -171,7 +171,7 @@ def is_dynamo_disabled(value: Any) -> bool:
 
 
 def resume_codes(code: CodeType) -> list[CodeType]:
-    """Return the resume functions that Dynamo has created for a code object, and theirs in turn."""
+    """Return the resume functions that Dynamo has created for a code object, and theirs, recursively."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     resumes: dict[int, CodeType] = {}
     pending = [code]

@@ -213,7 +213,7 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
 
 
 def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
-    """Return why a function was not compiled once more.
+    """Return why a function was not compiled again.
 
     Parameters
     ----------

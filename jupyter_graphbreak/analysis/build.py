@@ -233,7 +233,7 @@ class _PartBuilder:
 
 
 def _read_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
-    """Add the functions that Dynamo refused to begin or to compile once more, except our own."""
+    """Add the functions that Dynamo refused to begin or to compile again, except our own."""
     for refusal, order in ledger.refusals:
         if (sources.module_path(refusal.filename or "") or "").startswith("jupyter_graphbreak/"):
             continue

@@ -188,7 +188,7 @@ class Run:
         RuntimeError
             If the entries were not kept.
         NotReproducedError
-            If no standalone script shows the same.
+            If no standalone script reproduces the finding.
         LookupError
             If the report has no such id.
         """

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break
 
-#: Reports that are kept; older ones must be made again.
+#: Reports that are kept; older ones must be created again.
 _MAX_REPORTS = 32
 #: Entries of each list in an answer, and characters of a text.
 _MAX_ENTRIES = 20

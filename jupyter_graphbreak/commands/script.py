@@ -50,7 +50,7 @@ class ProgramCommand(click.Command):
 @click.option("--processes", is_flag=True, help="Also explain the processes that the program starts.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
 @click.option("--try", "tries", is_flag=True, help="Try changes that remove breaks and recompiles.")
-@click.option("--patch", metavar="FILE", help="Try a change of yours: a unified diff.")
+@click.option("--patch", metavar="FILE", help="Try your own change: a unified diff.")
 @click.option("--cost", is_flag=True, help="Measure what compiling costs and saves.")
 @click.option("--check", is_flag=True, help="Compare compiled results with eager ones.")
 @click.option("--values", is_flag=True, help="Show values inside compiled code, and where NaN and Inf arise.")

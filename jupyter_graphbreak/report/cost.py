@@ -237,7 +237,7 @@ class UnfusedKernels(msgspec.Struct, frozen=True):
     nbytes : int
         The bytes that the second one reads although the first one reads or writes them.
     count : int
-        The number of pairs of the same lines, which count as one; the reason is that of the largest.
+        The number of pairs of the same lines, which count as one; the reason is that of the largest pair.
     op : str or None
         The operation that a library computes, such as ``aten.cumsum.default``.
     first, second : Location or None
@@ -254,14 +254,14 @@ class UnfusedKernels(msgspec.Struct, frozen=True):
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """The time of a call with one change, next to the time without it; they were measured in turn.
+    """The time of a call with one change, next to the time without it; they were measured alternately.
 
     Parameters
     ----------
     kind : {"branch", "guards"}
         ``branch``: the compiled code takes the branch that uncompiled code takes. ``guards``: Dynamo leaves guards out.
     change : str
-        The question that is answered as in uncompiled code, or the function of PyTorch that selects the guards to keep.
+        The question that is answered as in uncompiled code, or the PyTorch function that selects the guards to keep.
     location : Location or None
         The test of the branch.
     """

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Reproducer(msgspec.Struct, frozen=True):
-    """A standalone script that shows the same as the run, or the reason why there is none.
+    """A standalone script that reproduces a finding of the run, or the reason why there is none.
 
     Parameters
     ----------

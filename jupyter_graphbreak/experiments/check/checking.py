@@ -318,7 +318,7 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
 
 
 def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
-    """Return how the last of several compiled calls, which change the state in turn, differs from the eager one."""
+    """Return how the last of several consecutive compiled calls, which change the state, differs from the eager one."""
     found = _differences(entry, _observe_eager(entry, _CALLS), compiled_call.observe(_CALLS), _CALLS)
     return [f"after {_CALLS} calls, {text}" for text in found]
 

@@ -211,7 +211,7 @@ class Owners:
         return Owner("outside", None, broken) if broken is not None else NO_OWNER
 
     def _break_of_whole_call(self, report: Report) -> str | None:
-        """Return the break because of which the called function itself runs eagerly, if it does."""
+        """Return the break that makes the called function itself run eagerly, if any."""
         first = next(iter(report.frames), None)
         if first is not None and first.outcome != "skipped":
             return None

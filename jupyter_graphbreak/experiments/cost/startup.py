@@ -34,7 +34,7 @@ _NOT_SAVED = "the first start did not save it, for example because its backward 
 def second_start(records: Iterable[Record], correspondence: Correspondence) -> Startup | None:
     """Return the times of the first and of the second start, ``None`` if the backend uses no caches.
 
-    The second one is that of the copies: their code is new to Dynamo, and only the caches on disk know their graphs.
+    The second start is that of the copies: their code is new to Dynamo, and only the caches on disk know their graphs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Time several variants of a call in turn, and summarize the times."""
+"""Time several variants of a call alternately, and summarize the times."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def time_in_turn(
     *,
     end: float = float("inf"),
 ) -> list[list[CallTime]]:
-    """Run variants in turn until the budget is spent, so that changes in the machine's speed affect all equally.
+    """Run variants alternately until the budget is spent, so that changes in the machine's speed affect all equally.
 
     The first variant changes from round to round. Garbage is collected before the runs, not during them.
 
@@ -168,7 +168,7 @@ def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallT
     while len(pairs) < _MIN_PAIRS or (time.monotonic() < end and len(pairs) < _MAX_PAIRS):
         if pairs and seconds_left() <= 0:
             break
-        # The second call of a pair may be faster, so each of them is the first one in turn.
+        # The second call of a pair may be faster, so they take turns in being the first one.
         if len(pairs) % 2:
             one, other = changed(), unchanged()
         else:

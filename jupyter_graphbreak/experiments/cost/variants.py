@@ -1,4 +1,4 @@
-"""Variants of one call that run in turn, each on its own copies: eager, compiled, and compiled with remedies."""
+"""Variants of one call that run alternately, each on its own copies: eager, compiled, and compiled with remedies."""
 
 from __future__ import annotations
 

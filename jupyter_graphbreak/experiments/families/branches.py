@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.arms import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
-#: Functions and methods whose gradient may not be finite for zero or negative numbers, but is for one.
+#: Functions and methods whose gradient may not be finite for zero or negative numbers, but is finite for the number 1.
 _STEEP = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 

@@ -117,7 +117,7 @@ class CallTrials:
         #: The line that makes a constant of a size, if PyTorch has named one.
         self.specializing: SpecializingLine | None = None
         usable = self._usable = [call for call in seen if _can_be_rebuilt(call, seen[0])]
-        #: The number of calls whose arguments cannot be made again.
+        #: The number of calls whose arguments cannot be created again.
         self.left_out = len(seen) - len(usable)
         self.varied = find_varied(usable)
         self.owner = next((call.site.owner for call in usable if call.site is not None and call.site.owner), None)

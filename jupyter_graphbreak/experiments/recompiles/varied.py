@@ -107,7 +107,7 @@ class NumberList:
         return all(type(value) is int for content in self.contents for value in content)
 
     def contains(self, path: Path) -> bool:
-        """Return whether a place is that of one of its numbers."""
+        """Return whether a place belongs to one of its numbers."""
         return path.root == self.path.root and path.steps[:-1] == self.path.steps and path != self.path
 
     def __str__(self) -> str:

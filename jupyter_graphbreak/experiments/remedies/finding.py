@@ -43,7 +43,7 @@ PATIENCE_S = 100.0
 _MINIMUM_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_ENTRY = 0.7
-#: The maximum number of remedies of one entry to measure: each has to be compiled once more.
+#: The maximum number of remedies of one entry to measure: each has to be compiled again.
 _MOST_MEASURED = 6
 
 

@@ -64,7 +64,7 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
     Parameters
     ----------
     original : Original
-        The entry, which runs once more, uncompiled.
+        The entry, which runs again, uncompiled.
     report : Report
         The report of the compiled entry.
     files : mapping

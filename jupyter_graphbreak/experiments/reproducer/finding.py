@@ -108,7 +108,7 @@ def reproduce(
 def _confirmed(
     target: Target, script: Script, text: str, steps: int, begun: float, *, redacted: bool, limit: float
 ) -> Reproducer:
-    """Run the final script alone, and return it if it shows the same."""
+    """Run the final script alone, and return it if it reproduces the finding."""
     title = target.title if not redacted or target.kind == "break" else target.kind
     whole = f"{header(title, script.packages)}\n{text}\n"
     try:

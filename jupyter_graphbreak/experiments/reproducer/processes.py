@@ -195,7 +195,7 @@ def serve() -> None:
 
     answers = os.fdopen(_silenced_output(), "w")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
-        _write_result(_FIRST, folder, file)  # loads what compiling needs, and fills its caches
+        _write_result(_FIRST, folder, file)  # loads the modules that compiling needs, and fills its caches
         os.chdir(os.sep)
     gc.collect()
     gc.freeze()  # forks then skip these objects in garbage collections

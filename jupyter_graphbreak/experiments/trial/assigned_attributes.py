@@ -58,7 +58,7 @@ class LibraryContainer(NamedTuple):
         return LibraryAttribute(self.owner, self.name).title
 
     def content(self) -> list[Any]:
-        """Return its items; for a dict, keys and values in turn."""
+        """Return its items; for a dict, keys and values alternately."""
         if isinstance(self.container, dict):
             return [part for item in list(self.container.items()) for part in item]
         return list(self.container)

@@ -697,7 +697,7 @@ def is_shared(value: Any) -> bool:
 
 
 def _is_default_generator(value: torch.Generator) -> bool:
-    """Return whether a generator is that of a device, which each run seeds."""
+    """Return whether a generator belongs to a device, which each run seeds."""
     defaults = [torch.default_generator]
     for module in (torch.cuda, torch.xpu):
         defaults += getattr(module, "default_generators", ())

@@ -158,7 +158,7 @@ class ValueRecorder:
             pending += [following for following, _ in function.next_functions]
 
     def _presence(self, tensors: Iterable[torch.Tensor]) -> Presence:
-        """Return whether any of some tensors has NaN, and whether any has infinite elements."""
+        """Return whether any tensor has NaN, and whether any has infinite elements."""
         nan = inf = False
         for tensor in tensors:
             known = self._presences.get(id(tensor))

@@ -96,7 +96,7 @@ def environment() -> jinja2.Environment:
     from jinja2.runtime import Context
 
     class PlainContext(Context):
-        """Calls functions directly, without checking whether they take the context: none of ours does."""
+        """Calls functions directly, without checking whether they take the context: none of our functions does."""
 
         def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
             kwargs.pop("_loop_vars", None)

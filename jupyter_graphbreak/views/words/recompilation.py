@@ -57,7 +57,7 @@ _MANY_WITHIN = 4
 _MOST_LINES = 3
 #: The number of values to write out at the beginning of a series; a longer series shows these and the last.
 _MOST_VALUES = 2
-#: The share of the recompile limit from which there is a warning.
+#: From this share of the recompile limit on, there is a warning.
 _NEAR_LIMIT = 0.6
 
 

@@ -285,8 +285,8 @@ def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
 def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
     """Yield the lines of two texts that correspond: where they begin in both, and how many they are.
 
-    A text diff takes far too long for long texts with many equal lines. In these, only the equal lines at the
-    beginning and at the end correspond, and unique lines.
+    A text diff takes far too long for long texts with many equal lines. In these, only unique lines, and equal lines
+    at the beginning and at the end, correspond.
     """
     first = _same(old, new)
     last = _same(old[first:][::-1], new[first:][::-1])

@@ -20,7 +20,7 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class GuardNode:
-    """The guards on one object, and those on what is reached through it.
+    """The guards on one object, and those on the objects reached through it.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class GuardNode:
     guards : list of (str, callable or None)
         The guards on the object itself, as Python code, each with a function that checks it alone.
     children : list of GuardNode
-        The guards on what is reached through the object.
+        The guards on the objects reached through it.
     """
 
     source: str
@@ -110,7 +110,7 @@ def _node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
 
 
 def _managers(manager: Any) -> list[Any]:
-    """Return the managers of what is reached through an object; those of a dict's keys and values are in pairs."""
+    """Return the managers of the objects reached through an object; those of a dict's keys and values are in pairs."""
     pairs: dict[int, tuple[Any, Any]] = getattr(manager, "get_key_value_managers", dict)()
     managers = [part for pair in pairs.values() for part in pair if part is not None]
     with contextlib.suppress(RuntimeError):  # some kinds of managers have no others

@@ -297,7 +297,7 @@ def _compile(compiler: str, headers: list[str]) -> _Problem | None:
 def _triton(*, is_known: bool) -> tuple[Finding, bool]:
     """Examine Triton; return also whether PyTorch's compiler cannot be imported because of it.
 
-    PyTorch does without a Triton that raises ImportError, but stops at any other exception.
+    PyTorch works without a Triton that raises ImportError, but stops at any other exception.
     """
     what, wanted = "Triton", _wanted()
     is_needed = len(devices()) > 1

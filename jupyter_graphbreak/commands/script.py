@@ -210,7 +210,7 @@ def _rerun(run: Run, questions: Questions) -> Report:
     try:
         with redirect_thread_streams(io.StringIO(), io.StringIO()):
             if questions.tries or questions.patch is not None:
-                seconds = None if questions.tries else 0  # a patch has its own time
+                seconds = None if questions.tries else 0  # a patch has its own time limit
                 also = [questions.patch] if questions.patch is not None else []
                 report = run.try_remedies(also=also, seconds=seconds)
             if questions.cost:

@@ -290,7 +290,7 @@ def details(verdict: GateVerdict) -> list[str]:
 
 
 def _changed_library(verdict: GateVerdict, path: str) -> str:
-    """Return which library with another version a file belongs to, for the end of a line."""
+    """Return the library with a different version to which a file belongs, for the end of a line."""
     name = path.partition("/")[0].removesuffix(".py")
     if name not in verdict.versions:
         return ""

@@ -179,7 +179,7 @@ class MemoryCost(msgspec.Struct, frozen=True):
 
 
 class GuardCost(msgspec.Struct, frozen=True):
-    """The time of the guards on one object, and on what is reached through it, in each call.
+    """The time of the guards on one object, and on the objects reached through it, in each call.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ class EntryCost(msgspec.Struct, frozen=True):
         The most expensive guards of a call, the most expensive first. The part ``guards`` also has the time to enter
         and leave the compiled code.
     ops : list of OpCost or None
-        The operations of slow graphs that are slower compiled than eager, those that lose most first.
+        The operations of slow graphs that are slower compiled than eager, those that lose most time first.
     alternatives : list of Alternative
         Changes of the compiled code that were measured.
     regions : RegionCost or None

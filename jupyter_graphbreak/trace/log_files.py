@@ -86,7 +86,7 @@ def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield the regular files in a folder and its subfolders, in order; a file to which links lead, once."""
+    """Yield the regular files in a folder and its subfolders, in order; a file with several links only once."""
     known: set[tuple[int, int]] = set()
     for inner in (folder, *_entries_of(folder)):
         for file in _entries_of(inner) if inner == folder or inner.is_dir() else ():

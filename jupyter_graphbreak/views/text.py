@@ -324,7 +324,7 @@ def _break(report: Report, break_: Break, given: dict[str, int]) -> list[str]:
 
 
 def _breaks(report: Report, group: Group, given: dict[str, int]) -> list[str]:
-    """Return several breaks with one cause: the cause, the first places, and what to do, once."""
+    """Return several breaks with one cause: the cause, the first places, and the advice, once."""
     first, total = group.breaks[0], len(group.breaks)
     cause = _plain(several_causes(group.breaks)) or whole_clauses(_cause(first), _LONGEST_CAUSE)
     numbered = numbers_of(report, group.breaks)

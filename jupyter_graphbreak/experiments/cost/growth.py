@@ -137,7 +137,7 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
             state = [(place, tensor, known.get(id(tensor))) for place, tensor in variant.named_state()]
             holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
             for (when, stack), nbytes in seen.living():
-                if when < number:  # the last call may keep what the next one would free
+                if when < number:  # the last call may keep memory that the next one would free
                     by_stack[stack] += nbytes
 
         with _manual_collection(), without_recompiling():

@@ -60,7 +60,7 @@ class _Candidate:
 
 
 def slow_operations(compiled: Variant, graph_us: Mapping[str, float], correspondence: Correspondence) -> list[OpCost]:
-    """Return the operations that are slower compiled than eager, those that lose most first.
+    """Return the operations that are slower compiled than eager, those that lose most time first.
 
     Parameters
     ----------

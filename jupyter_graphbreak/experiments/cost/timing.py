@@ -195,7 +195,7 @@ def _is_enough(calls: list[CallTime]) -> bool:
 
 
 def yields() -> int:
-    """Return how often this process has had to yield a processor so far; 0 if the system does not report it."""
+    """Return how often this process has yielded a processor against its will; 0 if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows

@@ -97,7 +97,7 @@ SEEDS = 8
 #: The number of untimed calls before a timed call that takes less than ``_SHORT_US`` microseconds.
 _WARM_UP_CALLS = 2
 _SHORT_US = 5_000
-#: The maximum number of rounds through the seeds to wait until nothing is compiled.
+#: The maximum number of passes through the seeds to wait until nothing is compiled.
 _MAX_ROUNDS = 12
 #: A call that takes this many seconds is warmed up with one seed only.
 _LONG_S = 0.5

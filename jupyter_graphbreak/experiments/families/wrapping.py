@@ -142,7 +142,7 @@ def _is_one_of(node: ast.expr, names: set[str]) -> bool:
 
 
 def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
-    """Whether a source compiles one of the names in another form than ``torch.compile(name)``, which we cannot move.
+    """Whether a source compiles one of the names in another way than ``torch.compile(name)``, which we cannot move.
 
     Such forms are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
     """

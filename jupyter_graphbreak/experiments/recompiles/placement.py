@@ -82,7 +82,7 @@ def with_lines_before(
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible else ["import torch"]
         for place, lines in insertions.items():
-            inserted = _inserted(text, place, [*imports, *lines]) if lines else None
+            inserted = _insertion(text, place, [*imports, *lines]) if lines else None
             if lines and inserted is None:
                 return None
             splices += [inserted] if inserted is not None else []
@@ -347,7 +347,7 @@ def _names_in(scope: ast.AST) -> set[str]:
     return used
 
 
-def _inserted(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
+def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
     """Return the insertion of lines before a statement, which may follow a colon or a semicolon on its line."""
     source = text.split("\n")[statement.lineno - 1]
     head = source.encode()[: statement.col_offset].decode()

@@ -101,7 +101,7 @@ def remedies_of_call(
     Exception
         Any exception that the function itself raises.
     """
-    call = _uncompiled(fn)
+    call = _uncompiled_function(fn)
     options = compiled_with(fn) or CompiledWith("eager")
     entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).bound(call), *options)
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
@@ -119,7 +119,7 @@ def remedies_of_call(
         try:
             for rewrite in also:
                 if not isinstance(rewrite, Patch):
-                    search.try_function(_uncompiled(rewrite))
+                    search.try_function(_uncompiled_function(rewrite))
                 elif not search.try_edit(rewrite):
                     raise ValueError(_no_effect_message(rewrite))
             search.run()
@@ -138,7 +138,7 @@ def _out_of_time_message(entry: Entry) -> str:
     return f"Nothing was tried for {entry.function}: running it on copies took all the time."
 
 
-def _uncompiled(fn: Any) -> Any:
+def _uncompiled_function(fn: Any) -> Any:
     inner = compiled_callable(fn)
     return fn if inner is None else inner
 

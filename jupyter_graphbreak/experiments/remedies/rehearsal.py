@@ -689,7 +689,7 @@ def _replace_definitions(application: Application, call: Any, replacement_of: Ca
 
 
 def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
-    """Leave out differences that compiling, or computing both sides, makes on inputs the function is not meant for.
+    """Leave out differences on inputs not meant for the function, if compiling or computing both sides causes them.
 
     PyTorch's operations use different error messages while a graph is captured. A gradient counts only if the original
     returns finite numbers: for infinite ones it is undefined in both programs.
@@ -721,7 +721,7 @@ class _EdgeFindings:
     disqualifying : str or None
         A difference that means that the change does not work.
     noted : str or None
-        Such a difference on tensors of another kind, or on inputs that the original refuses.
+        Such a difference on tensors of a different kind, or on inputs that the original refuses.
     """
 
     diffs: list[Difference]

@@ -384,9 +384,9 @@ def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def _assignments_in(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
     aliases = _aliases(code)
-    nothing: tuple[None, tuple[str, ...]] = None, ()
+    unresolved: tuple[None, tuple[str, ...]] = None, ()
     root: str | None
-    root, path = nothing
+    root, path = unresolved
     copied: tuple[str, tuple[str, ...]] | None = None  # the owner in `owner.name += 1`, loaded once and used twice
     for instruction in dis.get_instructions(code):
         name = instruction.argval
@@ -394,7 +394,7 @@ def _assignments_in(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]
             case "LOAD_GLOBAL" | "LOAD_NAME":
                 root, path = name, ()
             case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW" | "LOAD_DEREF":
-                root, path = aliases.get(name, nothing)
+                root, path = aliases.get(name, unresolved)
             case "LOAD_ATTR" | "LOAD_METHOD":
                 path = (*path, name)
             case "COPY" | "DUP_TOP" if root is not None:

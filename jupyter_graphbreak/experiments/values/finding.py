@@ -95,7 +95,7 @@ def values_of_entry(
         backend = GraphsOneByOne(recorded)
         subject = Subject(entry.call, entry.arguments)
         program = entry.compile(subject.call, backend)
-        given = _given(subject)
+        given = _nonfinite_inputs(subject)
         with recompiling(subject.call), recording_of.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             results = [_counts("graphs", program, subject)]
@@ -144,7 +144,7 @@ def values_of_entry(
     return FoundValues(values, own)
 
 
-def _given(subject: Subject) -> list[NonFiniteInput]:
+def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
     """Return the arguments and parameters that have NaN or Inf before the call."""
     subject.restore()
     found = []

@@ -326,14 +326,12 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[Finding]:
     if memory.compiled_saved_bytes or memory.eager_saved_bytes:
         kept, kept_eagerly = memory.compiled_saved_bytes, memory.eager_saved_bytes
         sentence += f"; {memory_text(kept)} are kept" if kept else "; none is kept"
-        sentence += f" for the backward pass{_line_note(report, by_line)}"
-        sentence += (
-            f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_line_note(report, eager_by_line)})"
-        )
+        sentence += f" for the backward pass{_at_line(report, by_line)}"
+        sentence += f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_at_line(report, eager_by_line)})"
     yield Finding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
 
 
-def _line_note(report: Report, by_line: Mapping[Location, int]) -> str:
+def _at_line(report: Report, by_line: Mapping[Location, int]) -> str:
     """Name the line that keeps most: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most(by_line)
     return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""

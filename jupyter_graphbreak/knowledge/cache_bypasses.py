@@ -68,7 +68,7 @@ CACHE_BYPASSES = (
     ),
     CacheBypass(
         "custom pass",
-        "A pass of your own over inductor's graphs",
+        "Your own pass over inductor's graphs",
         ("custom pass", "_pre_fusion_custom_pass", "_post_fusion_custom_pass"),
         "inductor: Unsupported post grad custom pass",
         "derive the pass from torch._inductor.custom_graph_pass.CustomGraphPass and give it a uuid()",

@@ -181,7 +181,7 @@ class Search:
         at_once = self._apply_all_settings()
         self._phase_end = start + _SHARE_OF_SINGLE * whole
         together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
-        # A result that differs, or needs an edit as well, counts only for breaks with no better candidate of their own.
+        # A result that differs, or needs an edit as well, counts only for breaks without a better candidate.
         best = together if at_once is not None and _is_sufficient(at_once) else {}
         if not is_inside_tried and len(self._unfixed()) >= _MANY:
             is_inside_tried = True

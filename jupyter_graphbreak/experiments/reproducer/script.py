@@ -179,7 +179,7 @@ def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
 
 
 def _key(function: Any) -> list[tuple[str, int, str]]:
-    """Return the identity of a function: the place of its code, and of that of the functions in its closure."""
+    """Return the identity of a function: the places of its code and of the code of functions in its closure."""
     held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _has_content(cell)]
     codes = [code for part in (function, *held) if isinstance(code := getattr(part, "__code__", None), types.CodeType)]
     return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]

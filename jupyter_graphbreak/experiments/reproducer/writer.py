@@ -92,7 +92,7 @@ class Writer:
         self._names: dict[int, str] = {}
         self._kept: list[Any] = []
         self._taken: set[str] = set(dir(builtins)) | {"torch", "compiled", "expected", "actual", "result", "arguments"}
-        #: The classes whose instances the code makes, so that they keep how they are made.
+        #: The classes whose instances the code makes, so that it can keep their constructor calls.
         self._made: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
         #: The objects that are made without a constructor: the class, and the statements.

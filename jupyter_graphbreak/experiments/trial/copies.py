@@ -627,7 +627,7 @@ def to_slot(value: Any) -> Any:
 
 
 def _is_reference(value: Any) -> bool:
-    """Return whether an object has no content of its own, but refers to objects that are saved."""
+    """Return whether an object has no content, but refers to objects that are saved."""
     return isinstance(value, weakref.ref | functools.partial) or type(value) in _LOCKS
 
 

@@ -103,7 +103,7 @@ class _Course:
         return items
 
     def _items_of(self, frame: Frame, depth: int) -> list[Item]:
-        """Return the items of a frame: a call, a single step, or nothing. A resumed frame has no box of its own."""
+        """Return the items of a frame: a call, a single step, or nothing. A resumed frame has no separate box."""
         pending = deque([(frame, depth)])
         items: list[Item] = []
         while pending:

@@ -40,9 +40,9 @@ nn.Parameter created in forward | causes/gb0264 | __init__
 requires_grad_() in compiled code | causes/gb0125 | after the compiled function
 types.SimpleNamespace breaks | causes/gb0147 | dict
 percent formatting of a tensor | causes/gb0033 | f-string
-LSTM breaks the graph | causes/gb0014 | compile what is around it
+LSTM breaks the graph | causes/gb0014 | compile the code around it
 copy.deepcopy in forward | causes/gb4198 | .detach().clone()
-break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | function of its own
+break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | into a function
 break in a with block | skipped#a-break-in-a-with-block | Outside the block
 a break on one input, then all is eager | skipped#remembered-skips-an-earlier-call-a-mode | remembered for
 a FLOP counter, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled function
@@ -66,7 +66,7 @@ square images recompile for another aspect ratio | causes/recompile-equal-sizes 
 model.eval() then train() recompiles | causes/recompile-training | one recompile is right
 many instances of a module hit the limit | recompiles#instances-share-one-count | isolate_recompiles
 mark_dynamic ConstraintViolationError | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | specialized
-compiled model slower than eager | cost#how-to-read-the-figures | too small for what it costs
+compiled model slower than eager | cost#how-to-read-the-figures | too small for the cost
 which mode: reduce-overhead or max-autotune? | cost#which-mode | launch many small kernels
 after how many calls does it pay? | cost#after-how-many-calls-has-compiling-paid | compile time /
 how to benchmark a compiled model | cost#a-stopwatch-that-can-be-trusted | warm up
@@ -87,7 +87,7 @@ peak memory of a compiled model | cost#how-much-memory-does-it-take | usually ne
 memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
 double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
-compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | once more
+compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | it compiles again
 forward hook does not run | training#a-hook-that-never-runs | before
 compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | then wrap it
 FSDP with torch.compile | training#fsdp-fully-shard | each block
@@ -165,7 +165,7 @@ load_state_dict with assign=True | training#before-or-after-to-load-state-dict-d
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
 YOLO is missing forward | questions#other-libraries | yolo.model
-compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | a `torch.compile` of its own
+compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | their own `torch.compile`
 disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
 fail_on_recompile raises | escape_hatches#set-stance-compile-nothing-for-a-while | takes all ways
 compiled.eval() and the training flag | where_to_compile#the-model | passes on `eval()`

@@ -57,7 +57,7 @@ def to_tensorboard(
     step : callable or None
         Returns the current step of the training. By default, events are numbered.
     prefix : str
-        What the names of the scalars begin with.
+        The prefix of the names of the scalars.
     """
     totals = _Totals(prefix)
 
@@ -81,7 +81,7 @@ def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
     run : wandb.Run
         What ``wandb.init()`` returns.
     prefix : str
-        What the names of the metrics begin with.
+        The prefix of the names of the metrics.
     """
     totals = _Totals(prefix)
 
@@ -92,7 +92,7 @@ def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
 
 
 class _Totals:
-    """The number of events of each kind until now, and the seconds of compiling."""
+    """The number of events of each kind so far, and the seconds of compiling."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -134,7 +134,7 @@ class _TrainingWatch:
 
     @property
     def report(self) -> Report | None:
-        """The report of the training until now; ``None`` before the end of the warm-up."""
+        """The report of the training so far; ``None`` before the end of the warm-up."""
         return self._run.report_so_far() if self._run is not None else None
 
     def _begin(self, step: int) -> None:
@@ -196,7 +196,7 @@ _CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] = {
 
 
 def __getattr__(name: str) -> Any:
-    """Make a callback class of another package on first use; it is then an attribute, so that it can be pickled."""
+    """Make a callback class for an optional package on first use; it is then an attribute, so it can be pickled."""
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     hooks, modules, base_name = _CLASSES[name]

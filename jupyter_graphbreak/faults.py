@@ -1,6 +1,6 @@
 """Keep our internal errors away from the user's code, and report each in one sentence.
 
-:class:`suppress_faults` is for blocks of our own. :func:`with_fallback` is for our functions that IPython, PyTorch or
+:class:`suppress_faults` is for our own blocks. :func:`with_fallback` is for our functions that IPython, PyTorch or
 a rewritten cell calls.
 """
 

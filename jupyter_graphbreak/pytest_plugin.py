@@ -28,7 +28,7 @@ _NOTHING_COMPILED = (
 )
 
 
-#: The markers, with their arguments and what they limit.
+#: The markers, with their arguments and their limits.
 _MARKERS = {
     "max_graph_breaks": ("number, within=None", "has more graph breaks than this number"),
     "max_recompiles": ("number, within=None", "has more recompiles than this number"),
@@ -73,7 +73,7 @@ class _Limit(NamedTuple):
 
 
 def _limit(marker: pytest.Mark) -> _Limit:
-    """Return what a marker was given."""
+    """Return the arguments of a marker."""
     is_time = marker.name == "max_compile_seconds"
     most, within = marker.args[0] if len(marker.args) == 1 else None, marker.kwargs.get("within")
     known = set() if is_time else {"within"}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-#: The attribute of a report that is no part of its data.
+#: The attribute of a report that is not part of its data.
 _REPRODUCE = "_reproduce"
 
 
@@ -46,11 +46,11 @@ class Changes(diff.Changes, frozen=True):
 
 
 class NotReproducedError(Exception):
-    """There is no standalone script that shows the same; the message says why."""
+    """No standalone script reproduces the finding; the message says why."""
 
 
 class Reproducer(str):
-    """The text of a standalone script, which has run in its own process and shows the same as the report.
+    """The text of a standalone script, which has run in its own process and reproduces the finding of the report.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class Report(schema.Report, frozen=True, dict=True):
         Raises
         ------
         NotReproducedError
-            If no standalone script shows the same; the message says why.
+            If no standalone script reproduces the finding; the message says why.
         LookupError
             If the report has no such id.
         """
@@ -162,13 +162,13 @@ class Report(schema.Report, frozen=True, dict=True):
         reproduce = self.__dict__.get(_REPRODUCE)
         if reproduce is None:
             raise NotReproducedError(
-                "This report has no copies of what was called. Use capture(entries=True), explain(...), or "
+                "This report has no copies of the called functions. Use capture(entries=True), explain(...), or "
                 "%%compile_explain --repro."
             )
         return Reproducer.of(reproduce(ident, redacted=redacted, seconds=seconds))
 
     def reproduced_by(self, reproduce: Callable[..., reproducers.Reproducer]) -> Self:
-        """Let :meth:`reproducer` use a function that runs what was called again; return this report."""
+        """Let :meth:`reproducer` use a function that repeats the calls; return this report."""
         self.__dict__[_REPRODUCE] = reproduce
         return self
 

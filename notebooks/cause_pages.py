@@ -145,7 +145,7 @@ class Fix:
     is_safe : bool
         Whether the changed program does the same for all inputs.
     outcome : str
-        How many breaks and graphs, or compilations, there are before and after, or which caches have the graph, and
+        The numbers of breaks and graphs, or of compilations, before and after, or which caches have the graph, and
         what differs.
     """
 
@@ -389,7 +389,7 @@ def _recompile_page(item: Example) -> str:
 def _bypass_page(entry: CacheBypass, example: Example | None) -> str:
     parts = [
         f"# Never in the cache: {entry.title}",
-        f"PyTorch's reason, in `--cost` and in a log: `{entry.reason}`. Every start compiles such a graph anew.",
+        f"PyTorch's reason, in `--cost` and in a log: `{entry.reason}`. Every start compiles such a graph again.",
     ]
     if example is not None:
         parts += [_in_short([example]), *_example(example, alone=True)]

@@ -103,7 +103,7 @@ def _cause_link(ident: str) -> str:
 
 
 def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object) -> None:
-    """Make room for reports on a page, and remove the state of the widgets, which would hold each report once more."""
+    """Make room for reports on a page, and remove the state of the widgets, which would repeat each report."""
     context["meta"] = {**(context.get("meta") or {}), "hide-toc": True}
     NbMetadataCollector.get_js_files(app.env, page).pop("ipywidgets_state", None)
 

@@ -80,7 +80,7 @@ def run(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], devic
 
 
 def main() -> int:
-    """Run the page and keep what it shows; return the exit status."""
+    """Run the page and keep its output; return the exit status."""
     import jupytext
     import torch
     from nbclient import NotebookClient

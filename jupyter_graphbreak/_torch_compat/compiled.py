@@ -34,12 +34,12 @@ def is_torch_compile(value: Any) -> bool:
 
 
 def compiling_nothing() -> contextlib.AbstractContextManager[None]:
-    """Make ``torch.compile`` return what it is given on this thread, while the context is open."""
+    """Make ``torch.compile`` return its argument unchanged on this thread, while the context is open."""
     return patched_here(sys.modules["torch"], "compile", _uncompiled)
 
 
 def running_eagerly() -> contextlib.AbstractContextManager[None]:
-    """Run what is compiled already without its compiled code on this thread, while the context is open.
+    """Run functions that are already compiled as eager code on this thread, while the context is open.
 
     The stance ``force_eager`` does the same, but for all threads.
     """
@@ -110,7 +110,7 @@ def given_backend(backend: Any) -> tuple[Any, dict[str, Any]]:
 
 
 class CompiledWith(NamedTuple):
-    """What ``torch.compile`` was called with.
+    """The arguments of ``torch.compile``.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class CompiledWith(NamedTuple):
 
 
 def compiled_with(value: Any) -> CompiledWith | None:
-    """Return what a compiled function or module was compiled with; ``None`` if it is unknown."""
+    """Return the arguments with which a function or module was compiled; ``None`` if it is unknown."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.nn.Module):
         inner = value.__dict__.get("_compiled_call_impl")
@@ -171,7 +171,7 @@ def is_dynamo_disabled(value: Any) -> bool:
 
 
 def resume_codes(code: CodeType) -> list[CodeType]:
-    """Return the resume functions that Dynamo has created for a code object, and theirs in turn."""
+    """Return the resume functions that Dynamo has created for a code object, and theirs, recursively."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     resumes: dict[int, CodeType] = {}
     pending = [code]

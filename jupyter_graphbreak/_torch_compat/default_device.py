@@ -38,7 +38,7 @@ def default_device_state() -> tuple[Any, bool]:
 
 
 def restore_default_device(before: tuple[Any, bool]) -> None:
-    """Restore what :func:`default_device_state` returned."""
+    """Restore the state that :func:`default_device_state` returned."""
     import torch
 
     device, was_unset = before

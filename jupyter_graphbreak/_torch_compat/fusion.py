@@ -24,7 +24,7 @@ class Kernel:
     Parameters
     ----------
     stack : tuple of StackEntry
-        Where the program computes what the kernel passes on or takes, outermost entry first.
+        The stack of the operation whose value the kernel passes on or takes, outermost entry first.
     library_op : str or None
         The name of the operation, if it is a call of a library's kernel.
     is_reduction : bool
@@ -91,7 +91,7 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
 
 
 def _pairs(nodes: list[Any], said: dict[tuple[str, str], str], extern: type) -> Iterator[UnfusedPair]:
-    """Yield each kernel with each of those whose results it uses."""
+    """Yield each kernel with each kernel whose results it uses."""
     writers: dict[str, Any] = {}
     for node in nodes:
         reads = {dep.name: dep for dep in node.read_writes.reads}

@@ -20,16 +20,16 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class GuardNode:
-    """The guards on one object, and those on what is reached through it.
+    """The guards on one object, and those on the objects reached through it.
 
     Parameters
     ----------
     source : str
-        How Dynamo reaches the object, such as ``L['x']``.
+        Dynamo's expression for the object, such as ``L['x']``.
     guards : list of (str, callable or None)
         The guards on the object itself, as Python code, each with a function that checks it alone.
     children : list of GuardNode
-        The guards on what is reached through the object.
+        The guards on the objects reached through it.
     """
 
     source: str
@@ -103,14 +103,14 @@ def _node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
         code = next(iter(leaf.verbose_code_parts()), type(leaf).__name__)
         guards.append((code, functools.partial(leaf, value) if is_known else None))
     children = []
-    # Of what is reached through unchanged dicts of modules, PyTorch checks nothing again.
+    # PyTorch does not check objects again that are reached through unchanged dicts of modules.
     if not getattr(manager, "is_tag_safe_root", bool)():
         children = [_node(child, _value_of(child, scope), scope) for child in _managers(manager)]
     return GuardNode(manager.get_source(), guards, children)
 
 
 def _managers(manager: Any) -> list[Any]:
-    """Return the managers of what is reached through an object; those of a dict's keys and values are in pairs."""
+    """Return the managers of the objects reached through an object; those of a dict's keys and values are in pairs."""
     pairs: dict[int, tuple[Any, Any]] = getattr(manager, "get_key_value_managers", dict)()
     managers = [part for pair in pairs.values() for part in pair if part is not None]
     with contextlib.suppress(RuntimeError):  # some kinds of managers have no others

@@ -1,4 +1,4 @@
-"""What PyTorch offers to recognize operators and to count the operations of a call."""
+"""Recognize PyTorch's operators, and count the operations of a call."""
 
 from __future__ import annotations
 

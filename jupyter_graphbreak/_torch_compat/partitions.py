@@ -46,7 +46,7 @@ class _PartitionedError(Exception):
 def saved_tensors(
     name: str, backend: Callable[..., Any], module: torch.fx.GraphModule, inputs: Sequence[Any]
 ) -> list[SavedTensor] | None:
-    """Return what a backend's code for a graph keeps, in the order in which autograd saves it.
+    """Return the tensors that a backend's code for a graph keeps, in the order in which autograd saves them.
 
     The graph is traced and divided as the backend does it, without generating code.
 

@@ -214,7 +214,7 @@ _HOOK_FUNCTIONS = frozenset({
     "register_module_parameter_registration_hook", "register_optimizer_step_pre_hook",
     "register_optimizer_step_post_hook", "remove",
 })  # fmt: skip
-#: The modules with PyTorch's settings, and what the settings are.
+#: The modules with PyTorch's settings, and descriptions of the settings.
 CONFIGURATIONS = {
     **{
         module: f"settings of {module}"

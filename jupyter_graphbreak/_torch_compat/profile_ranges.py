@@ -1,4 +1,4 @@
-"""What PyTorch's profilers record of one call, as plain data: named time ranges and device activities."""
+"""Records of PyTorch's profilers for one call, as plain data: named time ranges and device activities."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def _restored_module_hooks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def restored_eval_frame_override() -> Iterator[None]:
-    """Undo what torch 2.11 leaves when it refuses to run a function compiled with ``fullgraph=True``.
+    """Remove the state that torch 2.11 leaves when it refuses to run a function compiled with ``fullgraph=True``.
 
     ``torch.jit.trace`` and ``torch.fx.symbolic_trace`` cause this. Dynamo would no longer compile nested frames.
     """

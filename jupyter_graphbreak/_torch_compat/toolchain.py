@@ -1,4 +1,4 @@
-"""What PyTorch's compilers need from the machine: a C++ compiler, a folder, Triton."""
+"""Requirements of PyTorch's compilers on the machine: a C++ compiler, a folder, Triton."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def quick_cpu_code() -> Iterator[None]:
     """Make inductor generate code for the CPU that compiles fast while the context is open.
 
     The first function that it compiles is slow otherwise: up to seven programs find out which vector instructions it
-    may use, and it compiles PyTorch's headers for later use. If one of these fails, it does without.
+    may use, and it compiles PyTorch's headers for later use. If one of these fails, it works without it.
     """
     config: Any = importlib.import_module("torch._inductor.config")
     instructions = importlib.import_module("torch._inductor.cpu_vec_isa")

@@ -24,7 +24,7 @@ _CUDA_SETTINGS = (
 )  # fmt: skip
 #: The shares of the memory that inductor would keep; for the rest it computes again in the backward pass.
 _BUDGETS = (0.5, 0.2)
-#: The operation that Dynamo makes of a ``torch.autograd.Function``; it has a setting of its own.
+#: The operation that Dynamo makes of a ``torch.autograd.Function``; it has its own setting.
 _CUSTOM_FUNCTION = "autograd_function_apply"
 _ALLOWED = "autograd_cache_allow_custom_autograd_functions"
 _CACHEABLE = "unsafe_marked_cacheable_functions"

@@ -8,7 +8,7 @@ MINIMUM_TORCH = (2, 9)
 
 
 class TorchUnavailable(RuntimeError):  # noqa: N818 - reads as the sentence it reports
-    """PyTorch is missing or too old; the message tells how to install it."""
+    """PyTorch is missing or too old; the message says how to install it."""
 
 
 def require_torch() -> str:

@@ -136,7 +136,7 @@ class ResumeTable:
             ended[plain_function(entry.function), entry.filename, entry.line] = ending
 
     def _add_inlined(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
-        """Find the frames that contain the resume functions that have no frame of their own.
+        """Find the frames that contain the resume functions without their own frame.
 
         If breaks are nested, a caller's resume function begins by calling the resume function of the function it had
         called. A frame that compiles the first function contains the second, and so on inwards.
@@ -213,7 +213,7 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
 
 
 def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
-    """Return why a function was not compiled once more.
+    """Return why a function was not compiled again.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def block_around(source: Source, line: int) -> SkipKind | None:
     Parameters
     ----------
     source : Source
-        Where the function is.
+        The place of the function.
     line : int
         The line of the break, or of the call that leads to it, in that function.
     """
@@ -265,7 +265,7 @@ def block_around_variadic_calls(source: Source, line: int, name: str) -> SkipKin
     Parameters
     ----------
     source : Source
-        Where the function is.
+        The place of the function.
     line : int
         Its first line.
     name : str
@@ -370,7 +370,7 @@ class SkipTable:
         self._add(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
 
     def add_refused(self, refusal: additions.FrameRefused, folded: FoldedBreak, setting: Setting | None) -> None:
-        """Add a function that Dynamo refused to begin, with the break that stands for the refusal."""
+        """Add a function that Dynamo refused to begin, with the break that represents the refusal."""
         self._add_generator(refusal, GENERATOR, folded, setting)
 
     def add_consequence(self, refusal: additions.FrameRefused, cause: FoldedBreak) -> None:

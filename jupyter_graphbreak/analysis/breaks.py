@@ -127,7 +127,7 @@ def advise(
     stack: Sequence[CodePlace] = (),
     use: BranchUse | None = None,
 ) -> list[Advice]:
-    """Return what to do, the most useful first.
+    """Return advice, the most useful first.
 
     Parameters
     ----------
@@ -136,11 +136,11 @@ def advise(
     consequence : Reason or None
         Why the frame could not resume.
     owner : {"own", "library", "torch"}
-        Whose line it is.
+        The owner of the line.
     stack : sequence of CodePlace
         The stack of the break, outermost place first.
     use : str or None
-        What the branch is for, if there is one.
+        The purpose of the branch, if there is one.
     """
     if owner != "own":
         return [Advice(text, "graphbreak") for text in _for_user_of(owner, cause, stack)]
@@ -155,9 +155,9 @@ def advise(
 
 
 def _for_user_of(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list[str]:
-    """Return what a user can do about a line of a library or of PyTorch: a switch or a setting first, if one is known.
+    """Return advice about a line of a library or of PyTorch: a switch or a setting first, if one is known.
 
-    Only if neither is known, the user has to work around the line.
+    If neither is known, the user has to work around the line.
     """
     known = known_cause(cause.gb_id, cause.gb_type, cause.context)
     if known.is_deliberate:

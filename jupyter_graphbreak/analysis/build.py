@@ -79,7 +79,7 @@ def _word(value: Any) -> str:
 
 _T = TypeVar("_T")
 #: Exceptions whose class name differs from the type of the break that they report.
-#: What Dynamo raises for an error of its own; its message begins with the name of that error.
+#: The class that Dynamo raises for its own errors; its message begins with the name of the error.
 _INTERNAL_ERROR = "InternalTorchDynamoError"
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: The comment of an inserted statement that compiles something.
@@ -233,7 +233,7 @@ class _PartBuilder:
 
 
 def _read_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
-    """Add the functions that Dynamo refused to begin or to compile once more, except our own."""
+    """Add the functions that Dynamo refused to begin or to compile again, except our own."""
     for refusal, order in ledger.refusals:
         if (sources.module_path(refusal.filename or "") or "").startswith("jupyter_graphbreak/"):
             continue
@@ -254,7 +254,7 @@ def _read_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: 
 
 
 def _compiled(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
-    """Return what was compiled only for the report, ``None`` if the program calls ``torch.compile`` itself."""
+    """Return the code that was compiled only for the report, ``None`` if the program calls ``torch.compile`` itself."""
     if not ledger.run.compiled_calls:
         return None
     return [CompiledCall(call.name, call.type, call.code, _insertion(call, sources)) for call in ledger.compiled]

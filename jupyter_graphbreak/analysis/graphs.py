@@ -366,7 +366,7 @@ def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor 
 
 
 def _target(value: ast.expr, values: set[str]) -> str | None:
-    """Return the name of what an expression calls, ``None`` if it calls nothing, such as ``self.weight``."""
+    """Return the name of the function that an expression calls, ``None`` if it calls none, such as ``self.weight``."""
     match value:
         case ast.Call(func=func):
             return _callee(func, values)

@@ -36,7 +36,7 @@ def build_job(
     compile_times: Mapping[str, list[CompileTime]] = _NO_TIMES,
     diagnostics: Iterable[Diagnostic] = (),
 ) -> Job:
-    """Return the job that consists of some processes, those without a rank first.
+    """Return the job of the given processes, those without a rank first.
 
     Breaks of two processes are the same break if file, line and cause are the same.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import CompileKey, Record
 
 _LIMIT = "Dynamo recompile limit exceeded"
-#: What both our hooks and PyTorch's trace record, with the kinds of their records.
+#: Events that both our hooks and PyTorch's trace record, with the kinds of their records.
 _PAIRS = (
     ("Frames", additions.FrameStarted.kind, "dynamo_start"),
     ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
@@ -220,7 +220,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
     for frame in reader.ledger.frames:
         _infer_giving_up(frame)
     error = reader.ledger.error
-    # After an interrupt, the trace may lack what our hooks saw last.
+    # After an interrupt, the trace may lack the last events that our hooks saw.
     if reader.ledger.run.watched and (error is None or error.status != "interrupted"):
         _infer_loss_of_metrics(reader.ledger.started)
         reader.ledger.notes += _disagreements(reader.ledger)

@@ -363,7 +363,7 @@ class Sources:
         return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE])
 
     def branch_use(self, location: Location | None) -> BranchUse | None:
-        """Return what the branch at a place is for, ``None`` if there is none or that is not known."""
+        """Return the purpose of the branch at a place, ``None`` if there is no branch or its purpose is unknown."""
         filename = self.files().get(location.source) if location is not None else None
         text = self._texts.get(filename or "")
         if location is None or text is None:

@@ -285,8 +285,8 @@ def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
 def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
     """Yield the lines of two texts that correspond: where they begin in both, and how many they are.
 
-    A text diff takes far too long for long texts in which many lines are the same; of these only the lines at the
-    beginning and at the end that are the same correspond, and those that are there once.
+    A text diff takes far too long for long texts with many equal lines. In these, only unique lines, and equal lines
+    at the beginning and at the end, correspond.
     """
     first = _same(old, new)
     last = _same(old[first:][::-1], new[first:][::-1])

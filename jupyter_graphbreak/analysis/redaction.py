@@ -260,12 +260,12 @@ _PREFIX = re.compile(r"(?:torch\.ops\.)?(?=(?:aten|prims|prim|inductor|_?c10d_fu
 
 
 def is_operation(name: str) -> bool:
-    """Return whether a name is that of an operation of PyTorch or Python."""
+    """Return whether a name is an operation of PyTorch or Python."""
     return _PREFIX.sub("", name, count=1) in _sections()["operations"]
 
 
 def is_setting(name: str) -> bool:
-    """Return whether a name is that of a setting of Dynamo."""
+    """Return whether a name is a Dynamo setting."""
     return name in _sections()["settings"]
 
 
@@ -498,7 +498,7 @@ def _empty_value(field: msgspec.structs.FieldInfo, value: Any) -> Any:
 
 
 def _counted_notes(notes: list[Diagnostic]) -> list[Diagnostic]:
-    """Return one note per level that only tells how many notes were left out."""
+    """Return one note per level that only gives the number of notes left out."""
     levels = [note.level for note in notes]
     if any(_LEFT_OUT.fullmatch(note.message) for note in notes):
         return notes

@@ -1,4 +1,4 @@
-"""Sentences on what is saved of compiled modules."""
+"""Describe the saved states of compiled modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _WHOLE = "save `compiled._orig_mod.state_dict()`, or compile the model in place with `model.compile()`"
 _PARTS = "compile each part in place with `part.compile()`"
-#: How to repair what is saved already.
+#: How to repair files that are already saved.
 REPAIR = (
     "A file that is saved already is repaired by `graphbreak checkpoint FILE -o NEW`, or by "
     "`jupyter_graphbreak.repair_checkpoint(file, new)`."

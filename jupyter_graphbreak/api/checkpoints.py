@@ -30,7 +30,7 @@ _SAFETENSORS = ".safetensors"
 
 
 class NotACheckpointError(ValueError):
-    """A file is no checkpoint that can be repaired; the message says why."""
+    """A file is not a checkpoint that can be repaired; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def repair_checkpoint(
     FileExistsError
         If the new file exists and ``overwrite`` is not given.
     NotACheckpointError
-        If the file is no checkpoint, or if two names would become the same.
+        If the file is not a checkpoint, or if two names would become the same.
     OSError
         If a file cannot be read or written.
     """
@@ -126,7 +126,7 @@ def _loaded(source: Path) -> tuple[Any, bool]:
 
 
 def _check_archive(path: Path) -> None:
-    """Refuse files other than those of ``torch.save``, and those that unpack to more than their size."""
+    """Refuse files that ``torch.save`` did not write, and files that unpack to more than their size."""
     with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:

@@ -61,16 +61,16 @@ _INSTALL_COMPILER = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found out about one thing that compiling needs.
+    """The finding about one requirement of compiling.
 
     Parameters
     ----------
     what : str
         The thing, such as ``"C++ compiler"``.
     says : str
-        What was found, in a sentence.
+        The finding as a sentence.
     fix : str or None
-        What to do about a fault; ``None`` if there is none.
+        The way to fix a fault; ``None`` if there is none.
     """
 
     what: str
@@ -79,7 +79,7 @@ class Finding:
 
 
 def examine_installation() -> Iterator[Finding]:
-    """Yield what compiling needs, one thing after the other, and at the end a compiled function on each device.
+    """Yield findings about the requirements of compiling, and finally about a compiled function on each device.
 
     If a part is missing, no function is compiled on the devices that need it. If all was well before with the same
     versions, compiler, devices and settings, no function is compiled again, and PyTorch's compiler is not imported.
@@ -272,7 +272,7 @@ class _Problem:
 
 
 def _compile(compiler: str, headers: list[str]) -> _Problem | None:
-    """Compile code that includes headers, load it and call it; return what fails, or ``None``."""
+    """Compile code that includes headers, load it and call it; return the failure, or ``None``."""
     # In the cache folder, from which inductor loads its code: programs may be forbidden there.
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
@@ -297,7 +297,7 @@ def _compile(compiler: str, headers: list[str]) -> _Problem | None:
 def _triton(*, is_known: bool) -> tuple[Finding, bool]:
     """Examine Triton; return also whether PyTorch's compiler cannot be imported because of it.
 
-    PyTorch does without a Triton that raises ImportError, but stops at any other exception.
+    PyTorch works without a Triton that raises ImportError, but stops at any other exception.
     """
     what, wanted = "Triton", _wanted()
     is_needed = len(devices()) > 1

@@ -1,4 +1,4 @@
-"""Read many logs at once, in processes of their own, with one report for all ranks that are equal.
+"""Read many logs at once, in separate processes, with one report for all equal ranks.
 
 The processes import neither torch nor the caller's program. Only different reports reach this process, so memory does
 not grow with the number of ranks.
@@ -74,7 +74,7 @@ class LogProcess(msgspec.Struct):
 
 
 class LogContents(NamedTuple):
-    """What some logs hold: processes, of which equal ones share a report, and notes about what could not be read."""
+    """The content of some logs: processes, of which equal ones share a report, and notes on what could not be read."""
 
     processes: list[LogProcess]
     notes: list[Diagnostic]
@@ -151,7 +151,7 @@ def _cores() -> int:
 
 
 class _Answer(msgspec.Struct):
-    """The processes in one log, or the reason why it cannot be read; a file that is no trace has neither."""
+    """The processes in one log, or the reason why it cannot be read; a file that is not a trace has neither."""
 
     processes: list[_Summary] = []
     error: str | None = None
@@ -228,14 +228,14 @@ class FileExplainer:
 def _answers_here(
     logs: Logs, sources: list[str], deadline: Deadline, on_read: Callable[[int], None]
 ) -> Generator[_Answer]:
-    """Yield what each log holds, read in this process."""
+    """Yield the content of each log, read in this process."""
     explainer = FileExplainer(sources)
     for name in logs.sizes:
         yield _answer(logs, name, lambda file: explainer.answer(file, deadline, on_read, is_checked=logs.are_checked))
 
 
 def _answer(logs: Logs, name: str, explain: Callable[[Path], _Answer]) -> _Answer:
-    """Return what a log holds, with its own name in messages."""
+    """Return the content of a log, with its own name in messages."""
     try:
         with logs.provide(name) as file:
             answer = explain(file)
@@ -249,7 +249,7 @@ def _answer(logs: Logs, name: str, explain: Callable[[Path], _Answer]) -> _Answe
 def _answers_in_parallel(
     logs: Logs, sources: list[str], deadline: Deadline, on_read: Callable[[int], None], number: int
 ) -> Generator[_Answer]:
-    """Yield what each log holds, in order, read in several processes."""
+    """Yield the content of each log, in order, read in several processes."""
     workers: list[_Worker] = []
     own = threading.local()
 
@@ -304,7 +304,7 @@ class _Worker:
         self._send(self._sources)
 
     def answer(self, file: Path, deadline: Deadline, *, is_checked: bool) -> _Answer:
-        """Return what a log holds; if the process ends, say so and start another one for the next log."""
+        """Return the content of a log; if the process ends, say so and start another one for the next log."""
         try:
             self._send([str(file), deadline.seconds_left, is_checked])
             size = self._received(_SIZE_BYTES)
@@ -326,7 +326,7 @@ class _Worker:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # what was not sent is lost
+                with contextlib.suppress(OSError):  # unsent data is lost
                     pipe.close()
 
     def _send(self, message: Sequence[object]) -> None:

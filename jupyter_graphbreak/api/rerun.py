@@ -33,7 +33,7 @@ _PATIENCE_S = 120.0
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.6, 0.3
 #: The share of it after which no further entry is measured or checked, and few calls are timed.
 _SHARE_OF_ENTRIES = 0.5
-#: The seconds that finding one script takes at least.
+#: The minimum number of seconds for finding one script.
 _LEAST_FOR_SCRIPT_S = 15.0
 
 

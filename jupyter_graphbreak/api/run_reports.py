@@ -58,7 +58,7 @@ def _library_versions(report: schema.Report) -> dict[str, str]:
 
 
 def job_with(report: Report, folder: Path) -> Job | None:
-    """Return the job of this process and of those that wrote their traces into a folder; ``None`` if none did.
+    """Return the job of this process and of the processes that wrote their traces into a folder; ``None`` if none did.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> Children
 
 
 def job_of(report: Report, children: Children) -> Job | None:
-    """Return the job of this process and of those that it started; ``None`` if it started none."""
+    """Return the job of this process and of the processes that it started; ``None`` if it started none."""
     from jupyter_graphbreak.analysis.jobs import build_job
 
     if not children.processes:

@@ -34,7 +34,7 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
     -------
     Report or Job
         A report if one process wrote the logs, or a job with a report for each process; ranks that are equal share one.
-        The ``diagnostics`` list what could not be read.
+        The ``diagnostics`` list unreadable files and entries.
 
     Raises
     ------

@@ -36,7 +36,7 @@ _PATIENCE_S = 120.0
 _SHARE_OF_CALLS = 0.5
 #: The file of Python's own code for copying objects.
 _COPYING = copy.__file__
-#: What raises the error of the function itself again, which for a function of PyTorch's ends there.
+#: The function that raises the error of the original again; the traceback of PyTorch's own functions ends there.
 _RAISES_AGAIN = "Reference.__init__"
 
 
@@ -260,7 +260,7 @@ def values(
     Raises
     ------
     ValueError
-        If ``at`` has something that is no line.
+        If an item of ``at`` is not a line.
     Exception
         Any exception that copying the arguments raises.
 

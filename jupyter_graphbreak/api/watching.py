@@ -43,7 +43,7 @@ class Run:
         self._recording: recorder.Recording | None = None
         self._report: Report | None = None
         self._rerun: Rerun | None = None
-        #: The job of this process and of those that it started, if any were started and watched.
+        #: The job of this process and of the processes that it started, if any were started and watched.
         self.job: Job | None = None
 
     @property
@@ -62,7 +62,7 @@ class Run:
         return self._report
 
     def report_so_far(self) -> Report:
-        """Return the report of what the block has done until now; any thread may call it while the block runs."""
+        """Return the report of what the block has done so far; any thread may call it while the block runs."""
         if self._report is not None or self._recording is None:
             return self.report
         return Report.of(build_report(self._recording.so_far()))
@@ -127,7 +127,7 @@ class Run:
         Parameters
         ----------
         seconds : float or None
-            When to stop; by default after 120 seconds.
+            The deadline; by default after 120 seconds.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class Run:
         Parameters
         ----------
         seconds : float or None
-            When to stop; by default after 120 seconds.
+            The deadline; by default after 120 seconds.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class Run:
         at : sequence of str
             Lines whose operations are listed one by one, such as ``"12"`` or ``"model.py:12"``.
         seconds : float or None
-            When to stop; by default after 120 seconds.
+            The deadline; by default after 120 seconds.
 
         Returns
         -------
@@ -176,7 +176,7 @@ class Run:
         RuntimeError
             If the entries were not kept.
         ValueError
-            If ``at`` has something that is no line.
+            If an item of ``at`` is not a line.
         """
         return self._kept_run().look_at_values(at, seconds)
 
@@ -188,7 +188,7 @@ class Run:
         RuntimeError
             If the entries were not kept.
         NotReproducedError
-            If no standalone script shows the same.
+            If no standalone script reproduces the finding.
         LookupError
             If the report has no such id.
         """

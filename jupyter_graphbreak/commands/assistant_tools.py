@@ -1,6 +1,6 @@
-"""The tools that ``graphbreak mcp`` offers: what people can ask the command line, with short answers.
+"""The tools of ``graphbreak mcp``: the questions that the command line answers, with short answers.
 
-Programs run in processes of their own, so nothing that they print reaches the protocol, and a limit can end them.
+Programs run in separate processes, so nothing that they print reaches the protocol, and a limit can end them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break
 
-#: Reports that are kept; older ones must be made again.
+#: Reports that are kept; older ones must be created again.
 _MAX_REPORTS = 32
 #: Entries of each list in an answer, and characters of a text.
 _MAX_ENTRIES = 20
@@ -291,7 +291,7 @@ def serve(folder: Path, *, allow_run: bool, seconds: float) -> None:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process, and what it started and left behind."""
+    """End a process and the processes that it started."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended
             os.killpg(process.pid, signal.SIGKILL)

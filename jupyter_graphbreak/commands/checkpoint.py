@@ -9,7 +9,7 @@ import click
 from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem
 from jupyter_graphbreak.views.words.plain_text import counted
 
-#: How many names are printed.
+#: At most this many names are printed.
 _MOST_NAMES = 5
 
 
@@ -26,7 +26,7 @@ def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
     cannot load them. Everything else stays unchanged. FILE is loaded with weights_only=True: no code in it runs. It may
     also be a file of safetensors.
 
-    The exit status is 1 if no name contains the prefix; NEW is then not written. It is 2 if FILE is no checkpoint, or
+    The exit status is 1 if no name contains the prefix; NEW is then not written. It is 2 if FILE is not a checkpoint or
     if NEW exists.
     """
     from jupyter_graphbreak.api.checkpoints import NotACheckpointError, repair_checkpoint

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "html", "markdown", "sarif")
 
-#: Breaks that only some ranks have, of which the Markdown of a job says where they are.
+#: The maximum number of breaks on some ranks only whose places the Markdown of a job lists.
 _MAX_UNEVEN = 50
 
 

@@ -50,7 +50,7 @@ class ProgramCommand(click.Command):
 @click.option("--processes", is_flag=True, help="Also explain the processes that the program starts.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
 @click.option("--try", "tries", is_flag=True, help="Try changes that remove breaks and recompiles.")
-@click.option("--patch", metavar="FILE", help="Try a change of yours: a unified diff.")
+@click.option("--patch", metavar="FILE", help="Try your own change: a unified diff.")
 @click.option("--cost", is_flag=True, help="Measure what compiling costs and saves.")
 @click.option("--check", is_flag=True, help="Compare compiled results with eager ones.")
 @click.option("--values", is_flag=True, help="Show values inside compiled code, and where NaN and Inf arise.")
@@ -66,7 +66,7 @@ def script_command(
     a notebook cell without torch.compile.
 
     With --try, --patch, --cost, --check and --values, the functions that were compiled run again on copies when the
-    program has ended; the files and the state that they would change stay as they are.
+    program has ended; the files and the state that they would change stay unchanged.
 
     Put options of graphbreak before the program, and the program's own options after it. In all formats except text,
     the program prints to stderr, so that stdout has only the report. If the program ends with an exit status other
@@ -97,7 +97,7 @@ def _with_report(job: Job, report: Report) -> Job:
 
 
 class Questions(NamedTuple):
-    """What to find out about the compiled functions of a program when it has ended."""
+    """Options for examining the compiled functions of a program after it has ended."""
 
     tries: bool
     patch: str | None
@@ -210,7 +210,7 @@ def _rerun(run: Run, questions: Questions) -> Report:
     try:
         with redirect_thread_streams(io.StringIO(), io.StringIO()):
             if questions.tries or questions.patch is not None:
-                seconds = None if questions.tries else 0  # a patch has time of its own
+                seconds = None if questions.tries else 0  # a patch has its own time limit
                 also = [questions.patch] if questions.patch is not None else []
                 report = run.try_remedies(also=also, seconds=seconds)
             if questions.cost:
@@ -220,7 +220,7 @@ def _rerun(run: Run, questions: Questions) -> Report:
             if questions.values or questions.at:
                 report = run.values(at=questions.at)
     except KeyboardInterrupt:
-        note = Diagnostic("warning", "What was to run again was interrupted.")
+        note = Diagnostic("warning", "Running the functions again was interrupted.")
         report = replace(report, diagnostics=[*report.diagnostics, note])
     return report
 

@@ -291,7 +291,7 @@ def _drives(value: Any) -> bool:
     A class with a finalizer counts as well.
     """
     kind = type(value)
-    if isinstance(value, type):  # while tracing, Dynamo creates an instance of its own and drops it
+    if isinstance(value, type):  # while tracing, Dynamo creates its own instance and drops it
         return hasattr(value, "__del__")
     if isinstance(value, torch.optim.Optimizer | torch.utils.data.DataLoader | torch.utils.data.Dataset):
         return True

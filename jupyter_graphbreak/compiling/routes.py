@@ -36,7 +36,7 @@ def _route(call: Any) -> Any:
     return deciding[-1](call) if deciding else call
 
 
-#: What routed code calls; it returns what is called in place of a callable.
+#: The function that routed code calls; it returns the replacement for a callable.
 route = with_fallback("deciding what to compile", _route, lambda call: call, report_to_run)
 
 

@@ -1,4 +1,4 @@
-"""Questions that running a program again on copies answers: what removes a break, what a call costs, is it right.
+"""Answers from rerunning a program on copies: what removes a break, what a call costs, whether its result is right.
 
 In: entries (callables with copies of their arguments and the modes of the call). Out: one section of the report each.
 May import everything from ``compiling`` downwards; ``trial`` serves the others.

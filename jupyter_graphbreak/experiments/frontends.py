@@ -164,7 +164,7 @@ class Examination:
         try:
             with self._subject.activated(), guarded(self._subject.call, assigned=self._subject.assigned):
                 program = capture(self._subject.call, eager.first.arguments.copy(self._subject.state_memo()))
-        except Exception as error:  # noqa: BLE001 - that it raises is the finding
+        except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised = raised_by(error, "capture")
             return None
         compiles = self.name.startswith("torch.compile")  # which captures when the program is called
@@ -194,7 +194,7 @@ class Examination:
         return program
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
-        """Return whether a program draws random numbers when it runs, instead of containing those drawn at capture."""
+        """Return whether a program draws new random numbers in each run, instead of those drawn at capture."""
         other = self._run(program, replace(self._eager.first, seed=1))
         return other.raised is None and difference(result.value, other.value) is not None
 

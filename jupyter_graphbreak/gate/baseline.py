@@ -72,7 +72,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     libraries : dict
         The versions of other libraries whose code took part, by the name of the module.
     max_recompiles : int
-        How often any function may be recompiled. Updating the baseline keeps it.
+        The number of times that any function may be recompiled. Updating the baseline keeps it.
     """
 
     version: int = _VERSION
@@ -123,7 +123,7 @@ def write_baseline(baseline: Baseline) -> str:
 
 
 def baseline_of(reports: Iterable[Report]) -> Baseline:
-    """Return the baseline that allows exactly what the reports contain.
+    """Return the baseline that allows exactly the contents of the reports.
 
     If several reports contain an entry, as in a job with several ranks, the highest count of one report is used.
     """

@@ -264,7 +264,7 @@ def headline(verdict: GateVerdict) -> str:
 
 
 def details(verdict: GateVerdict) -> list[str]:
-    """Return one line per difference from the baseline, or what to do if nothing was compiled."""
+    """Return one line per difference from the baseline, or the advice if nothing was compiled."""
     if verdict.nothing_compiled:
         return [COMPILE_SOMETHING]
     differs = bool(verdict.new or verdict.eager or verdict.recompiles or verdict.gone)
@@ -290,7 +290,7 @@ def details(verdict: GateVerdict) -> list[str]:
 
 
 def _changed_library(verdict: GateVerdict, path: str) -> str:
-    """Return which library with another version a file belongs to, for the end of a line."""
+    """Return the library with a different version to which a file belongs, for the end of a line."""
     name = path.partition("/")[0].removesuffix(".py")
     if name not in verdict.versions:
         return ""

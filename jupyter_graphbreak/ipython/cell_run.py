@@ -195,7 +195,7 @@ class CellRuns:
         return caller
 
     def _worth_showing(self, plan: Plan) -> Callable[[Report], bool]:
-        """Return a function that tells, after the cell has run, whether it used PyTorch."""
+        """Return a function that returns, after the cell has run, whether it used PyTorch."""
 
         def is_about_torch(report: Report) -> bool:
             if plan == "unchanged":
@@ -213,7 +213,7 @@ class CellRuns:
         """Add notes on what the cell saves and on what to move into a function."""
         tree, self._tree = self._tree, None
         notes = dict(notes_on_saving(tree, self._shell.user_ns)) if tree is not None else {}
-        # What was seen while the cell ran: lines of functions, whose variables the namespace does not have.
+        # Lines that were seen while the cell ran: those of functions, whose variables the namespace does not have.
         seen = {note.message: note for note in report.diagnostics if f"`{ORIG_MOD}`" in note.message}
         new = [Diagnostic("info", note) for about, note in notes.items() if about not in self._told]
         new += [note for message, note in seen.items() if not notes and message not in self._told]

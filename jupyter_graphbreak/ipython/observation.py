@@ -317,7 +317,7 @@ class Observation:
         own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
         again = Rerun(report, files, kept, find, self._show_status)
         try_remedies = functools.partial(
-            again.try_remedies, compile_text=compile_text, also=own_edits, first=self._left_before(report)
+            again.try_remedies, compile_text=compile_text, also=own_edits, first=self._breaks_left_before(report)
         )
         look_at_values = functools.partial(again.look_at_values, self.options.at or [])
         steps: list[tuple[bool, str, Callable[..., Report]]] = [
@@ -345,7 +345,7 @@ class Observation:
         self._again = again
         return again.report
 
-    def _left_before(self, report: Report) -> list[str]:
+    def _breaks_left_before(self, report: Report) -> list[str]:
         """Return the breaks that the previous run of the cell did not reach, because its trials were interrupted."""
         from jupyter_graphbreak.analysis.matching import same_breaks
         from jupyter_graphbreak.report.remedies import INTERRUPTED

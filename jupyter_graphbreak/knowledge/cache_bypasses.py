@@ -20,7 +20,7 @@ class CacheBypass:
     reason : str
         PyTorch's reason, as a report shows it.
     advice : str or None
-        What helps, to be appended to a sentence.
+        The way to avoid it, to be appended to a sentence.
     """
 
     name: str
@@ -68,7 +68,7 @@ CACHE_BYPASSES = (
     ),
     CacheBypass(
         "custom pass",
-        "A pass of your own over inductor's graphs",
+        "Your own pass over inductor's graphs",
         ("custom pass", "_pre_fusion_custom_pass", "_post_fusion_custom_pass"),
         "inductor: Unsupported post grad custom pass",
         "derive the pass from torch._inductor.custom_graph_pass.CustomGraphPass and give it a uuid()",
@@ -85,7 +85,7 @@ CACHE_BYPASSES = (
         "An object in the graph that cannot be pickled",
         ("pickle", "unpicklable", "torchbind", "mkldnn"),
         "inductor: Failed to pickle cache key",
-        "pass what is not a tensor or a number from outside of the graph",
+        "pass objects that are not tensors or numbers from outside the graph",
     ),
     CacheBypass(
         "switched off",

@@ -831,7 +831,7 @@ CAUSES = (
     KnownCause(
         "GB0220",
         ("Failed to mutate tensor data attribute to different dtype",),
-        title="Assignment to `Tensor.data` with another dtype",
+        title="Assignment to `Tensor.data` with a different dtype",
         advice="make a new tensor with x.to(dtype) instead of changing .data",
     ),
     KnownCause(

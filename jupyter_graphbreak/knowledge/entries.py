@@ -29,7 +29,7 @@ Rewrite = Literal[
 ]
 
 
-#: What a branch may be for.
+#: The purposes that a branch may have.
 BranchUse = Literal["end of a loop", "error"]
 
 
@@ -65,7 +65,7 @@ def title_of(settings: Iterable[DynamoSetting]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManualStep:
-    """What a person must decide if no remedy works.
+    """The decision for a person if no remedy works.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class KnownCause:
     title : str
         The cause in the reader's words; code is in backticks.
     advice : str or None
-        What to do if the line is the reader's own, with the risk if there is one.
+        Advice if the line is the reader's own, with the risk if there is one.
     setting_advice : str or None
         The part of the advice that helps whoever owns the line: a setting.
     advice_by_use : tuple of tuple
@@ -138,7 +138,7 @@ class KnownCause:
     advice_if_consequence : str or None
         Additional advice if this is why a function cannot resume after a break.
     manual_step : ManualStep or None
-        What a person must decide if no remedy works.
+        The decision for a person if no remedy works.
     settings : tuple of tuple of DynamoSetting
         The combinations of settings to try, those that do less first.
     rewrites : tuple of str

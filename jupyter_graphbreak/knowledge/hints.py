@@ -34,7 +34,7 @@ _IMPLIED_SINCE = (2, 10)
 
 
 def manual_step_of_hints(hints: Iterable[str]) -> str | None:
-    """Return what a person must decide according to the hints of a break; ``None`` if the hints do not say."""
+    """Return the decision for a person according to the hints of a break; ``None`` if the hints do not say."""
     hints = list(hints)
     return next((step for start, step in _MANUAL_STEPS.items() if any(hint.startswith(start) for hint in hints)), None)
 

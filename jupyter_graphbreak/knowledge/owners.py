@@ -1,4 +1,4 @@
-"""What a reader can do about a line that belongs to a library or to PyTorch: only its owner can change it."""
+"""Advice about a line that belongs to a library or to PyTorch: only its owner can change it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownOwner:
-    """What to do about a break in somebody else's code.
+    """Advice about a break in somebody else's code.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class KnownOwner:
     otherwise : str
         The advice for any other break.
     manual_step : str
-        What a person must decide if no remedy works.
+        The decision for a person if no remedy works.
     about_call, about_error : str
         The same if ``call``, a call of the reader's own in the compiled code, leads to the break; and if the break
         ended the run.

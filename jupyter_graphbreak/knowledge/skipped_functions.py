@@ -47,7 +47,7 @@ LIVE_GENERATOR = SkipReason(
 )
 KEPT_GENERATOR = SkipReason(
     "other",
-    "a generator is in use beyond the compiled code; Dynamo would put an iterator over what is left of it in its place",
+    "a generator is in use beyond the compiled code; Dynamo would replace it by an iterator over the remaining items",
     "consume the generator before that, for example with list(...)",
     page="causes/gb0003.md",
 )

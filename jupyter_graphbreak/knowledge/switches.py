@@ -22,7 +22,7 @@ class CodePlace(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """Where a switch was measured: a program, the library's release, and the breaks without and with the switch."""
+    """The measurement of a switch: a program, the library's release, and the breaks without and with the switch."""
 
     program: str
     release: str
@@ -55,7 +55,7 @@ class KnownSwitch:
     state : tuple of str
         Expressions for the objects of the process whose attributes the code changes; a trial restores them.
     differs : str or None
-        What differs with the switch; ``None`` if the results stay the same.
+        The differences that the switch makes; ``None`` if the results stay the same.
     is_second_choice : bool
         Whether a setting of PyTorch's for the same break is better, because the program's data can stay the same.
     since : str or None
@@ -247,7 +247,7 @@ SWITCHES = (
 )  # fmt: skip
 
 
-#: How many callers of the place are searched for the marks of a switch.
+#: At most this many callers of the place are searched for the marks of a switch.
 _MOST_CALLERS = 2
 
 
@@ -273,7 +273,7 @@ def switches_for(place: CodePlace, stack: Sequence[CodePlace]) -> Iterator[Known
 
 
 def switch_with(code: str) -> KnownSwitch | None:
-    """Return the switch that a piece of code sets; ``None`` if it is no switch of the table."""
+    """Return the switch that a piece of code sets; ``None`` if it is not in the table."""
     return next((switch for switch in SWITCHES if switch.code == code), None)
 
 

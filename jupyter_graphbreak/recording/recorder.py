@@ -1,7 +1,7 @@
 """Record what PyTorch does while some code runs in this process.
 
 The code is not changed: a handler on the logger of the structured trace collects the entries that the report needs, and
-the hooks of :mod:`jupyter_graphbreak._torch_compat` add what the trace lacks. Both are removed at the end of the
+the hooks of :mod:`jupyter_graphbreak._torch_compat` add missing events. Both are removed at the end of the
 context, even after an error.
 """
 
@@ -118,7 +118,7 @@ class Recording:
         self._add_outside(additions.DeviceUsed(**msgspec.structs.asdict(device)))
 
     def note_compiled(self, compiled: Iterable[additions.CompiledForReport]) -> None:
-        """Record what was compiled for the report although the program does not compile it."""
+        """Record the code that was compiled for the report although the program does not compile it."""
         self._compiled_calls = True
         for call in compiled:
             self._add_outside(call)
@@ -147,7 +147,7 @@ class Recording:
         self.take(_record_of(addition))
 
     def so_far(self) -> list[Record]:
-        """Return the records until now, complete with the sources that they mention and a summary."""
+        """Return the records so far, complete with the sources that they mention and a summary."""
         with self._lock:
             records = list(self.records)
         return [*records, *self._closing(records, None, None)]

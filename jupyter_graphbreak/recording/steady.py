@@ -20,12 +20,12 @@ _T = TypeVar("_T")
 class GuardedExitStack:
     """Contexts that are entered one by one and left together, by closing :attr:`contexts`.
 
-    If leaving one context fails or is interrupted, the others are still left.
+    If closing one context fails or is interrupted, the others are still closed.
 
     Parameters
     ----------
     on_fault : callable
-        Receives a description of what failed and the error; entering and leaving never raise.
+        Receives a description of the failed step and the error; entering and leaving never raise.
 
     Attributes
     ----------

@@ -243,7 +243,7 @@ class CompiledAgain(Addition, frozen=True, kw_only=True):
     site: StackEntry | None = None
 
 
-#: What the wrapper of a compiled module adds to the names of its parameters.
+#: The prefix that the wrapper of a compiled module adds to the names of its parameters.
 ORIG_MOD = "_orig_mod."
 
 

@@ -1,8 +1,8 @@
 """Records: unparsed entries of PyTorch's structured trace.
 
 A record is one entry of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` passes to
-handlers: a JSON envelope and, for some kinds, a text payload. :mod:`jupyter_graphbreak.recording.recorder` adds what
-the trace lacks as further records with the same envelope and names that begin with ``graphbreak_``
+handlers: a JSON envelope and, for some kinds, a text payload. :mod:`jupyter_graphbreak.recording.recorder` adds the
+events that the trace lacks as further records with the same envelope and names that begin with ``graphbreak_``
 (:mod:`jupyter_graphbreak.records.additions`). The envelope is documented in ``torch/_logging/_internal.py``
 (``trace_structured``).
 """

@@ -75,8 +75,8 @@ def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True)
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary file in the same folder, which replaces a file when the context ends without an error.
 
-    The new file is complete on disk before, and has the permissions of the old one. If the path is a symbolic link, its
-    target is replaced.
+    The new file is complete on disk before it replaces the old one, and has its permissions.
+    If the path is a symbolic link, its target is replaced.
 
     Raises
     ------

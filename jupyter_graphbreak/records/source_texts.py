@@ -118,7 +118,7 @@ def source_of_file(
 
 
 def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
-    """Yield the places in a readable record; ``given_up`` tells that its frame has no compiled code."""
+    """Yield the places in a readable record; ``given_up`` is true if its frame has no compiled code."""
     try:
         addition = additions.read_addition(record)
     except msgspec.ValidationError:

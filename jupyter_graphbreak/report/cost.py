@@ -105,7 +105,7 @@ class MemoryLine(msgspec.Struct, frozen=True):
 
 
 class MemoryGrowth(msgspec.Struct, frozen=True):
-    """The memory that each of several calls in a row keeps: a leak if the calls go on.
+    """The memory that each of several calls in a row keeps: a leak if the calls continue.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class MemoryGrowth(msgspec.Struct, frozen=True):
     without_backward_bytes : int or None
         The bytes that each compiled call keeps if no backward pass follows, if these are more.
     holder : str or None
-        What refers to the tensors that stay, such as ``self.history``, if it was found.
+        The expression that refers to the tensors that stay, such as ``self.history``, if it was found.
     location : Location or None
         The line that allocates most of it in eager calls.
     """
@@ -179,7 +179,7 @@ class MemoryCost(msgspec.Struct, frozen=True):
 
 
 class GuardCost(msgspec.Struct, frozen=True):
-    """The time of the guards on one object, and on what is reached through it, in each call.
+    """The time of the guards on one object, and on the objects reached through it, in each call.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ class UnfusedKernels(msgspec.Struct, frozen=True):
     nbytes : int
         The bytes that the second one reads although the first one reads or writes them.
     count : int
-        The number of pairs of the same lines, which count as one; the reason is that of the largest.
+        The number of pairs of the same lines, which count as one; the reason is that of the largest pair.
     op : str or None
         The operation that a library computes, such as ``aten.cumsum.default``.
     first, second : Location or None
@@ -254,14 +254,14 @@ class UnfusedKernels(msgspec.Struct, frozen=True):
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """The time of a call with one change, next to the time without it; they were measured in turn.
+    """The time of a call with one change, next to the time without it; they were measured alternately.
 
     Parameters
     ----------
     kind : {"branch", "guards"}
         ``branch``: the compiled code takes the branch that uncompiled code takes. ``guards``: Dynamo leaves guards out.
     change : str
-        The question that is answered as in uncompiled code, or the function of PyTorch that selects the guards to keep.
+        The question that is answered as in uncompiled code, or the PyTorch function that selects the guards to keep.
     location : Location or None
         The test of the branch.
     """
@@ -273,12 +273,12 @@ class Alternative(msgspec.Struct, frozen=True):
     before: Spread
 
 
-#: The whole in one go; each block in place; the whole in one go, with each block as a nested region.
+#: The whole model at once; each block in place; the whole model at once, with each block as a nested region.
 Way = Literal["whole", "blocks", "nested"]
 
 
 class BlockDifference(msgspec.Struct, frozen=True):
-    """A guard because of which a block is not run by what was compiled for an earlier one.
+    """A guard that prevents a block from using the code compiled for an earlier block.
 
     Parameters
     ----------
@@ -302,17 +302,17 @@ class CompiledWay(msgspec.Struct, frozen=True):
     ----------
     start_s : float or None
         The seconds of compiling, with the backward pass, if nothing is in PyTorch's caches on disk; ``None`` if it was
-        not measured because most blocks are compiled apart from each other.
+        not measured because most blocks are compiled separately.
     compilations, graphs : int
         The number of frames that were compiled, and of their graphs.
     regions : int or None
         The number of nested regions that several blocks share, if blocks are nested regions.
     equal : bool
-        Whether results and gradients agree with those of the whole.
+        Whether results and gradients agree with those of the whole model.
     time_ratio : float or None
         The time of a call and its backward pass, divided by that of the whole; ``None`` if it is not clear enough.
     differences : list of BlockDifference
-        Why blocks are compiled apart from each other, if each is compiled in place.
+        Why blocks are compiled separately, if each is compiled in place.
     limit_hit : bool
         Whether some blocks run eagerly because Dynamo's recompile limit was reached.
     """
@@ -360,7 +360,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     settled : bool
         Whether nothing was compiled while it was measured.
     parts : list of CostPart
-        The parts of ``compiled``, which they add up to.
+        The parts that add up to ``compiled``.
     break_even_calls : int or None
         The number of calls after which compiling has paid off; ``None`` if it never does, or if that is unknown.
     in_run : Spread or None
@@ -373,7 +373,7 @@ class EntryCost(msgspec.Struct, frozen=True):
         The most expensive guards of a call, the most expensive first. The part ``guards`` also has the time to enter
         and leave the compiled code.
     ops : list of OpCost or None
-        The operations of slow graphs that are slower compiled than eager, those that lose most first.
+        The operations of slow graphs that are slower compiled than eager, those that lose most time first.
     alternatives : list of Alternative
         Changes of the compiled code that were measured.
     regions : RegionCost or None
@@ -411,7 +411,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class GraphStartup(msgspec.Struct, frozen=True):
-    """The compilation of one graph at a second start, which finds what the first one left on disk.
+    """The compilation of one graph at a second start, which uses the caches on disk that the first one filled.
 
     Parameters
     ----------
@@ -498,7 +498,7 @@ class Check(msgspec.Struct, frozen=True):
     restored_by : list of NumericsTrial
         The changes that were tried one at a time to make the result right.
     instances : int
-        How many modules of one class, or functions with the same code, were compared. Each one is compared alone, and a
+        The number of compared modules of one class, or functions with the same code. Each one is compared alone, and a
         module also after those before it were compiled. The differences are those of the first wrong one.
     """
 

@@ -1,4 +1,4 @@
-"""Data about what each of PyTorch's front ends captures of one function."""
+"""Data about the programs that PyTorch's front ends capture from one function."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ class RankCompiling(msgspec.Struct, frozen=True):
     start_s, end_s : float
         When its first compilation began, and when its last one ended.
     compile_s : float
-        How long it compiled.
+        The seconds that it spent compiling.
     alone_s : float
-        How long it compiled while at least half of the ranks did not: they wait for it in their next collective.
+        The part of these seconds in which at most half of the ranks compiled: the others wait in their next collective.
     alone_start_s : float or None
         When the longest such time began.
     alone_function : str or None
@@ -110,7 +110,7 @@ class Job(msgspec.Struct, frozen=True):
     processes : list of Process
         Ranks with equal reports are one of them. Processes without a rank come first, then reports of the fewest ranks.
     compiling : list of RankCompiling
-        When each rank compiled, if its log says it.
+        The times at which each rank compiled, if its log has them.
     """
 
     processes: list[Process]

@@ -119,7 +119,7 @@ class Remedy(msgspec.Struct, frozen=True):
     recompiles : list of str
         The recompiles that it should end.
     is_right : bool
-        Whether these are right as they are: a few flags and the like select between programs, each with its own graph.
+        Whether these are right: a few flags or similar values select between programs, each with its own graph.
     """
 
     id: str

@@ -6,20 +6,20 @@ import msgspec
 
 
 class Reproducer(msgspec.Struct, frozen=True):
-    """A standalone script that shows the same as the run, or the reason why there is none.
+    """A standalone script that reproduces a finding of the run, or the reason why there is none.
 
     Parameters
     ----------
     id : str
         What it shows: the id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
     title : str
-        The same in words.
+        The finding in words.
     script : str or None
         The script, which has run in its own process and shows it.
     issue : str or None
         The text for PyTorch's bug report form, with the script, its output and the versions.
     reason : str or None
-        Why there is no script, as a sentence.
+        The reason why there is no script, as a sentence.
     steps : int
         The number of steps in which the script was reduced.
     seconds : float or None

@@ -97,7 +97,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Op(msgspec.Struct, frozen=True):
-    """One operation of a graph: the name of its result, what it calls, the line it comes from (without its text)."""
+    """One operation of a graph: the name of its result, the function it calls, and its line (without its text)."""
 
     name: str
     target: str
@@ -189,7 +189,7 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """A piece of advice about a break; ``origin`` tells whether it comes from PyTorch or from this package."""
+    """A piece of advice about a break; ``origin`` says whether it comes from PyTorch or from this package."""
 
     text: str
     origin: Literal["pytorch", "graphbreak"] = "pytorch"
@@ -528,7 +528,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     ``order`` has the ids of the breaks in the order in which to fix them; views number the breaks in this order.
     ``remedies``, ``cost``, ``startup``, ``check``, ``values`` and ``reproducers`` are ``None`` if not requested.
     ``held`` is ``None`` if it is unknown.
-    ``compiled`` has what was compiled only for the report; it is ``None`` if the code itself calls ``torch.compile``.
+    ``compiled`` lists the code compiled only for the report; it is ``None`` if the code calls ``torch.compile``.
     ``effects`` has the effects of functions outside the objects that can be copied, because of which the functions
     were not run again.
     """

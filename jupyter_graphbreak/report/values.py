@@ -40,7 +40,7 @@ class LineValues(msgspec.Struct, frozen=True):
     location : Location
         The line it comes from, without its text.
     op : str
-        What it calls.
+        The function that it calls.
     graph : str or None
         The graph that has it; ``None`` for an operation of a line that no graph has. Its values are those of the eager
         call.
@@ -49,7 +49,7 @@ class LineValues(msgspec.Struct, frozen=True):
     backward : ValueRange or None
         The gradient of its result; ``None`` if there is none.
     executions : int
-        How often it ran in the call.
+        The number of its executions in the call.
     """
 
     location: Location
@@ -69,14 +69,14 @@ class NonFinite(msgspec.Struct, frozen=True):
         Whether its result has them, or the gradient that its backward pass computes.
     kind : {"nan", "inf"}
     op : str
-        What it calls.
+        The function that it calls.
     graph : str or None
         The graph that has it; ``None`` if it runs eagerly.
     count, elements : int
-        How many elements are NaN or infinite, and the number of all elements.
+        The number of elements that are NaN or infinite, and of all elements.
     dtype : str
     execution : int
-        In which of its executions, from 1.
+        The number of the execution, from 1.
     further : int
         The number of other operations that do the same later.
     eager : {"same", "elsewhere", "none"} or None
@@ -106,12 +106,12 @@ class NonFiniteInput(msgspec.Struct, frozen=True):
 
 
 class NonFiniteCounts(msgspec.Struct, frozen=True):
-    """How many elements of a call's results, and of the gradients of its inputs, are NaN and infinite.
+    """The numbers of NaN and infinite elements in the results of a call, and in the gradients of its inputs.
 
     Parameters
     ----------
     by : {"graphs", "eager", "backend"}
-        Who computes: the operations of the graphs one by one, the eager function, or the code that the backend made.
+        What computes them: the operations of the graphs one by one, the eager function, or the backend's code.
     raised : str or None
         The class of the exception that the call raised.
     """
@@ -134,12 +134,12 @@ class EntryValues(msgspec.Struct, frozen=True):
     calls : int
         The number of calls in the run.
     call : int
-        Which of them the values are from: the first, or the first one whose result had NaN in the run. Of a later call
-        than the first, the arguments and the state are those after it.
+        The number of the call with these values: the first, or the first whose result had NaN in the run. For a later
+        call than the first, the arguments and the state are those after it.
     first : list of NonFinite
         The first operation of each direction and kind.
     given : list of NonFiniteInput
-        What had NaN or Inf before the call.
+        The inputs that had NaN or Inf before the call.
     results : list of NonFiniteCounts
         The counts by who computes; ``"backend"`` is missing if the backend computes one by one as well.
     lines : list of LineValues

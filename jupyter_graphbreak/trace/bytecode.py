@@ -1,6 +1,6 @@
 """Read the line at which a resume function continues from its bytecode, which torch 2.13 and later log.
 
-A resume function begins with code of Dynamo, between two assignments to a variable, and then jumps to the place in
+A resume function begins with Dynamo's own code, between two assignments to a variable, and then jumps to the place in
 the copied function where it continues.
 """
 

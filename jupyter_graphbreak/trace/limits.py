@@ -8,7 +8,7 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The limits that stop the reading of logs; a note tells if one was reached.
+    """The limits that stop the reading of logs; a note says if one was reached.
 
     Parameters
     ----------

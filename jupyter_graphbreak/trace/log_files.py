@@ -86,7 +86,7 @@ def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield the regular files in a folder and its subfolders, in order; a file to which links lead, once."""
+    """Yield the regular files in a folder and its subfolders, in order; a file with several links only once."""
     known: set[tuple[int, int]] = set()
     for inner in (folder, *_entries_of(folder)):
         for file in _entries_of(inner) if inner == folder or inner.is_dir() else ():
@@ -172,7 +172,7 @@ class RemoteFolder:
             raise UnreadableTrace(f"{url}: {error}{needed}") from None
         except FileNotFoundError:
             raise UnreadableTrace(f"{url}: no such file or folder") from None
-        except Exception as error:  # noqa: BLE001 - each storage raises errors of its own
+        except Exception as error:  # noqa: BLE001 - each storage raises its own errors
             raise UnreadableTrace(f"{url}: {type(error).__name__}: {_one_line(error)}") from None
         if len(sizes) > limits.files:
             self.notes.append(f"Only {limits.files} files in {url} were checked: there are more.")
@@ -217,7 +217,7 @@ class RemoteFolder:
                     while left >= 0 and (chunk := source.read(_CHUNK)):
                         target.write(chunk)
                         left -= len(chunk)
-            except Exception as error:  # noqa: BLE001 - each storage raises errors of its own
+            except Exception as error:  # noqa: BLE001 - each storage raises its own errors
                 raise UnreadableTrace(f"{self.described(name)}: {type(error).__name__}: {_one_line(error)}") from None
             if left < 0:
                 size = self._limits.download >> 20

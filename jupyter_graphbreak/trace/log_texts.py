@@ -84,7 +84,7 @@ class Origin:
                 pass
 
     def records(self, notes: Iterable[str], hints: Iterable[str] = ()) -> list[Record]:
-        """Return the collected information as records of our own.
+        """Return the collected information as our own records.
 
         Parameters
         ----------

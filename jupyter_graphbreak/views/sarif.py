@@ -93,7 +93,7 @@ def _result(report: Report, break_: Break, notebook: str | None, budget: list[in
     break_ : Break
     notebook : str or None
     budget : list of int
-        How many characters remain for fixes; the fixes of this result are subtracted from it.
+        The number of characters left for fixes; the fixes of this result are subtracted from it.
     """
     sources = lookup.sources(report)
     own = _place_in_own_code(break_, sources)

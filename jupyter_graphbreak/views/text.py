@@ -135,14 +135,14 @@ def render_changes(changes: Changes) -> list[str]:
     return lines
 
 
-#: How many remedies that work, and how many that do not if none works, are named.
+#: At most this many remedies that work are named or, if none works, this many that do not.
 _MOST_NAMED, _MOST_FAILED = 4, 3
-#: About how many characters of the outcome of a trial that failed, and how many lines of a change, are shown.
+#: About this many characters of the outcome of a failed trial, and at most this many lines of a change, are shown.
 _LONGEST_TRIAL = 160
 _MOST_REMEDY_LINES = 12
-#: How many lines of a part that such a change removes are shown.
+#: At most this many lines of a part that such a change removes are shown.
 _MOST_REMOVED = 2
-#: About how many characters of a cause, and at most how many of the numbers of breaks, are shown.
+#: About this many characters of a cause, and at most this many of the numbers of breaks, are shown.
 _LONGEST_CAUSE, _LONGEST_NUMBERS = 280, 40
 _DEEPER = INDENT + "     "
 
@@ -154,7 +154,7 @@ def _once(advice: str, number: int, given: dict[str, int]) -> str:
 
 
 def remedies_of_break(report: Report, number: int, break_: Break, given: dict[str, int]) -> list[str]:
-    """Return the remedies for a break: the best with its change, further ones by title, and what came of the others."""
+    """Return the remedies for a break: the best with its change, further titles, and the outcome of the others."""
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
@@ -245,14 +245,14 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-#: How many lines of all sources are shown, and how many around a marked line of a long source.
+#: At most this many lines of all sources are shown, and this many around a marked line of a long source.
 _MOST_LINES = 48
 _AROUND = 2
-#: How many calls of one stack are named, and maximum columns of a source line.
+#: The maximum and minimum number of calls of one stack to name, and the maximum columns of a source line.
 _MOST_CALLS, _FEWEST_CALLS, _LONGEST_LINE = 40, 2, 2_000
-#: How many places of one cause are listed.
+#: At most this many places of one cause are listed.
 _MOST_PLACES = 5
-#: How many differences between compiled and eager paths are listed.
+#: At most this many differences between compiled and eager paths are listed.
 _MOST_PATHS = 5
 
 
@@ -324,7 +324,7 @@ def _break(report: Report, break_: Break, given: dict[str, int]) -> list[str]:
 
 
 def _breaks(report: Report, group: Group, given: dict[str, int]) -> list[str]:
-    """Return several breaks with one cause: the cause, the first places, and what to do, once."""
+    """Return several breaks with one cause: the cause, the first places, and the advice, once."""
     first, total = group.breaks[0], len(group.breaks)
     cause = _plain(several_causes(group.breaks)) or whole_clauses(_cause(first), _LONGEST_CAUSE)
     numbered = numbers_of(report, group.breaks)
@@ -367,7 +367,7 @@ def _advice(report: Report, break_: Break, given: dict[str, int]) -> list[str]:
 
 
 def _aftermath(report: Report, break_: Break) -> list[str]:
-    """Return what happens after a break; what :func:`permission` says about an error is not repeated."""
+    """Describe the run after a break; an error in the sentence of :func:`permission` is not repeated."""
     lines = aftermath(report, break_)
     if break_.outcome == "error" and lines[-1].endswith("an error"):
         last = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")
@@ -376,7 +376,7 @@ def _aftermath(report: Report, break_: Break) -> list[str]:
 
 
 def _path(report: Report, break_: Break) -> str:
-    """Return the calls that lead to a break; of a long path, the calls of libraries in the middle are left out."""
+    """Return the calls that lead to a break; in a long path, the calls of libraries in the middle are left out."""
     stack = break_.stack[:-1]
     if not stack:
         return ""
@@ -422,7 +422,7 @@ def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
 
 
 def _paths(report: Report) -> list[str]:
-    """Return what takes another path when compiled in the reader's own code; the other views have the rest."""
+    """Return the places in the reader's code that take a different path when compiled; other views have the rest."""
     changing = [path for path in ordered_paths(report) if path.changes and not is_in_library(report, path)]
     lines = [
         line
@@ -445,7 +445,7 @@ def _eager_without_break(report: Report) -> list[str]:
 
 
 def _recompiles(report: Report) -> list[str]:
-    """Return for each recompiled function what varied, its lines, and advice that the verdict does not give."""
+    """Return for each recompiled function its variations, its lines, and advice that the verdict does not give."""
     lines, said = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MOST]:
         where = recompilation.function if recompilation.is_several else place(report, recompilation.location)
@@ -475,7 +475,7 @@ def _recompiles(report: Report) -> list[str]:
 
 
 def _failed_guard(report: Report, recompilation: Recompilation, guard: FailedGuard) -> str:
-    """Return what varied, in how many recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
+    """Return a variation, its number of recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
     share = recompilation.share(guard) if len(recompilation.guards) > 1 else ""
     known = [guard.story, share, guard_lines(report, guard)]
     return ", ".join(filter(None, known))
@@ -497,7 +497,7 @@ def _error(report: Report) -> list[str]:
 def _listings(report: Report) -> list[str]:
     """Return the marked lines of the sources with a few lines around them, as many as fit.
 
-    Of several breaks with one cause, the lines of those are shown that are listed.
+    For several breaks with one cause, the lines of the listed breaks are shown.
     """
     lines: list[str] = []
     numbers = break_numbers(report)

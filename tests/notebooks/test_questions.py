@@ -40,9 +40,9 @@ nn.Parameter created in forward | causes/gb0264 | __init__
 requires_grad_() in compiled code | causes/gb0125 | after the compiled function
 types.SimpleNamespace breaks | causes/gb0147 | dict
 percent formatting of a tensor | causes/gb0033 | f-string
-LSTM breaks the graph | causes/gb0014 | compile what is around it
+LSTM breaks the graph | causes/gb0014 | compile the code around it
 copy.deepcopy in forward | causes/gb4198 | .detach().clone()
-break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | function of its own
+break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | into a function
 break in a with block | skipped#a-break-in-a-with-block | Outside the block
 a break on one input, then all is eager | skipped#remembered-skips-an-earlier-call-a-mode | remembered for
 a FLOP counter, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled function
@@ -66,17 +66,17 @@ square images recompile for another aspect ratio | causes/recompile-equal-sizes 
 model.eval() then train() recompiles | causes/recompile-training | one recompile is right
 many instances of a module hit the limit | recompiles#instances-share-one-count | isolate_recompiles
 mark_dynamic ConstraintViolationError | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | specialized
-compiled model slower than eager | cost#how-to-read-the-figures | too small for what it costs
+compiled model slower than eager | cost#how-to-read-the-figures | too small for the cost
 which mode: reduce-overhead or max-autotune? | cost#which-mode | launch many small kernels
 after how many calls does it pay? | cost#after-how-many-calls-has-compiling-paid | compile time /
 how to benchmark a compiled model | cost#a-stopwatch-that-can-be-trusted | warm up
 Torch-Compiled Region in the profiler | cost#in-a-profile | frame 1, compilation 0
 guard overhead | cost#guards-that-cost-too-much | skip_guard_on_all_nn_modules_unsafe
-skipping cudagraphs due to mutated inputs | gpu#skipped-overwritten-recorded-anew | Return the new value
-tensor output of CUDAGraphs has been overwritten | gpu#skipped-overwritten-recorded-anew | .clone()
-TensorFloat32 tensor cores not enabled | errors#warnings-that-are-no-errors | set_float32_matmul_precision
-torch.cond: Pred is a Python constant | errors#warnings-that-are-no-errors | Pass a tensor
-complex operators warning | errors#warnings-that-are-no-errors | real and imaginary
+skipping cudagraphs due to mutated inputs | gpu#skipped-overwritten-recorded-again | Return the new value
+tensor output of CUDAGraphs has been overwritten | gpu#skipped-overwritten-recorded-again | .clone()
+TensorFloat32 tensor cores not enabled | errors#warnings-that-are-not-errors | set_float32_matmul_precision
+torch.cond: Pred is a Python constant | errors#warnings-that-are-not-errors | Pass a tensor
+complex operators warning | errors#warnings-that-are-not-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
@@ -87,7 +87,7 @@ peak memory of a compiled model | cost#how-much-memory-does-it-take | usually ne
 memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
 double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
-compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | once more
+compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | it compiles again
 forward hook does not run | training#a-hook-that-never-runs | before
 compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | then wrap it
 FSDP with torch.compile | training#fsdp-fully-shard | each block
@@ -113,7 +113,7 @@ count only my own breaks, not the library's | ci#count-your-own-breaks-apart-fro
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | the ninth raises
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
-a backend made anew | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
+a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
 is what a function calls still compiled after the limit? | recompiles#the-limit | with all that the function calls
@@ -124,7 +124,7 @@ TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#say-at-once-what-varies-dynamic-true-
 a field of a dataclass recompiles | recompiles#what-else-makes-it-compile-again | configuration
 a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | another module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
-flex_attention called without torch.compile() | errors#warnings-that-are-no-errors | ran eagerly
+flex_attention called without torch.compile() | errors#warnings-that-are-not-errors | ran eagerly
 ___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed
 mark_dynamic with min and max | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | min=2, max=64
 model output is a dict with other keys, recompiles | causes/recompile-dict-keys | set of keys
@@ -136,7 +136,7 @@ DDP with static_graph | training#distributeddataparallel-compile-inside-or-outsi
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
-raise an error if a CUDA graph is skipped | gpu#skipped-overwritten-recorded-anew | cudagraph_or_error
+raise an error if a CUDA graph is skipped | gpu#skipped-overwritten-recorded-again | cudagraph_or_error
 specialized: where? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | guard added
 log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
 bf16 results differ from eager, which setting? | cost#is-the-result-right | emulate_precision_casts
@@ -165,7 +165,7 @@ load_state_dict with assign=True | training#before-or-after-to-load-state-dict-d
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
 YOLO is missing forward | questions#other-libraries | yolo.model
-compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | a `torch.compile` of its own
+compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | their own `torch.compile`
 disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
 fail_on_recompile raises | escape_hatches#set-stance-compile-nothing-for-a-while | takes all ways
 compiled.eval() and the training flag | where_to_compile#the-model | passes on `eval()`
@@ -212,10 +212,10 @@ RL environment, replay buffer | questions#other-libraries | Compile the policy
 TensorDict with other keys compiles again | questions#other-libraries | number of keys
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
-do I need compiled autograd? | training#compiled-autograd-needed | Seldom
+do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
-a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-anew | `float()` it
-slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-anew | recorded again
+a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-again | `float()` it
+slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-again | a new input size or address
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
 max_seqlen.item() for variable lengths | causes/gb0124 | better passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values

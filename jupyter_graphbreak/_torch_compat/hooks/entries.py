@@ -38,7 +38,7 @@ class EnteredCall(NamedTuple):
 
     ``call`` is the original function, method or module; ``compiled_with`` is what ``torch.compile`` was called with;
     ``frame`` is Dynamo's id, if known; ``wrapped`` is the id of the callable in :func:`watch_calls`; ``modes`` are
-    those of the call; ``reuses`` tells that it uses code compiled for a different call.
+    those of the call; ``reuses`` is true if it uses code compiled for a different call.
     """
 
     call: Callable[..., Any]

@@ -117,7 +117,7 @@ class Call:
         self.args = args
         self.kwargs = kwargs
         self.caller = caller
-        #: The result, after the call has returned; the caller receives what the function after the call leaves here.
+        #: The result, after the call has returned; the function that runs after the call may replace it for the caller.
         self.result: Any = None
         #: The exception, after the call has raised.
         self.error: BaseException | None = None
@@ -165,8 +165,8 @@ def watched_uncompiled(
             set_eval_frame(callback)
         return result
 
-    # Traced code may reach it, for example through contextlib.ExitStack. With the original's file name, Dynamo
-    # treats it as a function of torch, which it does not trace.
+    # Traced code may reach it, for example through contextlib.ExitStack. Because of the original's file name, Dynamo
+    # treats it as a torch function, which it does not trace.
     function: Any = watching
     function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
     eval_frame.skip_code(function.__code__)

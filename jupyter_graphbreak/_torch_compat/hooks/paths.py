@@ -35,7 +35,7 @@ _RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 _UNCONDITIONAL = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
 #: A longer function is not searched for the place where two branches meet.
 _MAX_INSTRUCTIONS = 20_000
-#: How many values are followed at the same time, and how many lines of one branch are recorded.
+#: At most this many values are followed at the same time, and this many lines of one branch are recorded.
 _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
 
 
@@ -135,11 +135,11 @@ class _Follower:
         #: variables, so we cannot add one. The reference keeps the address from being used again.
         self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
-        #: What was found out about a jump, by code, jump and destination: a model traces the same function repeatedly.
+        #: The findings about a jump, by code, jump and destination: a model traces the same function repeatedly.
         self.regions: dict[tuple[CodeType, int, int], tuple[int | None, frozenset[Any], list[int]]] = {}
 
     def follow(self, tracer: Any, variable: Any, answer: object, asked: AnswerDiffers) -> Any:
-        """Return a variable for the answer that can be distinguished from all others, and follow it."""
+        """Return a unique variable for the answer, and follow it."""
         # Newer releases have one variable for every True.
         own = type(variable)(answer) if variable is type(variable).create(answer) else variable
         if len(self._followed) >= _MAX_FOLLOWED:
@@ -184,7 +184,7 @@ class _Steps:
         self._tracer = tracer
         self._emit = emit
         self._open: list[_Branch] = []
-        #: What the current instruction does with an answer: the question, and the instruction's index.
+        #: The use of an answer by the current instruction: the question, and the instruction's index.
         self._jump: tuple[AnswerDiffers, int] | None = None
         self._negated: AnswerDiffers | None = None
 

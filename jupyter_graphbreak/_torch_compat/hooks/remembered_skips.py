@@ -176,7 +176,7 @@ def _entry_code(fn: Any) -> CodeType | None:
 
 
 def _can_be_entry(code: CodeType) -> bool:
-    """Return whether a code object may be what an existing compiled function calls first: see :func:`_entry_code`."""
+    """Return whether an existing compiled function may call this code object first: see :func:`_entry_code`."""
     module = importlib.import_module("torch._dynamo.eval_frame")
     given_to_compile = getattr(module, "always_optimize_code_objects", None)
     return given_to_compile is None or code in given_to_compile or "forward" in code.co_name

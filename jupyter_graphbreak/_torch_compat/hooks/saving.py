@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
     from jupyter_graphbreak.records.records import StackEntry
 
-#: How many keys of a dict are looked at, and how many dicts within each other.
+#: At most this many keys of a dict, and this many nested dicts, are examined.
 _MOST_KEYS, _MOST_DICTS = 1000, 3
 #: Files whose frames are between the program's line and the hook.
 _SAVING = ("torch/serialization.py", "safetensors/torch.py")
@@ -28,7 +28,7 @@ _SAVING = ("torch/serialization.py", "safetensors/torch.py")
 
 @contextlib.contextmanager
 def watch_saving(observer: Observer) -> Iterator[None]:
-    """Record what is saved of compiled modules that the modules themselves cannot load."""
+    """Record saved states of compiled modules that the modules themselves cannot load."""
     serialization = importlib.import_module("torch.serialization")
     tensors: Any = sys.modules.get("safetensors.torch")
     wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 Step = Literal["eager", "aot_eager", "backend"]
 _MAX_DIFFERENCES = 8
-#: After how many calls a program that changes its state is compared again.
+#: The number of calls after which a program that changes its state is compared again.
 _CALLS = 3
 #: Simpler backends without the step that introduces a difference.
 _RIGHT_BACKENDS: dict[Step, tuple[str, ...]] = {"backend": ("aot_eager",), "aot_eager": ("eager",), "eager": ()}
-#: How long, and how often, a call is timed.
+#: The time limit and the maximum number of runs for timing a call.
 _TIMING_S = 0.3
 _FEWEST_CALLS, _MOST_CALLS = 5, 100
 
@@ -81,7 +81,7 @@ def instances_of(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 def _kind(entry: Entry) -> Any:
-    """Return what an entry has in common with those whose compiled code it may use."""
+    """Return the key that an entry shares with those whose compiled code it may use."""
     method = entry.call.forward if isinstance(entry.call, torch.nn.Module) else entry.call
     code = getattr(getattr(method, "__func__", method), "__code__", None)
     if code is None:
@@ -264,7 +264,7 @@ def _call(
     with subject.activated(), guarded(subject.call, assigned=subject.assigned):
         try:
             return program(*given.args, **given.kwargs), given, None
-        except Exception as error:  # noqa: BLE001 - that it raises is the finding
+        except Exception as error:  # noqa: BLE001 - the exception is the finding
             return None, given, type(error).__name__
 
 
@@ -318,7 +318,7 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
 
 
 def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
-    """Return how the last of several compiled calls, which change the state in turn, differs from the eager one."""
+    """Return how the last of several consecutive compiled calls, which change the state, differs from the eager one."""
     found = _differences(entry, _observe_eager(entry, _CALLS), compiled_call.observe(_CALLS), _CALLS)
     return [f"after {_CALLS} calls, {text}" for text in found]
 

@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.trial.values import difference
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: A result may be this many times farther from the one in double precision than rounding explains.
+#: The distance of a result from the one in double precision may be this many times that of rounding.
 _FACTOR = 8.0
 #: If eager's distance is more than this many times the rounding, eager took a different branch.
 _OTHER_BRANCH = 100.0
@@ -22,7 +22,7 @@ _DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
 
 
 class Exact(NamedTuple):
-    """A result in double precision, and the result for inputs that are varied by as much as rounding."""
+    """A result in double precision, and the result for inputs perturbed by rounding."""
 
     value: Any
     varied: Any

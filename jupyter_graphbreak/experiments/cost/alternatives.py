@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import PathDifference
 
-#: How many branches are left out, one at a time; those with most lines come first.
+#: At most this many branches are left out, one at a time; those with most lines come first.
 _MOST_BRANCHES = 3
 #: Guards are left out if they take this share of a call and this many microseconds, and the change is reported if it
 #: saves half of their time.
@@ -56,7 +56,7 @@ def measure_alternatives(
     correspondence : Correspondence
         The reports of the copies and of the run.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     whole : Spread
         The time of the compiled call.
     guards : sequence of GuardCost

@@ -14,9 +14,9 @@ from jupyter_graphbreak._torch_compat.module_calls import has_skipped_forward
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Blocks hold this share of a model's parameters at least.
+#: Blocks hold at least this share of a model's parameters.
 _WORTH_SHARE = 0.3
-#: What follows the container in the place of a block.
+#: The suffix after the container in the place of a block.
 _INDEX = re.compile(r"(?:\[\d+\]|\.\d+)$")
 
 
@@ -29,7 +29,7 @@ class Blocks:
     name : str
         The name of their class.
     places : tuple of str
-        Where they are, such as ``self.layers.0``.
+        Their places, such as ``self.layers.0``.
     compiles_in_place : bool
         Whether ``block.compile()`` compiles a block: it does nothing if ``forward`` is PyTorch's own.
     """
@@ -56,7 +56,7 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], fewest: int)
     modules : iterable of tuple
         The modules with their places, each module before those inside it.
     fewest : int
-        How many blocks there must be.
+        The minimum number of blocks.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], fewest: int)
 
 
 def _kind(module: torch.nn.Module) -> Any:
-    """Return what blocks of one class have in common; ``None`` if the module cannot be a block."""
+    """Return the key that blocks of one class share; ``None`` if the module cannot be a block."""
     if not any(True for _ in module.children()) or isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict):
         return None
     if isinstance(module, torch.nn.Sequential):

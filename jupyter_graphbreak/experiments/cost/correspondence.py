@@ -48,7 +48,7 @@ class Correspondence:
                 if graph.frame in later or graph.frame not in frames
             ),
         )
-        # What calls the entry's code may differ, and with it the role of the frame; its graphs are the same.
+        # The caller of the entry's code may differ, and so may the role of the frame; its graphs are the same.
         run_frames = {graph.id: graph.frame for graph in run.graphs}
         for graph in own.graphs:
             if graph.id in self._graphs:

@@ -165,9 +165,9 @@ def measure_entry(
     run : Report or None
         The report whose ids for graphs, breaks and frames the parts use; by default the report of this run.
     budget : Budget or None
-        How long measuring may take, without compiling; by default one second for each variant.
+        The time limit for measuring, without compiling; by default one second for each variant.
     end : float
-        When to stop, in seconds of :func:`time.monotonic`: later no further remedy is measured, and few calls are made.
+        The deadline in seconds of :func:`time.monotonic`; after it, no remedy is measured and few calls are made.
     find_cell : callable
         Returns the cell that a code object comes from, given its file name.
 

@@ -1,4 +1,4 @@
-"""What is measured about an entry besides time, as a table: each row fills one field of the entry's cost."""
+"""Measurements of an entry besides time, as a table: each row fills one field of the entry's cost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SteadyState:
     correspondence : Correspondence
         The reports of the copies and of the run.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     graph_us : mapping
         The microseconds of each graph in a call, by its id in the report of the copies.
     frame_guards : sequence of FrameGuards
@@ -76,9 +76,9 @@ class FurtherMeasurement(NamedTuple):
     fills : str
         The field of the entry's cost that it fills or extends.
     needs : str
-        What it needs: a field of the entry's cost, or of the steady state, that is neither empty nor ``None``.
+        A field of the entry's cost, or of the steady state, that must be neither empty nor ``None``.
     share : float
-        How long it may take, as a share of the time that was spent before the first of them. What the earlier ones left
+        The time that it may take, as a share of the time spent before the first of them. Time left by the earlier ones
         is added.
     measure : callable
         Returns the new value of the field.
@@ -142,7 +142,7 @@ MEASUREMENTS = (
 
 
 def measured_further(cost: EntryCost, at: SteadyState, *, seconds: float, end: float) -> EntryCost:
-    """Return the cost of an entry with everything that the table says.
+    """Return the cost of an entry with all measurements of the table.
 
     Parameters
     ----------
@@ -151,9 +151,9 @@ def measured_further(cost: EntryCost, at: SteadyState, *, seconds: float, end: f
     at : SteadyState
         The entry.
     seconds : float
-        How many seconds were spent before.
+        The seconds that were spent before.
     end : float
-        When to stop, as :func:`time.monotonic`.
+        The deadline, in seconds of :func:`time.monotonic`.
     """
     until, compile_s = time.monotonic(), at.correspondence.compile_seconds()
     for row in MEASUREMENTS:

@@ -62,7 +62,7 @@ def unfused_kernels(
     correspondence : Correspondence
         The reports of the copies and of the run.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     """
     timer = compiled.timer
     least_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))
@@ -79,7 +79,7 @@ def unfused_kernels(
         module = timer.modules[number]
         try:
             pairs = compiled.as_called(lambda: _pairs_of(timer.backend, module, given))  # noqa: B023 - called here
-        except TimeUpError:  # what has been found so far counts
+        except TimeUpError:  # the findings so far count
             break
         found += notable(ident, pairs, locate)
     return sorted(found, key=lambda kernels: -kernels.nbytes)[:_MOST]

@@ -1,4 +1,4 @@
-"""Measure the memory that each of several calls keeps, and find the line that allocates it and what holds it."""
+"""Measure the memory that each of several calls keeps, and find the line that allocates it and its owner."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import MemoryCost
     from jupyter_graphbreak.report.location import Location
 
-#: How many calls are made in a row. What the first one keeps does not count: it may fill a cache.
+#: The number of consecutive calls. Memory that the first one keeps does not count: it may fill a cache.
 _CALLS = 6
 #: The ranges of the profile in which a call runs, and in which all garbage is collected at the end.
 _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
@@ -43,7 +43,7 @@ _INDEX = re.compile(r"\[\d+\]")
 def with_growth(
     memory: MemoryCost, eager: Variant, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
 ) -> MemoryCost:
-    """Return measured memory with what grows from call to call; see :func:`memory_growth`."""
+    """Return measured memory with its growth from call to call; see :func:`memory_growth`."""
     return replace(memory, growth=memory_growth(eager, compiled, memory.compiled_peak_bytes, locate))
 
 
@@ -59,7 +59,7 @@ def memory_growth(
     most_bytes : int
         The most memory that a call needs.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     """
     if _CALLS * most_bytes > memory_limit():
         return None
@@ -75,7 +75,7 @@ def memory_growth(
     if not kept.nbytes:
         return None
     growth = MemoryGrowth(_CALLS, kept.nbytes, holder=kept.holder)
-    with contextlib.suppress(TimeUpError):  # what is known so far counts
+    with contextlib.suppress(TimeUpError):  # the findings so far count
         eagerly = _observed_calls(eager, backward=backward)
         line = next((line for stack in eagerly.stacks if (line := locate(stack)) is not None), None)
         growth = replace(growth, eager_bytes=eagerly.nbytes, location=line)
@@ -87,14 +87,14 @@ def memory_growth(
 
 @dataclass(frozen=True)
 class _Kept:
-    """What calls in a row keep.
+    """The memory that consecutive calls keep.
 
     Parameters
     ----------
     nbytes : int
         The bytes of each call.
     holder : str or None
-        What refers to most of the tensors that stay.
+        The expression that refers to most of the tensors that stay.
     stacks : list of Stack
         The stacks of the eager operations that have allocated them, the most bytes first.
     """
@@ -129,7 +129,7 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
                 require_time()
                 with marked(_CALL), contextlib.nullcontext() if variant.is_compiled else seen:
                     call()
-                    gc.collect(1)  # what only a cycle of references holds is no leak
+                    gc.collect(1)  # memory that only a reference cycle keeps alive is not a leak
                 if not number:
                     known |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
             with marked(_END):
@@ -137,7 +137,7 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
             state = [(place, tensor, known.get(id(tensor))) for place, tensor in variant.named_state()]
             holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
             for (when, stack), nbytes in seen.living():
-                if when < number:  # the last call may keep what the next one would free
+                if when < number:  # the last call may keep memory that the next one would free
                     by_stack[stack] += nbytes
 
         with _manual_collection(), without_recompiling():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.location import Location
 
-#: How many objects are listed, and the smallest share of a frame's guards that is worth listing.
+#: The maximum number of objects to list, and the smallest share of a frame's guards that is worth listing.
 _MOST = 10
 _NOTABLE_SHARE = 0.02
 #: If one of the objects that are reached through an object takes more than this share of its guards, it is named.
@@ -26,7 +26,7 @@ _DOMINANT_SHARE = 0.5
 #: The number of batches in which checks are timed, and how long a batch takes, for all guards and for a single one.
 _BATCHES, _BATCH_NS = 15, 300_000
 _SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
-#: After how many calls all guards are timed at most, and for how long.
+#: The maximum number of calls after which all guards are timed, and the time limit.
 _MOST_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
 _FEWEST_TIMES = 5
 #: By how much a call slows the check after it down at most; on an idle machine it was 1.2 to 2.7 times.
@@ -56,7 +56,7 @@ def time_guards(
     frame_id : callable
         Returns the id of a frame in the report.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     call : callable or None
         Makes a call; ``None`` if that changes something, so that guards fail in the next call.
     """
@@ -102,7 +102,7 @@ class _Shares:
         for check in checks:
             require_time()
             times[id(check)] = min(_times_us(check, _SINGLE_BATCHES, _SINGLE_BATCH_NS))
-        # Python's call of a check is no part of it: it takes about as long as the fastest check.
+        # Python's call of a check is not part of it: it takes about as long as the fastest check.
         call = min(times.values(), default=0.0)
         own = {
             id(node): sum(times.get(id(check), call) - call for _, check in node.guards if check is not None)
@@ -113,13 +113,13 @@ class _Shares:
         self._whole = sum(self._own.values()) or 1.0
 
     def groups(self) -> Iterator[tuple[list[GuardNode], float]]:
-        """Yield objects with what is reached through them, and their share of the time."""
+        """Yield objects, each with its parts, and their share of the time."""
         pending = [self._root]
         while pending:
             node = pending.pop()
             nodes = list(_nodes(node))
             share = self._share(nodes)
-            # The root and the dict of globals are no objects of the program.
+            # The root and the dict of globals are not objects of the program.
             is_split = node is self._root or node.source == "G"
             if is_split or any(self._share(_nodes(child)) > _DOMINANT_SHARE * share for child in node.children):
                 pending += node.children
@@ -132,7 +132,7 @@ class _Shares:
 
 
 def _nodes(root: GuardNode) -> Iterator[GuardNode]:
-    """Yield an object and what is reached through it."""
+    """Yield an object and its parts."""
     pending = [root]
     while pending:
         node = pending.pop()

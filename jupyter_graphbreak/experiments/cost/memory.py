@@ -47,7 +47,7 @@ def measure_memory(
     eager, compiled : Variant
         The calls, in their steady state.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     """
     peaks, kept = [], []
     for variant in (eager, compiled):
@@ -87,7 +87,7 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
 
 
 def peak_bytes(activities: Iterable[Activity]) -> int:
-    """Return the most memory that is allocated at a time, without what was allocated before."""
+    """Return the peak of the allocated memory, without the memory that was allocated before."""
     return max(itertools.accumulate((activity.nbytes for activity in activities), initial=0))
 
 

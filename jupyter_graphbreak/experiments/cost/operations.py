@@ -33,9 +33,9 @@ _SLOW_US = 200.0
 #: many measurements: two spreads of a busy machine may differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENTS = 2
-#: The number of runs in which operations are timed one by one, and in which each is timed alone at least.
+#: The number of runs in which operations are timed one by one, and the minimum number in which each is timed alone.
 _RUNS = 3
-#: How many operations of a graph are compiled alone, slowest first, and the smallest share that is worth it.
+#: At most this many operations of a graph are compiled alone, slowest first, each with at least this share of the time.
 _MOST_COMPILED = 8
 _LEAST_SHARE = 0.01
 #: No further operation is compiled if the slow ones found so far leave less than this share of the graph's time.
@@ -52,7 +52,7 @@ _IN_LIBRARIES = frozenset(
 
 @dataclass(frozen=True)
 class _Candidate:
-    """An operation with its inputs, as a graph of its own."""
+    """An operation with its inputs, as a separate graph."""
 
     name: str
     module: torch.fx.GraphModule
@@ -60,7 +60,7 @@ class _Candidate:
 
 
 def slow_operations(compiled: Variant, graph_us: Mapping[str, float], correspondence: Correspondence) -> list[OpCost]:
-    """Return the operations that are slower compiled than eager, those that lose most first.
+    """Return the operations that are slower compiled than eager, those that lose most time first.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def _slow_operations(
                 if times is not None and op is not None:
                     costs.append(OpCost(ident, op.target, op.location, *times))
                     unexplained_us -= times[1].median_us
-    except TimeUpError:  # what has been found so far counts
+    except TimeUpError:  # the findings so far count
         if not costs:
             raise
     return sorted(costs, key=lambda cost: cost.eager.median_us - cost.compiled.median_us)
@@ -142,7 +142,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 def _signature(node: torch.fx.Node) -> tuple[str, str]:
-    """Return what operations have in common that need to be compiled only once."""
+    """Return the key shared by operations that need to be compiled only once."""
     given: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
     shapes = [(tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in given]
     return _name(node), repr(shapes)

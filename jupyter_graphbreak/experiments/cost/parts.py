@@ -115,7 +115,7 @@ class Owners:
     compile_ids : sequence of str
         The id of each graph's frame, in the order in which the graphs were compiled.
     lookups_us : mapping
-        How long it takes to select a frame's code, by the frame's id, to separate this from the code before it.
+        The time to select a frame's code, by the frame's id, to separate it from the code that runs before.
     overhead : Overhead
         The times to subtract from the user's code.
     """
@@ -211,7 +211,7 @@ class Owners:
         return Owner("outside", None, broken) if broken is not None else NO_OWNER
 
     def _break_of_whole_call(self, report: Report) -> str | None:
-        """Return the break because of which the called function itself runs eagerly, if it does."""
+        """Return the break that makes the called function itself run eagerly, if any."""
         first = next(iter(report.frames), None)
         if first is not None and first.outcome != "skipped":
             return None

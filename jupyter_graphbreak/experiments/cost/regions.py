@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 #: Regions are measured if compiling the entry took this many seconds, and if it has this many blocks.
 _WORTH_S = 2.0
 _FEWEST_BLOCKS = 3
-#: The whole is compiled once more, without caches, if there is this many times as long left as it took in the run.
+#: The whole model is compiled again, without caches, if the time left is this many times that of compiling in the run.
 _TIMES_COMPILING = 1.5
-#: If blocks need more than one compilation for so many of them, compiling each in place saves nothing.
+#: If blocks need more than one compilation for this many of them, compiling each in place saves nothing.
 _MOST_SHARED_APART = 2
 #: A backend that computes what eager code does, to compare ways whose random numbers differ.
 _RIGHT_BACKEND = "aot_eager"
@@ -123,7 +123,7 @@ class _Trial:
         self._eagerly = eager.results_and_gradients()
 
     def whole(self) -> CompiledWay | None:
-        """Measure compiling all in one go."""
+        """Measure compiling the whole model at once."""
         return self._measured("whole", lambda entry: Variant(entry, compiled=True))
 
     def blocks(self) -> CompiledWay | None:
@@ -131,7 +131,7 @@ class _Trial:
         return self._blocks_that_differ() or self._measured("blocks", self._by_block)
 
     def _blocks_that_differ(self) -> CompiledWay | None:
-        """Compile each block in place without generating code; ``None`` if many blocks share what is compiled."""
+        """Compile each block in place without generating code; ``None`` if many blocks share their compiled code."""
         require_time()
         variant = self._by_block(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call), recorder.record() as recording:
@@ -140,7 +140,7 @@ class _Trial:
         return way if _MOST_SHARED_APART * way.compilations > len(self._blocks.places) else None
 
     def nested(self) -> CompiledWay | None:
-        """Measure compiling all in one go, with each block as a nested region."""
+        """Measure compiling the whole model at once, with each block as a nested region."""
         if not hasattr(torch.compiler, "nested_compile_region"):  # a different torch
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
@@ -172,7 +172,7 @@ class _Trial:
         return {type(block): type(block).forward for block in blocks}
 
     def _measured(self, way: Way, make: Callable[[Entry], Variant]) -> CompiledWay | None:
-        """Compile in one way and time calls, in turn with those of the whole; ``None`` if it goes on compiling."""
+        """Compile in one way and time calls, alternating with the whole model's; ``None`` if it goes on compiling."""
         require_time()
         variant = make(self._entry)
         with recompiling(variant.subject.call), without_caches():
@@ -196,7 +196,7 @@ class _Trial:
         )
 
     def _way(self, way: Way, start_s: float | None, own: Report) -> CompiledWay:
-        """Return what the report of a compilation shows."""
+        """Return the findings in the report of a compilation."""
         return CompiledWay(
             way,
             start_s,
@@ -207,7 +207,7 @@ class _Trial:
         )
 
     def _is_equal(self, variant: Variant, make: Callable[[Entry], Variant]) -> bool:
-        """Return whether results and gradients agree with those of the whole."""
+        """Return whether results and gradients agree with those of the whole model."""
         if not self._is_random:
             return agree(self._expected, variant.results_and_gradients(), self._eagerly)
         other = make(replace(self._entry, backend=_RIGHT_BACKEND))
@@ -237,7 +237,7 @@ def _timed(variant: Variant) -> Callable[[], Any]:
 def _replaced_forwards(forwards: Mapping[Any, Any]) -> Iterator[None]:
     """Replace the method ``forward`` of classes while the context is open.
 
-    As nested regions, methods of single modules give wrong results (torch 2.13 and 2.15), and those of classes do not.
+    As nested regions, methods of single modules give wrong results (torch 2.13 and 2.15), but those of classes do not.
     """
     before = {kind: vars(kind).get("forward") for kind in forwards}
     try:

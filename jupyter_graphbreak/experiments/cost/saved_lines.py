@@ -50,7 +50,7 @@ def with_compiled_lines(
     compiled : Variant
         The compiled call, in its steady state.
     locate : callable
-        Returns the location in the report of a stack.
+        Returns the location of a stack in the report.
     """
     saved = _SavedByRun(compiled.timer)
     kept = SavedBytes(compiled.held_memory(), saved.key)
@@ -109,7 +109,7 @@ def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_Place | Stack, Stack
 
 
 def _paired(seen: list[_Kind], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
-    """Pair tensors that were saved with what was expected, by shape and type, in order.
+    """Pair saved tensors with the expected ones, by shape and type, in order.
 
     If there are not as many of a shape and type as expected, they are left out. The order of all may differ a little:
     PyTorch prefers parameters, and knows them only when it compiles a call.
@@ -139,7 +139,7 @@ def _leaf(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class _Saving(torch.fx.Interpreter):
-    """Runs a graph operation by operation, and records what autograd saves for each."""
+    """Runs a graph operation by operation, and records the tensors that autograd saves for each."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)

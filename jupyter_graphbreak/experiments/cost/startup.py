@@ -1,4 +1,4 @@
-"""Describe a second start, which finds what the first one left in PyTorch's caches on disk, and try to improve it."""
+"""Describe a second start, which uses PyTorch's caches on disk that the first one filled, and try to improve it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
 #: PyTorch's reason if inductor's cache is switched off, on which AOTAutograd's depends.
 _SWITCHED_OFF = "FX graph cache is not enabled"
-#: How many times the settings are extended.
+#: The settings are extended at most this many times.
 _MOST_ROUNDS = 4
 _NOT_SAVED = "the first start did not save it, for example because its backward pass did not run"
 
@@ -34,7 +34,7 @@ _NOT_SAVED = "the first start did not save it, for example because its backward 
 def second_start(records: Iterable[Record], correspondence: Correspondence) -> Startup | None:
     """Return the times of the first and of the second start, ``None`` if the backend uses no caches.
 
-    The second one is that of the copies: their code is new to Dynamo, and only the caches on disk know their graphs.
+    The second start is that of the copies: their code is new to Dynamo, and only the caches on disk know their graphs.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
 
 
 def _states(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
-    """Return what the caches said about each frame, by the id of the frame and the kind of the message."""
+    """Return the messages of the caches about each frame, by the id of the frame and the kind of the message."""
     states: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
     for record in records:
         if "_cache_" in record.kind:

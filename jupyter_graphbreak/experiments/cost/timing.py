@@ -1,4 +1,4 @@
-"""Time several variants of a call in turn, and summarize the times."""
+"""Time several variants of a call alternately, and summarize the times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_RUNS = 300
 _MIN_RUNS_LATE = 3
 _MIN_RUNS_AT_END = 1
 
-#: How long, and how often, two calls are timed to compare them.
+#: The time limit and the maximum number of runs for timing two calls to compare them.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
 #: A ratio is given if it is known to this share of it.
@@ -104,7 +104,7 @@ def time_in_turn(
     *,
     end: float = float("inf"),
 ) -> list[list[CallTime]]:
-    """Run variants in turn until the budget is spent, so that changes in the machine's speed affect all equally.
+    """Run variants alternately until the budget is spent, so that changes in the machine's speed affect all equally.
 
     The first variant changes from round to round. Garbage is collected before the runs, not during them.
 
@@ -117,7 +117,7 @@ def time_in_turn(
     clock : callable
         Returns seconds.
     end : float
-        When to stop after a few runs.
+        The deadline, after which only a few more runs are made.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallT
     while len(pairs) < _MIN_PAIRS or (time.monotonic() < end and len(pairs) < _MAX_PAIRS):
         if pairs and seconds_left() <= 0:
             break
-        # The second call of a pair may be faster, so each of them is the first one in turn.
+        # The second call of a pair may be faster, so they take turns in being the first one.
         if len(pairs) % 2:
             one, other = changed(), unchanged()
         else:
@@ -195,7 +195,7 @@ def _is_enough(calls: list[CallTime]) -> bool:
 
 
 def yields() -> int:
-    """Return how often this process has had to yield a processor so far; 0 if the system does not report it."""
+    """Return how often this process has yielded a processor against its will; 0 if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""Variants of one call that run in turn, each on its own copies: eager, compiled, and compiled with remedies."""
+"""Variants of one call that run alternately, each on its own copies: eager, compiled, and compiled with remedies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PrivateCode:
     """Private code objects for the methods and library functions that a callable uses.
 
     Dynamo stores compiled code, and the decision to skip, with the code object: programs that share one would all run
-    what was compiled last.
+    the code compiled last.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ SEEDS = 8
 #: The number of untimed calls before a timed call that takes less than ``_SHORT_US`` microseconds.
 _WARM_UP_CALLS = 2
 _SHORT_US = 5_000
-#: The maximum number of rounds through the seeds to wait until nothing is compiled.
+#: The maximum number of passes through the seeds to wait until nothing is compiled.
 _MAX_ROUNDS = 12
 #: A call that takes this many seconds is warmed up with one seed only.
 _LONG_S = 0.5
@@ -145,7 +145,7 @@ class Variant:
         self._state: dict[str, Any] = {}
         self._changes_arguments = self._changes_state = self._is_short = False
         self.random = False
-        #: How long the first and the second call take: the first one compiles.
+        #: The seconds of the first and the second call: the first one compiles.
         self.first_call_s = self.second_call_s = 0.0
 
     def tensors(self) -> Iterator[torch.Tensor]:
@@ -299,7 +299,7 @@ class Variant:
         return {f"self.{place}".rstrip(".") if self.subject.owner is not None else place: place for place in own}
 
     def repeatedly(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
-        """Observe calls in a row, whose changes are undone only after the last, as those of the program are not.
+        """Observe consecutive calls, and undo their changes only after the last one.
 
         Each call has its own copies of the arguments, except tensors that collect gradients, such as parameters.
 

@@ -21,7 +21,7 @@ SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.FloorDiv: "//",
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
-#: Nodes that cannot be computed on both sides, or that have names of their own.
+#: Nodes that cannot be computed on both sides, or that have their own names.
 _UNFIT = (
     ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
@@ -40,7 +40,7 @@ class Arm:
     Parameters
     ----------
     lines : list of str
-        Statements that compute values for later ones, in names of their own.
+        Statements that compute values for later ones, under new names.
     values : dict
         The assigned values, by the text of the target.
     result : Value or None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.arms import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
-#: Functions and methods whose gradient may not be finite for zero or negative numbers, but is for one.
+#: Functions and methods whose gradient may not be finite for zero or negative numbers, but is finite for the number 1.
 _STEEP = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
@@ -324,7 +324,7 @@ def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], w
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
-    """Save values that an earlier selection would change in names of their own; return the statements."""
+    """Save values that an earlier selection would change under new names; return the statements."""
     lines = []
     for number, (target, pair) in enumerate(sides.items()):
         names = []
@@ -343,7 +343,7 @@ def _mentions(text: str, target: str) -> bool:
 
 
 def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Drop a test for elements: without any, the block, or what follows a shortcut, changes nothing."""
+    """Drop a test for elements: without any, the block, or the code after a shortcut, changes nothing."""
     parts = branch.test.values if _is_and(branch.test) else [branch.test]
     tests = [part for part in parts if _asks_for_elements(part) is not None]
     marks = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
@@ -371,7 +371,7 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
 
 
 def _is_sum(test: ast.expr) -> bool:
-    """Return whether a test adds up values, which are numbers of elements only if they are those of a mask."""
+    """Return whether a test adds up values; the sum is a number of elements only if the values are a mask."""
     return any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in ast.walk(test))
 
 
@@ -412,7 +412,7 @@ def _is_number_of_elements(node: ast.expr) -> bool:
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 
-#: What a comparison with a number of elements asks for: some, or none.
+#: The result of a comparison with a number of elements: some, or none.
 _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,

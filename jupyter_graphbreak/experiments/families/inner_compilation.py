@@ -92,7 +92,7 @@ class _Site(NamedTuple):
 
 
 class _Writer:
-    """Collects the splices that take ``torch.compile`` off an entry and compile what is inside."""
+    """Collects the splices that remove ``torch.compile`` from an entry and compile its parts."""
 
     def __init__(self, drafts: Mapping[str, Draft], entry: CompiledEntry) -> None:
         self._drafts = drafts

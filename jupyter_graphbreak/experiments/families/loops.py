@@ -98,7 +98,7 @@ def _ends_without_exit(loop: ast.For | ast.While) -> bool:
 
 
 def _counters(loop: ast.While) -> set[str]:
-    """Return the names that count iterations: in the test, and changed once by a constant, at the body's top level."""
+    """Return the names that count iterations: in the test, and changed once by the body, by a constant."""
     steps = [node for node in loop.body if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant)]
     counted = {node.target.id for node in steps if isinstance(node.target, ast.Name)}
     stores = [node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]

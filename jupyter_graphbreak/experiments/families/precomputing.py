@@ -1,4 +1,4 @@
-"""Compute what changes in each call before the call, if the compiled function needs only the result."""
+"""Compute varying values before the call, if the compiled function needs only the result."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _LONGEST = 40
 
 
 class Readings(NamedTuple):
-    """What the expressions of a function mean, by their text, such as ``self.step``.
+    """The values of the expressions of a function, by their text, such as ``self.step``.
 
     Parameters
     ----------
     plain : collection of str
-        Those that are numbers, texts and the like, or containers of them.
+        Those that are numbers, texts and similar values, or containers of them.
     tensors : collection of str
         Those that are tensors.
     varied : collection of str
@@ -74,7 +74,7 @@ class Precomputed(NamedTuple):
 
 
 def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readings: Readings) -> Iterator[Precomputed]:
-    """Yield changes of a compiled function that move out what depends on the varied values alone.
+    """Yield changes of a compiled function that move out expressions that depend only on the varied values.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
     texts : mapping
         The texts of all sources of the user, by their ids.
     readings : Readings
-        What the function reads.
+        The names that the function reads.
     """
     draft = draft_of(texts[source])
     function = _function_at(draft, line) if draft is not None else None
@@ -133,7 +133,7 @@ def _new_function(draft: Draft, text: str) -> str | None:
 
 @dataclass
 class _Partition:
-    """A function in two parts: what can be computed before the call, and the rest.
+    """A function in two parts: the part that can be computed before the call, and the rest.
 
     ``lines`` compute the values, and ``splices`` make the rest use them.
     """
@@ -179,7 +179,7 @@ class _Partition:
         return [*(name for name in self._dependent if name in read), *dict.fromkeys(self._named.values())]
 
     def shown(self, name: str) -> str:
-        """Return a value as a title names it: by its expression if that is short."""
+        """Return the text for a value in a title: its expression if that is short."""
         texts = [self.draft.text_of(node) for node, given in self._named.items() if given == name]
         return next((text for text in texts if len(text) <= _LONGEST and "\n" not in text), name)
 
@@ -262,7 +262,7 @@ class _Partition:
         )
 
     def _largest(self, node: ast.AST) -> Iterator[ast.expr]:
-        """Yield the largest expressions that depend on what varied and can be computed before the call."""
+        """Yield the largest expressions that depend on varied values and can be computed before the call."""
         if isinstance(node, ast.Lambda | ast.JoinedStr | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             if isinstance(node, ast.JoinedStr) and self._is_available(node) and self._depends(node):
                 yield node
@@ -341,7 +341,7 @@ class _Partition:
         return root in names and root not in self._written
 
     def _depends(self, node: ast.AST) -> bool:
-        """Return whether a piece of code depends on what varied."""
+        """Return whether a piece of code depends on varied values."""
         for part in ast.walk(node):
             if isinstance(part, ast.Name) and part.id in self._dependent:
                 return True
@@ -351,7 +351,7 @@ class _Partition:
 
 
 def _target(node: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
-    """Return what an assignment to an expression changes: of an item, what contains it."""
+    """Return the object that an assignment to an expression changes: for an item, its container."""
     return node.value if isinstance(node, ast.Subscript) else node
 
 

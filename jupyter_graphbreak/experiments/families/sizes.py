@@ -33,7 +33,7 @@ from transformers import vision_utils
 class Sizes(torch.Tensor):
     """Integers known before the call; what is read or computed of them is also known while compiling.
 
-    Their text is guarded: other numbers are compiled anew.
+    Their text is guarded: other numbers are compiled again.
     """
 
     @classmethod

@@ -28,7 +28,7 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
     first = min([function.lineno, *(source_.lineno for source_ in function.decorator_list)])
     for frame in problem.report.frames:
         at = frame.location
-        # A module's forward is called by PyTorch: it is no entry, but no compiled function calls it either.
+        # A module's forward is called by PyTorch: it is not an entry, but no compiled function calls it either.
         is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
         if not is_outermost or at is None or at.source != site.source:
             continue
@@ -137,12 +137,12 @@ def _assigned_from(draft: Draft, name: str) -> set[str]:
 
 
 def _is_one_of(node: ast.expr, names: set[str]) -> bool:
-    """Whether an expression is one of some names, or creates an object of such a class."""
+    """Whether an expression is one of the given names, or creates an object of a class with such a name."""
     return dotted(node.func if isinstance(node, ast.Call) else node) in names
 
 
 def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
-    """Whether a source compiles one of some names in another form than ``torch.compile(name)``, which we cannot move.
+    """Whether a source compiles one of the names in another way than ``torch.compile(name)``, which we cannot move.
 
     Such forms are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
     """

@@ -27,7 +27,7 @@ _NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
 #: With varying sizes, inductor may expect convolutions to have inputs in the memory format of the first size.
 _SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
-#: How many times the limit is raised.
+#: The limit is raised at most this many times.
 _HIGHER = 8
 _LIMIT = "torch._dynamo.config.recompile_limit"
 
@@ -47,7 +47,7 @@ class BeforeCall:
     assigns : bool
         Whether the code replaces the value: ``template`` is then the expression for the new one.
     optional : Path or None
-        The value itself, or what contains it, if that is ``None`` in some calls, in which there is nothing to do.
+        The value, or the object that contains it if that object is ``None`` in some calls: these calls need no change.
     then : str
         Further code, in which ``NAME`` stands for the new value.
     """
@@ -83,7 +83,7 @@ class RecompileCandidate:
     families : tuple of str
     adjustment : Adjustment
     befores : tuple of BeforeCall
-        What the lines of the adjustment do.
+        The effect of the adjustment's lines.
     """
 
     title: str
@@ -137,7 +137,7 @@ class RecompileCandidate:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What candidates depend on besides what varied.
+    """Conditions on which candidates depend, besides what varied.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Circumstances:
     limit : int
         The recompile limit.
     is_limit_worth_raising : bool
-        Whether it was reached and some calls used code of earlier ones: otherwise each further call is compiled anew.
+        Whether it was reached and some calls used code of earlier ones: otherwise every further call is compiled again.
     visible : frozenset of str
         The names of closure variables that the calling code has as well.
     """
@@ -163,7 +163,7 @@ def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[Rec
     Parameters
     ----------
     named : Varied
-        What varied and is named by a guard that failed.
+        The variations that a failed guard names.
     varied : Varied
         All that varied.
     given : Circumstances

@@ -12,15 +12,15 @@ from jupyter_graphbreak.experiments.families.site import dotted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: How sure it is that a call compiles the function: it certainly does, it compiles something with the name of the
+#: The certainty that a call compiles the function: it certainly does, it compiles something with the name of the
 #: function or of the called module, or nothing tells.
 _Certainty = Literal["certain", "by name", "unknown"]
-#: How many assignments are followed to what a name stands for.
+#: At most this many assignments are followed to find the value of a name.
 _MOST_ASSIGNMENTS = 3
 
 
 class Definition(NamedTuple):
-    """What is known of the function that is compiled.
+    """The known facts about the compiled function.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class CompileCall(NamedTuple):
 
 
 def compile_calls(trees: Mapping[str, ast.Module], definition: Definition, owner: str | None) -> list[CompileCall]:
-    """Return the calls that compile a function; empty if it cannot be told which ones do.
+    """Return the calls that compile a function; empty if they cannot be identified.
 
     Parameters
     ----------

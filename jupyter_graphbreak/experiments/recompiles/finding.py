@@ -118,7 +118,7 @@ class _Combined:
 
 @dataclass(frozen=True)
 class _Found:
-    """What was found for the recompiles of one entry, and what a person can do about some of them."""
+    """The remedies found for the recompiles of one entry, and manual steps for some of them."""
 
     recompiles: list[Recompile]
     tried: list[tuple[TriedCandidate, Change]]
@@ -151,7 +151,7 @@ def find_recompile_remedies(
     kept : KeptEntries
         The entries of the run, with the sketches of their calls.
     seconds : float or None
-        When to stop; by default after 60 seconds.
+        The deadline; by default after 60 seconds.
     find_cell : callable
         Returns the cell with a given file name.
     on_status : callable
@@ -260,14 +260,14 @@ class _EntrySearch:
         self._definition = texts.definition_of(entry)
 
     def run(self, end: float, make_runner: Callable[[Entry], TrialRunner]) -> _Found:
-        """Try candidates until one ends all recompiles, and return what was found.
+        """Try candidates until one ends all recompiles, and return the findings.
 
         Parameters
         ----------
         end : float
-            When to stop, in seconds of :func:`time.monotonic`.
+            The deadline, in seconds of :func:`time.monotonic`.
         make_runner : callable
-            Returns what applies changes of the code of an entry.
+            Returns the object that applies changes of an entry's code.
         """
         seen = self._seen
         if len(seen) < 2:  # noqa: PLR2004
@@ -342,7 +342,7 @@ class _EntrySearch:
     def _compute_before(
         self, varied: Varied, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner], end: float
     ) -> None:
-        """Try to compute before the call what depends only on values that varied."""
+        """Try to compute expressions before the call that depend only on values that varied."""
         source = self._definition.source
         if source is None:
             return
@@ -521,7 +521,7 @@ class _EntrySearch:
             works,
             key=lambda pair: (not pair[0].ended, pair[0].compilations, bool(pair[1].settings), not pair[1].texts),
         )
-        # A change that leaves more compilations than the best one is no remedy of its own.
+        # A change that leaves more compilations than the best one is not a separate remedy.
         kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
         more = [one for one in kept if any(one[0].candidate.includes(other[0].candidate) for other in kept)]
         kept = [pair for pair in kept if pair not in more]
@@ -531,7 +531,7 @@ class _EntrySearch:
         return _Found(self._recompiles, [*kept, *failed], self._owner, manual_steps=steps)
 
     def without_trials(self, reason: str | None) -> _Found:
-        """Return only the decision for a person, and what was tried so far."""
+        """Return only the decision for a person, and the trials so far."""
         varied = find_varied(self._seen)
         if self._tried:
             return self._collected(varied)
@@ -610,7 +610,7 @@ class _Texts:
         return ident
 
     def definition_of(self, entry: Entry) -> Definition:
-        """Return what is known of the definition of an entry's function."""
+        """Return the known facts about the definition of an entry's function."""
         code = _code_of(entry.call)
         source = self._ids.get(code.co_filename) if code is not None else None
         if code is None or source is None or not self.is_own(source):
@@ -652,11 +652,11 @@ class _RemedyBuilder:
         self._report = report
         self._texts = texts
         self._remedies = list(report.remedies or [])
-        #: The best remedy that works of each entry: its id, what it changes, and the name of the called module.
+        #: The best working remedy of each entry: its id, its change, and the name of the called module.
         self.working: list[tuple[Entry, str, RecompileCandidate, str]] = []
 
     def add(self, found: _Found, entry: Entry | None = None) -> None:
-        """Add what was found for the recompiles of one entry."""
+        """Add the findings about the recompiles of one entry."""
         idents = [recompile.id for recompile in found.recompiles]
         if (combined := found.combined) is not None:
             both = self._remedy(combined.tried, combined.change, idents)

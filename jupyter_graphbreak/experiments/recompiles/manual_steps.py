@@ -1,4 +1,4 @@
-"""Say what a person can do about recompiles that no tried change ends, and which recompiles are right."""
+"""Give manual steps for recompiles that no tried change ends, and say which recompiles are right."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEPT = re.compile(
     r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
     r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\] == "
 )
-#: What Dynamo calls a compiled function that has no code of its own, such as a partial.
+#: Dynamo's name for a compiled function without its own code, such as a partial.
 _COMPILED = "fn"
 _GRAD_MODE = re.compile(r"grad_mode|inference_mode")
 _FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are right."
@@ -68,12 +68,12 @@ def manual_step(
     Parameters
     ----------
     varied, named : Varied
-        What varied between the calls, and the part of it that failed guards name.
+        The variations between the calls, and those that failed guards name.
     recompiles : sequence of Recompile
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     graphs : int
-        How many graphs the function has for all calls; 0 if that is unknown.
+        The number of graphs that the function has for all calls; 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in varied.growing_caches):
@@ -107,7 +107,7 @@ def manual_steps(
     Parameters
     ----------
     varied : Varied
-        What varied between the calls.
+        The variations between the calls.
     recompiles : sequence of Recompile
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
@@ -115,7 +115,7 @@ def manual_steps(
     by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_number_of_break(reason.guard) for reason in recompile.reasons):
-            continue  # it ends with the break, which has remedies of its own
+            continue  # it ends with the break, which has its own remedies
         named = varied.named_by(reason.guard for reason in recompile.reasons)
         same = [other for other in recompiles if other.of == recompile.of]
         graphs = 0 if any(other.limit_hit for other in same) else len(same) + 1
@@ -142,7 +142,7 @@ def _about_arguments(varied: Varied) -> str:
 
 
 def _about_kept(guard: str, varied: Varied) -> str:
-    """Return a sentence about a number that belongs to a function which is made anew for each call; else empty."""
+    """Return a sentence about a number that belongs to a function created in each call; else empty."""
     kept = _KEPT.search(plain_guard(guard))
     if kept is None:
         return ""
@@ -257,7 +257,7 @@ def _about_guard(guard: str) -> str:
 
 
 def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether the recompiles are right: flags and the like select between a few programs."""
+    """Return whether the recompiles are right: flags or similar values select between a few programs."""
     if any(recompile.limit_hit for recompile in recompiles) or named.sizes or named.numbers:
         return False
     selecting = {"flag", "none", "requires_grad"}

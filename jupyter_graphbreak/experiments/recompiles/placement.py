@@ -24,7 +24,7 @@ _TRANSPARENT = (
     ast.Call, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.keyword,
     ast.Starred, ast.Await, ast.withitem, ast.FormattedValue, ast.JoinedStr,
 )  # fmt: skip
-#: What has its own variables.
+#: Nodes that have their own variables.
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
 _MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
 
@@ -56,7 +56,7 @@ def with_lines_before(
     call : callable
         What they call.
     befores : sequence of BeforeCall
-        What to do before each call.
+        The code to run before each call.
     settings : sequence of str
         The statements that change settings; they run once, before the loops around the first call of each function.
     """
@@ -82,7 +82,7 @@ def with_lines_before(
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible else ["import torch"]
         for place, lines in insertions.items():
-            inserted = _inserted(text, place, [*imports, *lines]) if lines else None
+            inserted = _insertion(text, place, [*imports, *lines]) if lines else None
             if lines and inserted is None:
                 return None
             splices += [inserted] if inserted is not None else []
@@ -150,7 +150,7 @@ class _CallWriter:
         return [*self._evaluations, *with_joined_conditions(self._marks)]
 
     def on(self, before: BeforeCall, site: CallSite) -> bool:
-        """Write what to do before the call; return whether that is possible."""
+        """Write the code to run before the call; return whether that is possible."""
         return self._on_argument(before) if before.path.root.kind == "argument" else self._on_state(before, site)
 
     def _on_state(self, before: BeforeCall, site: CallSite) -> bool:
@@ -181,7 +181,7 @@ class _CallWriter:
         return True
 
     def _on_argument(self, before: BeforeCall) -> bool:
-        """Write what to do with an argument; return whether that is possible."""
+        """Write the code that changes an argument; return whether that is possible."""
         name = before.path.root.name
         argument = self._given.get(name)
         if not self._is_known:
@@ -205,14 +205,14 @@ class _CallWriter:
         return True
 
     def _on_unpacked(self, before: BeforeCall, mapping: str) -> bool:
-        """Write what to do with an item of the mapping that the call unpacks; return whether that is possible."""
+        """Write the code that changes an item of the mapping that the call unpacks; return whether that is possible."""
         if before.assigns or before.optional is not None:  # the mapping is the caller's, and may lack an optional item
             return False
         self._marks.append(before.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}"))
         return True
 
     def _on_new_value(self, before: BeforeCall, argument: ast.expr) -> bool:
-        """Evaluate the new value of an argument before the statement, and write what to do with it."""
+        """Evaluate the new value of an argument before the statement, and write the code that changes it."""
         name = before.path.root.name
         if not self._hoist(argument, name):
             return False
@@ -231,7 +231,7 @@ class _CallWriter:
     def _hoist(self, argument: ast.expr, name: str) -> bool:
         """Evaluate an argument before the statement, after those that the call evaluates before it.
 
-        Return whether that is possible: what calls must be a mere lookup.
+        Return whether that is possible: the callee must be a mere lookup.
         """
         node: Any = self._path[-1]
         if _is_lookup(argument) or _start(argument) in self._hoisted:
@@ -347,7 +347,7 @@ def _names_in(scope: ast.AST) -> set[str]:
     return used
 
 
-def _inserted(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
+def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
     """Return the insertion of lines before a statement, which may follow a colon or a semicolon on its line."""
     source = text.split("\n")[statement.lineno - 1]
     head = source.encode()[: statement.col_offset].decode()

@@ -34,7 +34,7 @@ DEFAULT_OWNER = "model"
 
 
 class CannotRebuildError(Exception):
-    """The arguments of a call cannot be made again from what was recorded."""
+    """The arguments of a call cannot be created again from the recording."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,13 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The results of repeated calls, and what Dynamo compiled in each of them."""
+    """The results of repeated calls, and the code that Dynamo compiled in each of them."""
 
     results: list[Result]
     counts: list[CompilationCounts]
 
     def frames(self, calls: Sequence[RepeatedCall], *, unseen: bool) -> int:
-        """Return the number of frames compiled in the calls that the run had, or in those that it had not."""
+        """Return the number of frames compiled in the calls of the run, or in the added calls."""
         pairs = zip(calls, self.counts, strict=True)
         return sum(count.frames for call, count in pairs if call.is_unseen is unseen)
 

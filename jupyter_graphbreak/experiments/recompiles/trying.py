@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: Objects that mean something else for each of them.
 _CALLED = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
-#: What PyTorch says about a marked size of which the code makes a constant, and the lines of its stacks.
+#: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
 _SPECIALIZED = "specialized it to be a constant"
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The maximum number of calls with sizes and numbers that the run never used.
@@ -58,7 +58,7 @@ _Axis = Size | Number | NumberList
 class SpecializingLine(NamedTuple):
     """A line because of which PyTorch compiles each value, or each range of values, separately.
 
-    ``source`` is the id of its source in the report, or what PyTorch calls its file; ``library_file`` is the name of
+    ``source`` is the id of its source in the report, or PyTorch's name for its file; ``library_file`` is the name of
     the file if it belongs to a library.
     """
 
@@ -117,7 +117,7 @@ class CallTrials:
         #: The line that makes a constant of a size, if PyTorch has named one.
         self.specializing: SpecializingLine | None = None
         usable = self._usable = [call for call in seen if _can_be_rebuilt(call, seen[0])]
-        #: The number of calls whose arguments cannot be made again.
+        #: The number of calls whose arguments cannot be created again.
         self.left_out = len(seen) - len(usable)
         self.varied = find_varied(usable)
         self.owner = next((call.site.owner for call in usable if call.site is not None and call.site.owner), None)
@@ -134,7 +134,7 @@ class CallTrials:
         self._expected = expected.results
         start = time.monotonic()
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
-        #: How long the calls take when they are compiled.
+        #: The seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
         self._known = [
             {difference.text for difference in differences(*pair)}
@@ -157,7 +157,7 @@ class CallTrials:
         Parameters
         ----------
         selecting : sequence of OtherVariation
-            The flags and the like that select a program, besides the modes of the calls.
+            The flags and similar values that select a program, besides the modes of the calls.
         """
         programs = {
             (call.modes, tuple(variation.selection(call.values.get(variation.path)) for variation in selecting))
@@ -326,7 +326,7 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Varied, assigned: Collection
     ----------
     calls : sequence of SeenCall
     varied : Varied
-        What varied between the calls.
+        The variations between the calls.
     assigned : collection of Path
         The places of the state to assign before each call.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
 _TENSOR = re.compile(r"tensor '(?P<name>[^ ]+)' (?P<what>[\w ]+) mismatch")
 
-#: How many pairs of arguments are compared.
+#: At most this many pairs of arguments are compared.
 _MOST_PAIRS = 500
 
 OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "length", "kind"]
@@ -31,7 +31,7 @@ OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "l
 class Size:
     """A dimension of a tensor that varied, with its sizes in the order of the calls that have the tensor.
 
-    ``optional`` is the place that is ``None`` in the other calls: that of the tensor or of what contains it.
+    ``optional`` is the place that is ``None`` in the other calls: that of the tensor or of its container.
     """
 
     path: Path
@@ -47,8 +47,8 @@ class Size:
 class Number:
     """A Python number that varied, with its values in the order of the calls.
 
-    ``within`` is the class of the tuple that it is in, or of the list if that is an argument, and ``length`` the number
-    of their items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should not be.
+    ``within`` is the class of the tuple that contains it, or of the list if it is an argument; ``length`` is the
+    number of items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should not be.
     ``is_fixed`` means that it belongs to a partial, which cannot be changed either.
     """
 
@@ -60,12 +60,12 @@ class Number:
 
     @property
     def is_replaced_as_a_whole(self) -> bool:
-        """Whether what contains it is replaced."""
+        """Whether its container is replaced."""
         return self.within is not None
 
     @property
     def paths(self) -> list[Path]:
-        """Its place, or the places of all items of what is replaced as a whole."""
+        """Its place, or the places of all items of a container that is replaced as a whole."""
         if not self.is_replaced_as_a_whole:
             return [self.path]
         whole = Path(self.path.root, self.path.steps[:-1])
@@ -107,7 +107,7 @@ class NumberList:
         return all(type(value) is int for content in self.contents for value in content)
 
     def contains(self, path: Path) -> bool:
-        """Return whether a place is that of one of its numbers."""
+        """Return whether a place belongs to one of its numbers."""
         return path.root == self.path.root and path.steps[:-1] == self.path.steps and path != self.path
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ class OtherVariation:
 
 @dataclass(frozen=True)
 class Varied:
-    """What varied between calls."""
+    """The variations between calls."""
 
     sizes: tuple[Size, ...] = ()
     numbers: tuple[Number, ...] = ()
@@ -176,7 +176,7 @@ class Varied:
 
 
 def find_varied(calls: Sequence[SeenCall]) -> Varied:
-    """Return what varied between calls."""
+    """Return the variations between calls."""
     by_path: dict[Path, list[Sketch]] = {}
     for call in calls:
         for path, sketch in call.values.items():
@@ -204,7 +204,7 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
 
 
 def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
-    """Return what the expressions of a function read, by their text in it."""
+    """Return the values that the expressions of a function read, by their text in it."""
     values = {path: sketch for call in reversed(calls) for path, sketch in call.values.items()}
     of_others = {
         part

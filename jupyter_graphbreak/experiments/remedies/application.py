@@ -92,7 +92,7 @@ def _functions_in(objects: Iterable[Any]) -> list[types.FunctionType]:
 class _FrozenFunctions:
     """The functions that ``gc.freeze`` hides from the garbage collector, by file.
 
-    Only a walk through all references finds them. It takes up to a second, and is repeated after more was frozen.
+    Only walking through all references finds them. It takes up to a second, and is repeated after more was frozen.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """A change of a program, made of proposals; its form as edits, as a patch, as code for settings, and as a remedy.
 
-A trial restores what the switches of libraries in a change may set.
+A trial restores the settings that the switches of libraries in a change may change.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def remedy_of_change(
 
 
 def decision_for_person(ident: str, sentence: str | None, reason: str | None) -> Remedy:
-    """Return the remedy that says what a person must decide; the caller adds what it is for.
+    """Return the remedy that states the decision for a person; the caller adds its purpose.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def library_switches(change: Change) -> list[KnownSwitch]:
 
 @contextlib.contextmanager
 def restored_switches(change: Change) -> Iterator[None]:
-    """Restore what the switches of a change may set when the context ends: the environment, and states of libraries."""
+    """Restore the state that the switches of a change may set when the context ends: environment and libraries."""
     before = dict(os.environ)
     owners = [owner for switch in library_switches(change) for owner in _state_owners(switch)]
     attributes = [(owner, dict(vars(owner))) for owner in owners]

@@ -43,7 +43,7 @@ PATIENCE_S = 100.0
 _MINIMUM_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_ENTRY = 0.7
-#: The maximum number of remedies of one entry to measure: each has to be compiled once more.
+#: The maximum number of remedies of one entry to measure: each has to be compiled again.
 _MOST_MEASURED = 6
 
 
@@ -90,7 +90,7 @@ def remedies_of_call(
     also : sequence of callable or Patch
         The user's own rewrites of the function, which are tried first.
     seconds : float or None
-        When to stop; by default after 100 seconds.
+        The deadline; by default after 100 seconds.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def remedies_of_call(
     Exception
         Any exception that the function itself raises.
     """
-    call = _uncompiled(fn)
+    call = _uncompiled_function(fn)
     options = compiled_with(fn) or CompiledWith("eager")
     entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).bound(call), *options)
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
@@ -119,7 +119,7 @@ def remedies_of_call(
         try:
             for rewrite in also:
                 if not isinstance(rewrite, Patch):
-                    search.try_function(_uncompiled(rewrite))
+                    search.try_function(_uncompiled_function(rewrite))
                 elif not search.try_edit(rewrite):
                     raise ValueError(_no_effect_message(rewrite))
             search.run()
@@ -138,7 +138,7 @@ def _out_of_time_message(entry: Entry) -> str:
     return f"Nothing was tried for {entry.function}: running it on copies took all the time."
 
 
-def _uncompiled(fn: Any) -> Any:
+def _uncompiled_function(fn: Any) -> Any:
     inner = compiled_callable(fn)
     return fn if inner is None else inner
 
@@ -166,7 +166,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     kept : KeptEntries
         The entries of the run.
     seconds : float or None
-        When to stop; by default after 100 seconds.
+        The deadline; by default after 100 seconds.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     on_status : callable
@@ -184,7 +184,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     entries = _by_breaks(report, kept.entries, first) if report.breaks else []
     try:
         for place, entry in enumerate(entries):
-            # An entry may use most of the remaining time, and leaves what it does not use; the first has most breaks.
+            # An entry may use most of the remaining time, and leaves the rest to the others; the first has most breaks.
             left_s = end - time.monotonic()
             own_end = end if place == len(entries) - 1 else time.monotonic() + left_s * _SHARE_OF_ENTRY
             if left_s <= 0 and not also:

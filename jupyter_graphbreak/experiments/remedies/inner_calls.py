@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.original import Original
     from jupyter_graphbreak.report.schema import Report
 
-#: The smallest share of the entry's operations that is worth a graph of its own, the smallest share of the operations
+#: The smallest share of the entry's operations that is worth a separate graph, the smallest share of the operations
 #: of the largest part, and the fewest operations.
 _SMALLEST_SHARE = 0.05
 _SMALLEST_OF_LARGEST = 0.3
@@ -44,7 +44,7 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True)
 class InnerCalls:
-    """What to compile instead of an entry.
+    """The functions and modules to compile instead of an entry.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
     Parameters
     ----------
     original : Original
-        The entry, which runs once more, uncompiled.
+        The entry, which runs again, uncompiled.
     report : Report
         The report of the compiled entry.
     files : mapping

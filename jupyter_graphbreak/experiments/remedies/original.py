@@ -269,7 +269,7 @@ def _size(result: Result) -> int:
 
 
 def _adds_no_nonfinite(derived: Input, given: Arguments) -> bool:
-    """Whether a derived input adds no nan and no infinity, which computing both sides would spread."""
+    """Whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
     return _all_finite(derived.arguments) or not _all_finite(given)
 
 

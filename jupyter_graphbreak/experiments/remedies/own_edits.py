@@ -177,7 +177,7 @@ def read_patch(path: str | os.PathLike[str]) -> Patch:
     OSError
         If the file cannot be read.
     ValueError
-        If it is no unified diff.
+        If it is not a unified diff.
     """
     path = Path(path).expanduser()
     return Patch(path.name, path.read_text(encoding="utf-8"))
@@ -328,7 +328,7 @@ _active_patches: list[AppliedPatch] = []
 def apply_patch(patch: str) -> AppliedPatch:
     """Change functions of this process according to a patch; no file is written.
 
-    Code that is already compiled stays as it was compiled: explain the call afresh, or call
+    Code that is already compiled stays unchanged: explain the call afresh, or call
     ``torch.compiler.reset()``.
 
     Parameters

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 
 def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile``, by their file names; of a cell that ran repeatedly, only the last text.
+    """Return the cells that call ``compile``, by their file names; for a cell that ran repeatedly, only the last text.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ _CONTROL_FLOW = (".cond(", ".while_loop(")
 _MOST_EDGES = 5
 #: The maximum number of inputs that the original refuses, for which it is compiled as well.
 _MOST_REFUSED = 2
-#: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most so many seconds.
+#: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this many seconds.
 _LONGEST_FOR_EDGES = 6.0
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
@@ -220,7 +220,7 @@ class TrialRunner:
         self.original, self._original_seconds = self._run_original(usual_inputs)
         self._original_at_edges: tuple[CompiledRun, list[ReferenceCase]] | None = None
         texts = {source: source_text(filename, find_cell) for source, filename in self.original.files.items()}
-        #: Other cells that may compile the entry, by ids of their own.
+        #: Other cells that may compile the entry, by their own ids.
         self.other_cells = {
             f"other{number}": (filename, cell)
             for number, (filename, cell) in enumerate(compiling_cells(self.original.files.values(), find_cell).items())
@@ -291,7 +291,7 @@ class TrialRunner:
         ----------
         change : Change
         goals : frozenset of str
-            The breaks of the original that are to go.
+            The breaks of the original to remove.
         watched : sequence of Watched
             The conditions that the change touches.
         thorough : bool
@@ -319,7 +319,7 @@ class TrialRunner:
         change : Change
             The replacement as a change of the source, if the source is known.
         goals : frozenset of str
-            The breaks of the original that are to go.
+            The breaks of the original to remove.
         """
         cases = _accepted_first(self._uncompiled_original.pool)
 
@@ -573,7 +573,7 @@ class TrialRunner:
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.find_changed_cell(change.texts)
         with sandboxed(), eager_random_numbers(), restored_switches(change):
-            # The subject is copied before the change: the changed function may leave reads and writes to a new one.
+            # The subject is copied first: the changed function may delegate reads and writes to a new function.
             subject = self._with_switches(change)
             with (
                 applied(self.program, change.texts, subject.functions()) as application,
@@ -689,7 +689,7 @@ def _replace_definitions(application: Application, call: Any, replacement_of: Ca
 
 
 def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
-    """Leave out differences that compiling, or computing both sides, makes on inputs the function is not meant for.
+    """Leave out differences on inputs not meant for the function, if compiling or computing both sides causes them.
 
     PyTorch's operations use different error messages while a graph is captured. A gradient counts only if the original
     returns finite numbers: for infinite ones it is undefined in both programs.
@@ -700,7 +700,7 @@ def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Re
     if expected.raised is not None and result.raised is not None:
         has_other_message = any(difference.kind == "different error" for difference in diffs)
         is_by_operation = has_other_message and not is_raised_by_statement(expected.raised)
-        # An input that both programs refuse is no difference, even if their output before it differs.
+        # An input that both programs refuse does not count as a difference, even if their output before it differs.
         kept = "another error" if has_other_message and not is_by_operation else None
         return [difference for difference in diffs if not difference.declared or difference.kind == kept]
     if not _is_finite((expected.value, expected.gradients)):
@@ -721,7 +721,7 @@ class _EdgeFindings:
     disqualifying : str or None
         A difference that means that the change does not work.
     noted : str or None
-        Such a difference on tensors of another kind, or on inputs that the original refuses.
+        Such a difference on tensors of a different kind, or on inputs that the original refuses.
     """
 
     diffs: list[Difference]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = ()) -> str:
-    """Return what a person must decide about a break.
+    """Return the decision for a person about a break.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _shortened(code: str) -> str:
 
 
 def manual_step_of_function(skipped: Skipped) -> str:
-    """Return what a person must decide about a function that runs eagerly without a break."""
+    """Return the decision for a person about a function that runs eagerly without a break."""
     if skipped.way_out is not None:
         return f"{skipped.function} runs eagerly; {skipped.way_out}"
     return (

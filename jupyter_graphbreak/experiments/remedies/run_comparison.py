@@ -1,4 +1,4 @@
-"""Compare a run of a changed program with a run of the original, and describe what differs.
+"""Compare a run of a changed program with a run of the original, and describe the differences.
 
 Breaks are compared by their places: the causes may change.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: How many characters of the code of a break are shown.
+#: At most this many characters of the code of a break are shown.
 _MOST_CODE = 60
 #: The file name of a source and one of its lines.
 Line = tuple[str, int]

@@ -82,7 +82,7 @@ def _definition(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINES.match(line)), None)
 
 
-#: With so many breaks without a remedy, they are rarely removed one by one.
+#: If this many breaks have no remedy, they are rarely removed one by one.
 _MANY = 4
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MOST_STEPS = 3
@@ -136,7 +136,7 @@ class Search:
     ----------
     runner : TrialRunner
     deadline : float
-        When to stop, in seconds of :func:`time.monotonic`.
+        The deadline, in seconds of :func:`time.monotonic`.
     wanted : frozenset of str or None
         The breaks of the runner's report to remove; ``None`` for all of them.
     on_status : callable
@@ -181,7 +181,7 @@ class Search:
         at_once = self._apply_all_settings()
         self._phase_end = start + _SHARE_OF_SINGLE * whole
         together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
-        # A result that differs, or needs an edit as well, counts only for breaks with no better candidate of their own.
+        # A result that differs, or needs an edit as well, counts only for breaks without a better candidate.
         best = together if at_once is not None and _is_sufficient(at_once) else {}
         if not is_inside_tried and len(self._unfixed()) >= _MANY:
             is_inside_tried = True
@@ -309,7 +309,7 @@ class Search:
         kept = [step for step in steps if step.family != _OF_LIBRARIES]
         choices = [steps, kept, settings]
         without_risk = [_without_risky_settings(choice) for choice in choices]
-        # The settings that each break needs at least come first; more of them may be needed once those have an effect.
+        # The minimum settings for each break come first; more may be needed after these have taken effect.
         choices = [*choices, *without_risk] if is_risk_needed else [without_risk[0], *choices, *without_risk[1:]]
         for index, chosen in enumerate(choices):
             if chosen and chosen not in choices[:index] and not self._is_out_of_time():

@@ -152,10 +152,10 @@ def _names_of_parameters(code: types.CodeType) -> tuple[str, ...]:
 
 def outer_names(node: ast.AST) -> set[str]:
     """Return the names that a definition reads or assigns without being their scope."""
-    return set(_outer(node))
+    return set(_names_outside(node))
 
 
-def _outer(node: ast.AST) -> Iterator[str]:
+def _names_outside(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             arguments = node.args
@@ -163,14 +163,14 @@ def _outer(node: ast.AST) -> Iterator[str]:
             outside += _annotations(node)
             outside += getattr(node, "decorator_list", [])
             for part in outside:
-                yield from _outer(part)
+                yield from _names_outside(part)
             body = node.body if isinstance(node.body, list) else [node.body]
             shared = {
                 name for part in _own_parts(body) if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names
             }
             bound = set(bound_names(node)) - shared
             for part in body:
-                yield from (name for name in _outer(part) if name not in bound)
+                yield from (name for name in _names_outside(part) if name not in bound)
         case ast.Global() | ast.Nonlocal():
             yield from node.names
         case ast.Name():
@@ -178,10 +178,10 @@ def _outer(node: ast.AST) -> Iterator[str]:
         case ast.ClassDef():
             yield node.name
             for child in ast.iter_child_nodes(node):
-                yield from _outer(child)
+                yield from _names_outside(child)
         case _:
             for child in ast.iter_child_nodes(node):
-                yield from _outer(child)
+                yield from _names_outside(child)
 
 
 def _annotations(node: Any) -> list[ast.expr]:

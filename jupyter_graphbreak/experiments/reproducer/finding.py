@@ -1,4 +1,4 @@
-"""Find the script that shows what a report has, reduce it, run it alone, and write the text of a bug report."""
+"""Find a script that reproduces a finding of a report, reduce it, run it alone, and write the text of a bug report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The seconds for one reproducer, and the share of them in which to reduce it.
 PATIENCE_S = 90.0
 _SHARE_OF_REDUCTION = 0.6
-#: The maximum number of scripts that are tried before any shows what it should.
+#: The maximum number of scripts to try before one shows the target.
 _MOST_SCRIPTS = 24
 #: The seconds for one run of a script.
 _LONGEST_S = 60.0
@@ -68,7 +68,7 @@ def reproduce(
     redacted : bool
         Whether to replace the names and texts of the program.
     seconds : float or None
-        The time limit; by default 90 seconds. Time that is left after the first script goes into reducing it.
+        The time limit; by default 90 seconds. Time left after the first script is used to reduce it.
     on_status : callable
         Receives status messages.
     workshop : Workshop or None
@@ -108,7 +108,7 @@ def reproduce(
 def _confirmed(
     target: Target, script: Script, text: str, steps: int, begun: float, *, redacted: bool, limit: float
 ) -> Reproducer:
-    """Run the final script alone, and return it if it shows the same."""
+    """Run the final script alone, and return it if it reproduces the finding."""
     title = target.title if not redacted or target.kind == "break" else target.kind
     whole = f"{header(title, script.packages)}\n{text}\n"
     try:
@@ -256,14 +256,14 @@ def header(title: str, packages: Iterable[str]) -> str:
 
 
 def issue_text(title: str, script: str, output: str, packages: Iterable[str]) -> str:
-    """Return what to enter in PyTorch's bug report form.
+    """Return the text for PyTorch's bug report form.
 
     Parameters
     ----------
     title : str
     script : str
     output : str
-        What the script prints.
+        The output of the script.
     packages : iterable of str
         The packages that it needs besides PyTorch.
     """

@@ -35,7 +35,7 @@ def is_of_user(value: Any) -> bool:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object; of a module, also its parameters, buffers and submodules."""
+    """Return the attributes of an object; for a module, also its parameters, buffers and submodules."""
     held = dict(vars(value)) if hasattr(value, "__dict__") else {}
     if isinstance(value, torch.nn.Module):
         held |= {**vars(value)["_parameters"], **vars(value)["_buffers"], **vars(value)["_modules"]}
@@ -43,7 +43,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def parameters_of(kind: type) -> list[inspect.Parameter] | None:
-    """Return the parameters of a class's constructor; of its base's if it passes them on, as ``torch.nn.LSTM`` does."""
+    """Return the parameters of a class's constructor, or of its base's if it passes them on like ``torch.nn.LSTM``."""
     try:
         parameters = list(inspect.signature(kind).parameters.values())
         if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL and issubclass(kind, torch.nn.RNNBase):
@@ -79,7 +79,7 @@ def _slots(kind: type) -> list[str]:
 
 
 def own_methods(kind: type) -> set[str]:
-    """Return the methods in the text of a user's dataclass, which has others that Python adds."""
+    """Return the methods in the text of a user's dataclass, without those that Python adds."""
     return {part.name for part in class_node(kind).body if isinstance(part, ast.FunctionDef)}
 
 

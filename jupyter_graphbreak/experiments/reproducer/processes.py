@@ -111,7 +111,7 @@ def _command(function: str) -> list[str]:
 
 
 def _answer_of_new_process(script: str, limit: float) -> str:
-    """Return what a process of its own answers, where processes cannot fork; empty if it took longer than a limit."""
+    """Return the answer of a new process, where processes cannot fork; empty if it took longer than a limit."""
     try:
         done = subprocess.run(
             _command("answer_once"), input=script, capture_output=True, text=True, check=False, timeout=limit + _START_S
@@ -129,7 +129,7 @@ def _answered(answer: str) -> tuple[Report | None, str]:
 
 
 def run_alone(script: str, seconds: float) -> FinalRun:
-    """Run a script with ``python``, in an empty folder, and read what PyTorch traced.
+    """Run a script with ``python``, in an empty folder, and read PyTorch's trace.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def serve() -> None:
 
     answers = os.fdopen(_silenced_output(), "w")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
-        _write_result(_FIRST, folder, file)  # loads what compiling needs, and fills its caches
+        _write_result(_FIRST, folder, file)  # loads the modules that compiling needs, and fills its caches
         os.chdir(os.sep)
     gc.collect()
     gc.freeze()  # forks then skip these objects in garbage collections
@@ -215,7 +215,7 @@ def answer_once() -> None:
 
 
 def _silenced_output() -> int:
-    """Drop what this process prints from now on; return a descriptor of its standard output."""
+    """Drop the output of this process from now on; return a descriptor of its standard output."""
     output = os.dup(1)
     with Path(os.devnull).open("r+b") as nothing:
         for descriptor in (1, 2):
@@ -287,7 +287,7 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
                 exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
         except EffectRefusedError as refused:
             reason = refused.effect.what
-        except BaseException as error:  # noqa: BLE001 - that it raises may be what it shows
+        except BaseException as error:  # noqa: BLE001 - the exception may be the one to show
             recording.fail(error)
     if refusing.effect is not None:
         reason = refusing.effect.what

@@ -1,4 +1,4 @@
-"""Reduce a script step by step: drop and simplify its parts as long as it shows the same."""
+"""Reduce a script step by step: drop and simplify its parts as long as it reproduces the finding."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable
     Parameters
     ----------
     tree : Module
-        The script, which shows what it should.
+        The script, which shows the target.
     shows : callable
-        Runs a script, and returns whether it shows the same.
+        Runs a script, and returns whether it reproduces the finding.
     is_time_up : callable
     """
     tried = {ast.unparse(tree)}
@@ -57,7 +57,7 @@ def _next(
     shows: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
-    """Return the first changed script from a position on that shows the same, and its position."""
+    """Return the first changed script from a position on that reproduces the finding, and its position."""
     number = start
     for number, changed in enumerate(changes(tree)):
         if number < start:
@@ -158,7 +158,7 @@ def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without a parameter of a function, and without what its calls pass for it."""
+    """Yield the script without a parameter of a function, and without the arguments for it in its calls."""
     for number, node in enumerate(ast.walk(tree)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue

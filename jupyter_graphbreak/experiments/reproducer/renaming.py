@@ -97,7 +97,7 @@ class WithoutModules(ast.NodeTransformer):
         self._modules = modules
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Return the attribute, or the name of what the module has under it."""
+        """Return the attribute, or the name of the module's object under it."""
         chain, inner = [node.attr], node.value
         while isinstance(inner, ast.Attribute):
             chain.append(inner.attr)
@@ -162,7 +162,7 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
 
 
 def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the new names of what the script itself defines: functions, classes and variables, and attributes."""
+    """Return the new names of the script's own definitions: functions, classes and variables, and attributes."""
     imported = {alias.asname or alias.name.partition(".")[0] for node in ast.walk(tree)
                 if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}  # fmt: skip
     names: dict[str, str] = {}

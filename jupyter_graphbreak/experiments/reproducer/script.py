@@ -1,4 +1,4 @@
-"""Put together the script for an entry: definitions, inputs, settings, and the calls that show what is wanted."""
+"""Put together the script for an entry: definitions, inputs, settings, and the calls that show the target."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Variant(NamedTuple):
     short : bool
         Whether lists of modules have only the first module of each class.
     scope : {"", "fullgraph", "error_on_graph_break"}
-        What makes breaks errors, besides the code itself.
+        The settings that turn breaks into errors, besides the code itself.
     """
 
     exact: bool = False
@@ -147,7 +147,7 @@ def script_for(
 
 
 def _that_compares(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
-    """Return what a script keeps so that it compares the same things: the backend, and all that follows the inputs."""
+    """Return the parts of a script that decide what it compares: the backend, and all lines after the inputs."""
     kept = [part for part in tree.body if getattr(part, "name", "") in {backend, _COMPARED}]
     return tuple(map(ast.unparse, kept if raises else [*kept, *tree.body[-3:]]))
 
@@ -179,7 +179,7 @@ def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
 
 
 def _key(function: Any) -> list[tuple[str, int, str]]:
-    """Return what identifies a function: where its code is, and that of the functions in its closure."""
+    """Return the identity of a function: the places of its code and of the code of functions in its closure."""
     held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _has_content(cell)]
     codes = [code for part in (function, *held) if isinstance(code := getattr(part, "__code__", None), types.CodeType)]
     return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: The ids of an error and of a wrong result.
 ERROR, CHECK = "error", "check"
-#: What the script raises if its two results differ, and the function that raises it.
+#: The exception that the script raises if its two results differ, and the function that raises it.
 WRONG, COMPARING = "AssertionError", "assert_close"
 _MAX_TITLE = 200
 _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)")
@@ -29,7 +29,7 @@ class Target:
     id : str
         The id of a break or of a recompile, ``error`` or ``check``.
     title : str
-        What it is, in a few words.
+        Its title, in a few words.
     frames : tuple of str
         The frames in which it occurs, with their callers.
     kind : {"break", "recompile", "error", "check"}
@@ -50,7 +50,7 @@ class Target:
     error : tuple of str
         The type and the first line of an error.
     gradient, changes_arguments : bool
-        Whether gradients, or the arguments after the call, are what differs.
+        Whether the gradients differ, or the arguments after the call.
     """
 
     id: str
@@ -70,14 +70,14 @@ class Target:
     changes_arguments: bool = False
 
     def is_shown_by(self, report: Report, renamed: Mapping[str, str], *, lenient: bool = False) -> bool:
-        """Return whether a run of a script shows it.
+        """Return whether the run of a script reproduces this target.
 
         Parameters
         ----------
         report : Report
             The report of the run.
         renamed : mapping
-            How the script calls what the program calls differently.
+            The names in the script, by the different names in the program.
         lenient : bool
             Whether names and messages differ, as in a redacted script.
         """
@@ -96,7 +96,7 @@ class Target:
         return report.error.type == WRONG and location is not None and location.function == COMPARING
 
     def is_printed_by(self, output: str, *, fails: bool) -> bool:
-        """Return whether a script shows it by what it prints, and by failing or not."""
+        """Return whether the output and the exit status of a script show it."""
         match self.kind:
             case "break":
                 return self.gb_type in output and fails == self.is_error
@@ -131,7 +131,7 @@ def idents_of(report: Report) -> list[str]:
 
 
 def target_of(report: Report, ident: str) -> Target | None:
-    """Return what an id of a report refers to; ``None`` if the report has no such id."""
+    """Return the item of a report with an id; ``None`` if the report has no such id."""
     frames = {frame.id: frame.caller for frame in report.frames}
 
     def with_callers(*given: str | None) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ def target_of(report: Report, ident: str) -> Target | None:
 
 
 def code_of(break_: Break) -> str:
-    """Return the code of a break without what differs between two ways to write it."""
+    """Return the code of a break, normalized so that two ways to write it are equal."""
     code = (break_.location.code if break_.location is not None else None) or ""
     return "" if code.startswith(("@", "def ")) else re.sub(r"[\s()'\",;]|#.*", "", _NUMBER.sub(_plain_number, code))
 

@@ -61,7 +61,7 @@ _MAKING = ("__init__", "__new__", "__post_init__")
 
 
 class Writer:
-    """Collects the statements that define what a call needs, each after what it uses.
+    """Collects the statements that define the objects a call needs, in the order of their uses.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Writer:
         self._names: dict[int, str] = {}
         self._kept: list[Any] = []
         self._taken: set[str] = set(dir(builtins)) | {"torch", "compiled", "expected", "actual", "result", "arguments"}
-        #: The classes whose instances the code makes, so that they keep how they are made.
+        #: The classes whose instances the code makes, so that it can keep their constructor calls.
         self._made: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
         #: The objects that are made without a constructor: the class, and the statements.
@@ -247,7 +247,7 @@ class Writer:
         return name
 
     def _operator(self, value: Any, function: Any, fake: Any) -> str:
-        """Write a custom operator, with what it returns for fake tensors."""
+        """Write a custom operator, with its result for fake tensors."""
         name = self._function(function, function.__name__, value)
         if fake is not None:
             written = self.value(fake)
@@ -255,7 +255,7 @@ class Writer:
         return name
 
     def _resolved(self, node: Any, function: types.FunctionType) -> Any:
-        """Define what a function uses, and return its definition with the names that the script has for it."""
+        """Define the objects that a function uses, and return its definition with the script's names."""
         scope = dict(function.__globals__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
@@ -413,7 +413,7 @@ class Writer:
         )
 
     def _wrapped(self, kind: type, *given: ast.expr) -> ast.expr | None:
-        """Return the constructor's call for a container; ``None`` if its class has a constructor of its own."""
+        """Return the constructor's call for a container; ``None`` if its class has its own constructor."""
         constructors = [inspect.getattr_static(base, "__init__") for base in (kind, kind.__mro__[-2])]
         is_plain = constructors[0] is constructors[1] and not hasattr(kind, "__post_init__")
         if kind.__module__ not in {"builtins", "collections"} and kind is not torch.Size and not is_plain:
@@ -621,7 +621,7 @@ class Writer:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether an object is an array of NumPy with numbers that tensors have as well."""
+    """Return whether an object is a NumPy array with a dtype that tensors can have."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in "biufc"
 

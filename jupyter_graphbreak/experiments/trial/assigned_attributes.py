@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MISSING = object()
 #: Names by which code changes the attributes of objects without an assignment.
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
-#: The same, with those of code that is given as text.
+#: The same names, with those of code that is passed as text.
 _ANY_SETTERS = _SETTERS | {"exec"}
 
 
@@ -58,7 +58,7 @@ class LibraryContainer(NamedTuple):
         return LibraryAttribute(self.owner, self.name).title
 
     def content(self) -> list[Any]:
-        """Return its items; for a dict, keys and values in turn."""
+        """Return its items; for a dict, keys and values alternately."""
         if isinstance(self.container, dict):
             return [part for item in list(self.container.items()) for part in item]
         return list(self.container)
@@ -93,7 +93,7 @@ class LibraryOwner(NamedTuple):
         return {name: value for name, value in list(vars(self.owner).items()) if not name.startswith("__")}
 
     def refill(self, content: dict[str, Any]) -> None:
-        """Restore what :meth:`content` returned."""
+        """Restore the content that :meth:`content` returned."""
         now = self.content()
         for name in now.keys() - content.keys():
             if not is_library_code(now[name]):
@@ -124,7 +124,7 @@ class LibraryNamespace(NamedTuple):
         return result
 
     def refill(self, content: dict[str, Any]) -> None:
-        """Restore what :meth:`content` returned."""
+        """Restore the content that :meth:`content` returned."""
         for name in self.content().keys() - content.keys():
             del self.scope[name]
         for name, (value, items) in content.items():
@@ -161,7 +161,7 @@ class LoadedModules(dict[str, types.ModuleType]):
         sys.modules.update((name, module) for name, module in self.items() if sys.modules.get(name) is not module)
 
 
-#: Names of functions that change what their module knows.
+#: Names of functions that change the state of their module.
 REGISTERS = re.compile(
     r"_?(?:(?:un|de)?register|add|set|reset|(?:un)?install|remove|push|pop|insert|append|update|clear|configure|use|define|"
     r"declare|(?:de)?activate)(?:_|$|[A-Z])"
@@ -234,7 +234,7 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
 
 @functools.lru_cache(maxsize=1024)
 def _passed(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the first name and the attribute path of what code reads and passes on, perhaps as its ``__dict__``."""
+    """Return the first name and attribute path of objects that code reads and passes on, perhaps as ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     held: tuple[str, tuple[str, ...]] | None = None
     for instruction in dis.get_instructions(code):
@@ -354,7 +354,7 @@ def _named_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, .
 
 
 def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return the local names of modules and of what global names lead to, as in ``F = torch.nn.functional``."""
+    """Return the local names of modules and of objects that global names lead to, as in ``F = torch.nn.functional``."""
     aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
     held: tuple[str, tuple[str, ...]] | None = None
     constant: Any = None
@@ -384,9 +384,9 @@ def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def _assignments_in(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
     aliases = _aliases(code)
-    nothing: tuple[None, tuple[str, ...]] = None, ()
+    unresolved: tuple[None, tuple[str, ...]] = None, ()
     root: str | None
-    root, path = nothing
+    root, path = unresolved
     copied: tuple[str, tuple[str, ...]] | None = None  # the owner in `owner.name += 1`, loaded once and used twice
     for instruction in dis.get_instructions(code):
         name = instruction.argval
@@ -394,7 +394,7 @@ def _assignments_in(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]
             case "LOAD_GLOBAL" | "LOAD_NAME":
                 root, path = name, ()
             case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW" | "LOAD_DEREF":
-                root, path = aliases.get(name, nothing)
+                root, path = aliases.get(name, unresolved)
             case "LOAD_ATTR" | "LOAD_METHOD":
                 path = (*path, name)
             case "COPY" | "DUP_TOP" if root is not None:

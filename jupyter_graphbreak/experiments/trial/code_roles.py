@@ -1,4 +1,4 @@
-"""Whose code a file contains, and which line of the user's code leads to an effect."""
+"""Find out whose code a file contains, and which line of the user's code leads to an effect."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PACKAGES = ("site-packages", "dist-packages")
 _LOGGING = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
 #: The thread that checks whether progress bars are refreshed often enough.
 _MONITOR = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
-#: The function that makes the lock of all progress bars, of which Python's resource tracker is told.
+#: The function that makes the lock of all progress bars, which Python's resource tracker registers.
 _MAKES_LOCK = "create_mp_lock"
 
 
@@ -89,8 +89,8 @@ def is_called_by_user(frame: FrameType) -> bool:
 def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     """Return whether an event in a frame is an effect of user code, and the line that leads to it.
 
-    It is not if PyTorch's compilers cause it, if a module is imported, if a log record is passed to its handlers, or if
-    a progress bar, such as that of ``torch.fx.Interpreter``, starts its monitor or makes its lock.
+    These are not effects of user code: those of PyTorch's compilers, of an import, and of handlers of a log record; and
+    a progress bar, such as that of ``torch.fx.Interpreter``, that starts its monitor or makes its lock.
     """
     library: FrameType | None = None
     while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook

@@ -347,7 +347,7 @@ class _Copier:
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
     def _graph_module(self, value: torch.fx.GraphModule) -> Any:
-        """Return a copy with the same generated class, which ``copy.deepcopy`` would generate anew."""
+        """Return a copy with the same generated class, which ``copy.deepcopy`` would generate again."""
         return self._attributes(value)
 
     def _tensor(self, value: torch.Tensor) -> Any:
@@ -619,7 +619,7 @@ class _Opaque:
 
 
 def to_slot(value: Any) -> Any:
-    """Return what to save for a reference: the object itself if its content is saved separately, or else a copy."""
+    """Return the value to save for a reference: the object if its content is saved separately, or else a copy."""
     if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
         return value
     result = clone(value)
@@ -627,7 +627,7 @@ def to_slot(value: Any) -> Any:
 
 
 def _is_reference(value: Any) -> bool:
-    """Return whether an object has no content of its own, but refers to objects that are saved."""
+    """Return whether an object has no content, but refers to objects that are saved."""
     return isinstance(value, weakref.ref | functools.partial) or type(value) in _LOCKS
 
 
@@ -697,7 +697,7 @@ def is_shared(value: Any) -> bool:
 
 
 def _is_default_generator(value: torch.Generator) -> bool:
-    """Return whether a generator is that of a device, which each run seeds."""
+    """Return whether a generator belongs to a device, which each run seeds."""
     defaults = [torch.default_generator]
     for module in (torch.cuda, torch.xpu):
         defaults += getattr(module, "default_generators", ())

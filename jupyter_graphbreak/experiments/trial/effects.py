@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def capture_package_logs(keep: Callable[[tuple[str, str, str]], None]) -> Iterator[None]:
-    """Capture what this thread logs with loguru, instead of its sinks, while the context is open.
+    """Capture the loguru messages of this thread, instead of sending them to the sinks, while the context is open.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Effects:
 
 
 class _Stream(io.StringIO):
-    """A stream that also records the order of what is written to it."""
+    """A stream that also records the order of the texts written to it."""
 
     def __init__(self, effects: Effects, kind: str) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ def _process_filters() -> list[Any]:
 
 @contextlib.contextmanager
 def suppress_displays() -> Iterator[None]:
-    """Drop what this thread displays in the notebook while the context is open."""
+    """Drop the notebook output of this thread while the context is open."""
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = find_shell() if find_shell is not None else None
     if shell is None:

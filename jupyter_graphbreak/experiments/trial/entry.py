@@ -272,7 +272,7 @@ class KeptEntries:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
 
         They include the calls in other modes, such as those without gradients, which are compiled again. Modules of one
-        class share their code, so the calls of one are compiled again because of what another one has.
+        class share their code, so the state of one can make calls of another one recompile.
         """
         keys = dict.fromkeys(key for known, key in self._keys if known is entry or _is_alike(known, entry))
         own = next((key for known, key in self._keys if known is entry), None)

@@ -47,7 +47,7 @@ class _Guard:
         self.lines: dict[str, StackEntry | None] = {}
 
     def notice(self, effect: ObservedEffect, _: FrameType) -> None:
-        if effect.place is None and effect.imports:  # Dynamo imports what the code that it traces would import
+        if effect.place is None and effect.imports:  # Dynamo runs the imports of the code that it traces
             effect = replace(effect, place=line_that_imports(effect.imports, own_codes(*self._calls)))
         if self.effect is None:
             self.effect = effect

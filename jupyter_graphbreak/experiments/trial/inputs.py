@@ -109,7 +109,7 @@ class Input:
     state : mapping
         Values of globals, closure variables and attributes to set before the call, by their places.
     other_kind : str
-        How its tensors differ in kind from the first input's: they have different dtypes or more dimensions, require
+        The differences of its tensors from the first input's: they have different dtypes or more dimensions, require
         gradients, are not contiguous, or are empty.
     """
 
@@ -499,7 +499,7 @@ def _never(_: torch.Tensor) -> bool:
 
 
 def _indices(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
-    """Return a test for tensors that a function, or what it uses, may use as indices or counts."""
+    """Return a test for tensors that a function, or the objects it uses, may use as indices or counts."""
     used = fn, *first.args, *first.kwargs.values()
     modules = [item for item in reached(*used) if isinstance(item, torch.nn.Module)]
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)

@@ -144,7 +144,7 @@ class Memory:
         return {key: block.work for key, block in self._by_key.items() if memory_key(block.work) not in left_out}
 
     def unchanged_memo(self) -> dict[Any, Any]:
-        """Return a memo with which copies of unchanged memory need no memory of their own."""
+        """Return a memo with which copies share memory that does not change."""
         memo: dict[Any, Any] = {memory_key(block.work): block.before for block in self._blocks if block.is_unchanged()}
         return memo | {UNCHANGED: frozenset(memo)}
 

@@ -35,7 +35,7 @@ class _Stream(io.TextIOWrapper):
 
 
 class _Target(io.RawIOBase):
-    """Passes on what is written to the stream of the present thread."""
+    """Passes on the output to the stream of the present thread."""
 
     def __init__(self, stream: TextIO, encoding: str) -> None:
         self.original = stream
@@ -93,7 +93,7 @@ def _replacement(name: str, stream: Any) -> _Stream:
 
 @contextlib.contextmanager
 def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
-    """Redirect what this thread writes to the standard streams while the context is open."""
+    """Redirect the output of this thread to the standard streams while the context is open."""
     targets = {"stdout": out, "stderr": err, "__stdout__": out, "__stderr__": err}
     thread = get_ident()
     with _streams_lock:
@@ -196,7 +196,7 @@ def warning_registries() -> list[tuple[str, dict[str, Any], dict[Any, Any]]]:
             for name, module in modules
             if "__warningregistry__" in (names := module.__dict__)
         ]
-    except AttributeError:  # something that is no module
+    except AttributeError:  # an object that is not a module
         return [
             (name, names, names["__warningregistry__"])
             for name, module in modules

@@ -154,7 +154,7 @@ def run(
                 value = program(*given.args, **given.kwargs)
                 if isinstance(value, types.GeneratorType):
                     value = Yielded(list(value))
-        except Exception as error:  # noqa: BLE001 - that it raises is the finding
+        except Exception as error:  # noqa: BLE001 - the exception is the finding
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
         random_after, modes_after = random_states(), modes()
         now = {RESULT: value, **given.named(subject.call)}
@@ -228,7 +228,7 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
         with torch.enable_grad():
             torch.autograd.backward(list(roots.values()), [_gradient_weights(root) for root in roots.values()])
         gradients = {place: clone(leaf.grad, digests={}) for place, leaf in leaves.items()}
-    except Exception as error:  # noqa: BLE001 - that it raises is the finding
+    except Exception as error:  # noqa: BLE001 - the exception is the finding
         gradients, failed = {}, error.with_traceback(None)
     finally:
         for leaf, grad in left.values():

@@ -133,7 +133,7 @@ def _is_equal(before: Any, after: Any) -> bool:
         return before is after
 
 
-#: The modules with state of their own that a process may not have loaded.
+#: The modules with their own state that a process may not have loaded.
 _OPTIONAL_MODULES = (
     "numpy", "decimal", "faulthandler", "socket", "csv", "multiprocessing", *CONFIGURATIONS,
 )  # fmt: skip
@@ -154,7 +154,7 @@ def _parts() -> Iterator[_Part]:
         yield _Part("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
                     lambda blocked: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
                     frozenset({"pthread_sigmask"}))  # fmt: skip
-    yield _Part("sets what Python calls for asynchronous generators", sys.get_asyncgen_hooks,
+    yield _Part("sets Python's hooks for asynchronous generators", sys.get_asyncgen_hooks,
                 lambda hooks: sys.set_asyncgen_hooks(*hooks), frozenset({"set_asyncgen_hooks"}))  # fmt: skip
     yield _Part("sets how coroutines are tracked", sys.get_coroutine_origin_tracking_depth,
                 sys.set_coroutine_origin_tracking_depth,
@@ -229,7 +229,7 @@ def _parts() -> Iterator[_Part]:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         yield _Part("sets NumPy's errors", numpy.geterr, lambda old: numpy.seterr(**old), frozenset({"seterr"}))
-        for what, name in (("what NumPy calls for errors", "errcall"), ("the size of NumPy's buffers", "bufsize")):
+        for what, name in (("NumPy's error handler", "errcall"), ("the size of NumPy's buffers", "bufsize")):
             getter, setter = getattr(numpy, f"get{name}"), getattr(numpy, f"set{name}")
             yield _Part(f"sets {what}", getter, setter, frozenset({f"set{name}"}))
         yield _Part(
@@ -261,7 +261,7 @@ def _library_part(part: LibraryPart) -> _Part:
 
 
 class _OwnerAttributes(dict[str, Any]):
-    """The attributes of a module or class. What libraries add to it when it is first used does not count."""
+    """The attributes of a module or class. Additions that libraries make on its first use do not count."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OwnerAttributes) and all(
@@ -273,7 +273,7 @@ class _OwnerAttributes(dict[str, Any]):
 
 
 class _Globals(dict[str, Any]):
-    """The globals of a module, with their items. What an import changes, which may do so only once, does not count."""
+    """The globals of a module, with their items. Changes by an import do not count: they may happen only once."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
@@ -349,7 +349,7 @@ class _Attributes(dict[Any, "_Identities"]):
 
 
 class _HandlerAttributes(_Attributes):
-    """The attributes of handlers. Code that sets one has an effect: it redirects or changes what is logged."""
+    """The attributes of handlers. Code that sets one has an effect: it redirects or changes log output."""
 
     def changed_names(self, other: _HandlerAttributes) -> set[str]:
         """Return the names of the attributes that differ; code may set a private one by its public name."""
@@ -671,7 +671,7 @@ def _handler_state(handler: Any) -> tuple[Any, ...]:
 
 
 class _LoggerStates(dict[Any, tuple[Any, ...]]):
-    """The state of loggers. A new logger that is as it was made does not count as a change."""
+    """The state of loggers. A new, unchanged logger does not count as a change."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):

@@ -50,7 +50,7 @@ _OPAQUE = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType, types
 
 
 class Root(NamedTuple):
-    """Where a value starts: an argument, the module that is called, a closure variable, or a global variable.
+    """The start of a path to a value: an argument, the module that is called, a closure variable, or a global variable.
 
     ``scope`` is the module of a global variable, or the function of a closure variable. A partial that is compiled is
     called ``fn``, as in Dynamo's guards.
@@ -87,7 +87,7 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorSketch:
-    """What is known of a tensor; ``number`` is the same for the same tensor within a call, and ``data`` is a copy."""
+    """Facts about a tensor; ``number`` is the same for the same tensor within a call, and ``data`` is a copy."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -272,7 +272,7 @@ class SeenCalls:
 
 
 def key_of(call: Callable[..., Any]) -> Hashable:
-    """Return what identifies the entry of a call in any mode: the id of the module or the code that is called.
+    """Return the identity of the entry of a call in any mode: the id of the module or the code that is called.
 
     Partials of one function, which fix the same parameters, are one entry, as closures with the same code are.
     """

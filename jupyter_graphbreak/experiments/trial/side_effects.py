@@ -251,7 +251,9 @@ def handle_import(name: str, frame: FrameType | None) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def _family(event: str) -> tuple[EffectKind, Describe] | None:
-    return next(((kind, _always(what)) for start, kind, what in _FAMILIES if event.startswith(start)), None)
+    return next(
+        ((kind, _constant_description(what)) for start, kind, what in _FAMILIES if event.startswith(start)), None
+    )
 
 
 def short_text(value: Any) -> str:
@@ -310,7 +312,7 @@ def _with_address(verb: str) -> Describe:
     return describe
 
 
-def _always(what: str) -> Describe:
+def _constant_description(what: str) -> Describe:
     return lambda _: what
 
 
@@ -338,14 +340,14 @@ HOSTNAME = "sets the name of the host"
 STARTS_THREAD = "starts a thread"
 #: The event of an import, which has an effect only in trials: a real run imports each module once.
 _IMPORT = "import"
-#: What code does that passes work to threads or processes which exist already.
+#: The effect of code that passes work to existing threads or processes.
 SUBMITS = "hands work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
 COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"
-#: What code does with an address, which trials vary as they do other numbers.
+#: The effect of code that uses an address, which trials vary like other numbers.
 USES_ADDRESS = "uses memory by its address"
-#: What code does that has an event loop call a function later.
+#: The effect of code that schedules a function in an event loop.
 SCHEDULES = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),
@@ -366,48 +368,48 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "socket.getaddrinfo": ("network", _with_first_argument("looks up the host")),
     "socket.gethostbyname": ("network", _with_first_argument("looks up the host")),
     "socket.gethostbyaddr": ("network", _with_first_argument("looks up the host")),
-    "socket.getnameinfo": ("network", _always("looks up a host")),
-    "socket.sethostname": ("state", _always(HOSTNAME)),
-    "socket.__new__": ("network", _always("makes a socket")),
+    "socket.getnameinfo": ("network", _constant_description("looks up a host")),
+    "socket.sethostname": ("state", _constant_description(HOSTNAME)),
+    "socket.__new__": ("network", _constant_description("makes a socket")),
     "urllib.Request": ("network", _with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
     "os.system": ("process", lambda args: f"runs the command {without_setting(short_text(args[0]))}"),
     "os.exec": ("process", _with_first_argument("replaces this process by")),
-    "os.spawn": ("process", _always("starts a process")),
+    "os.spawn": ("process", _constant_description("starts a process")),
     "os.posix_spawn": ("process", _with_first_argument("starts the process")),
     "os.startfile": ("process", _with_first_argument("opens")),
-    "os.fork": ("process", _always("forks this process")),
-    "os.forkpty": ("process", _always("forks this process")),
-    "pty.spawn": ("process", _always("starts a process")),
-    "os.kill": ("process", _always("sends a signal")),
-    "os.killpg": ("process", _always("sends a signal")),
-    "signal.pthread_kill": ("process", _always("sends a signal")),
-    "_thread.start_new_thread": ("process", _always(STARTS_THREAD)),
-    "_thread.start_joinable_thread": ("process", _always(STARTS_THREAD)),
+    "os.fork": ("process", _constant_description("forks this process")),
+    "os.forkpty": ("process", _constant_description("forks this process")),
+    "pty.spawn": ("process", _constant_description("starts a process")),
+    "os.kill": ("process", _constant_description("sends a signal")),
+    "os.killpg": ("process", _constant_description("sends a signal")),
+    "signal.pthread_kill": ("process", _constant_description("sends a signal")),
+    "_thread.start_new_thread": ("process", _constant_description(STARTS_THREAD)),
+    "_thread.start_joinable_thread": ("process", _constant_description(STARTS_THREAD)),
     "webbrowser.open": ("process", _with_first_argument("opens a browser at")),
     "sqlite3.connect": ("database", _describe_database),
-    "builtins.input": ("process", _always(WAITS_FOR_INPUT)),
-    "builtins.breakpoint": ("process", _always("waits for a debugger")),
+    "builtins.input": ("process", _constant_description(WAITS_FOR_INPUT)),
+    "builtins.breakpoint": ("process", _constant_description("waits for a debugger")),
     "time.sleep": ("process", _describe_sleep),
     "ctypes.dlopen": ("process", _with_first_argument("loads the library")),
-    "ctypes.call_function": ("process", _always("calls a function of a library")),
+    "ctypes.call_function": ("process", _constant_description("calls a function of a library")),
     **dict.fromkeys(
         ("ctypes.cdata", "ctypes.PyObj_FromPtr", "ctypes.string_at", "ctypes.wstring_at"),
-        ("process", _always(USES_ADDRESS)),
+        ("process", _constant_description(USES_ADDRESS)),
     ),
     "object.__setattr__": ("state", _describe_attribute),
-    "sys.addaudithook": ("state", _always("adds an audit hook")),
-    "resource.setrlimit": ("state", _always("sets a limit of this process")),
-    "resource.prlimit": ("state", _always("sets a limit of a process")),
-    "os.putenv": ("state", _always(ENVIRONMENT)),
-    "os.unsetenv": ("state", _always(ENVIRONMENT)),
-    "os.chdir": ("state", _always(FOLDER)),
-    "os.fchdir": ("state", _always(FOLDER)),
+    "sys.addaudithook": ("state", _constant_description("adds an audit hook")),
+    "resource.setrlimit": ("state", _constant_description("sets a limit of this process")),
+    "resource.prlimit": ("state", _constant_description("sets a limit of a process")),
+    "os.putenv": ("state", _constant_description(ENVIRONMENT)),
+    "os.unsetenv": ("state", _constant_description(ENVIRONMENT)),
+    "os.chdir": ("state", _constant_description(FOLDER)),
+    "os.fchdir": ("state", _constant_description(FOLDER)),
 }
 #: Prefixes of further events, all of which are effects.
 _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (
     ("shutil.", "file", "copies, moves or deletes files"),
-    ("os.chmod", "file", "changes the rights of a file"),
+    ("os.chmod", "file", "changes the permissions of a file"),
     ("os.chown", "file", "changes the owner of a file"),
     ("os.chflags", "file", "changes the flags of a file"),
     ("os.setxattr", "file", "changes a file"),

@@ -160,7 +160,7 @@ def stand_in_of_iterator(value: Any) -> Any:
 
 
 def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
-    """Return the kind and the description of what using an object does; ``None`` if that is no effect."""
+    """Return the kind and the description of the effect of using an object; ``None`` if that is not an effect."""
     for kinds, kind, what in _HANDLES:
         if isinstance(value, kinds):
             return kind, _describe(what, value)

@@ -62,7 +62,7 @@ _LRU_CACHE = type(functools.lru_cache(len))
 
 
 _LOGGING = frozenset({"logging", "logging.handlers"})
-#: Names in modules and classes that trials leave as they are.
+#: Names in modules and classes that trials leave unchanged.
 _OF_MODULES = re.compile("__")
 _OF_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
 #: Attributes with which ``ctypes`` describes classes, and which cannot be set again.
@@ -127,7 +127,7 @@ class Subject:
     arguments : Arguments, optional
         The arguments of its calls. They are copied with the rest, so shared objects and shared memory stay shared.
     blocks : Blocks, optional
-        Where the copies of large memory are, for a copy that is kept and never runs.
+        The copies of large memory, for a copy that is kept and never runs.
 
     Attributes
     ----------
@@ -324,9 +324,9 @@ class Subject:
                 self._saved_uncopied.restore()
 
     def _restore_namespaces(self) -> None:
-        """Undo what a run did to modules and classes without naming it, such as with ``setattr``.
+        """Undo changes of modules and classes that a run made without naming them, such as with ``setattr``.
 
-        What Dynamo adds to a module, and Python to a class, stays.
+        Attributes that Dynamo adds to modules, and Python to classes, are kept.
         """
         for owner, swapped, before in self._before:
             ignored = _OF_CLASSES if isinstance(owner, type) else _OF_MODULES
@@ -354,7 +354,7 @@ class Subject:
         return result
 
     def _copy_cache(self, cached: Any, name: str) -> Any:
-        """Return a function with an empty cache of its own."""
+        """Return a function with its own empty cache."""
         parameters = cached.cache_parameters()
         result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self._copy(cached.__wrapped__, name))
         self._memo[id(cached)] = self._memo[id(result)] = result
@@ -456,7 +456,7 @@ class Subject:
             self._places.append(_Place(name, *_item_access(scope, name)))
 
     def _swap_uncopied_state(self) -> None:
-        """Swap the globals, closures and class attributes that code uses which is not copied."""
+        """Swap the globals, closures and class attributes that are used by code that is not copied."""
         copied = {id(scope) for scope in self._globals.values()}
         roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         modules = _used_modules(roots)
@@ -507,7 +507,7 @@ class Subject:
         self._swap_attached_data(loggers.values())
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
-        """Swap the attributes of a class, perhaps with those of an enumeration's members; return what was swapped."""
+        """Swap the attributes of a class, perhaps with those of an enumeration's members; return them."""
         names = [name for name in vars(kind) if not name.startswith("__") and name not in _LAYOUT]
         for name in names:
             self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
@@ -651,7 +651,7 @@ def _function_places(function: types.FunctionType) -> Iterator[_Place]:
 def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
     """Return whether the closure of a function contains or refers to an object that a call may change.
 
-    It may do so by a function inside it, as those that ``functools.singledispatch`` returns do.
+    It may do so through an inner function, like the functions that ``functools.singledispatch`` returns.
     """
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell

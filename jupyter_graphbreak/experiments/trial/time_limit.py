@@ -53,7 +53,7 @@ def require_time() -> None:
 
 
 class Patience:
-    """How long to continue with further inputs, counted from now.
+    """A time limit for trying further inputs, counted from now.
 
     Processor time of this thread counts, so that other programs do not decide on how many inputs a change is tried; and
     time on the clock counts for functions that wait.
@@ -74,5 +74,5 @@ class Patience:
         return time.thread_time() > self._worked or time.monotonic() > self._passed
 
 
-#: How many times as long as its processor time something may take on the clock.
+#: The limit of time on the clock, as a multiple of the limit of processor time.
 _WAITING = 5.0

@@ -78,7 +78,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "sys.monitoring": dict.fromkeys(
         ("use_tool_id", "free_tool_id", "clear_tool_id", "register_callback", "set_events", "set_local_events",
          "restart_events"),
-        ("state", "sets what monitors the interpreter"),
+        ("state", "sets a monitor of the interpreter"),
     ),
     "tracemalloc": dict.fromkeys(("start", "stop", "clear_traces", "reset_peak"), ("state", "traces memory")),
     "termios": dict.fromkeys(("tcsetattr", "tcsendbreak", "tcflush", "tcflow"), ("state", "sets the terminal")),

@@ -86,7 +86,7 @@ def values_of_entry(
     lines : sequence of WantedLine
         The lines whose operations are listed one by one; by default the last operation of each line is.
     number, calls : int
-        Which call of the run the entry is, from 1, and the number of calls.
+        The number of this call in the run, from 1, and the number of all calls.
     find_cell : callable
         Returns the cell that a code object comes from, given its file name.
     """
@@ -95,7 +95,7 @@ def values_of_entry(
         backend = GraphsOneByOne(recorded)
         subject = Subject(entry.call, entry.arguments)
         program = entry.compile(subject.call, backend)
-        given = _given(subject)
+        given = _nonfinite_inputs(subject)
         with recompiling(subject.call), recording_of.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             results = [_counts("graphs", program, subject)]
@@ -144,7 +144,7 @@ def values_of_entry(
     return FoundValues(values, own)
 
 
-def _given(subject: Subject) -> list[NonFiniteInput]:
+def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
     """Return the arguments and parameters that have NaN or Inf before the call."""
     subject.restore()
     found = []
@@ -161,7 +161,7 @@ def _given(subject: Subject) -> list[NonFiniteInput]:
 def _counts(
     by: Literal["graphs", "eager", "backend"], program: Callable[..., Any], subject: Subject
 ) -> NonFiniteCounts:
-    """Call a program with a backward pass from its results, and count what is NaN or infinite."""
+    """Call a program with a backward pass from its results, and count NaN and infinite elements."""
     require_time()
     subject.restore()
     given = subject.copies_of(subject.arguments or Arguments())
@@ -271,7 +271,7 @@ def _first(
     eager: list[tuple[_Operation, Origin]] | None,
     order: Mapping[tuple[str, int] | None, int],
 ) -> Iterable[NonFinite]:
-    """Yield the first operation of each direction and kind, in their order, with what the eager call does."""
+    """Yield the first operation of each direction and kind, in their order, with the eager call's."""
     forward = [item for item in origins if item[1].direction == "forward"]
     forward.sort(key=lambda item: order.get(_line(item[0]), len(order)))
     alike: dict[tuple[str, str], list[tuple[_Operation, Origin]]] = {}

@@ -51,7 +51,7 @@ class ValueRecorder:
     values : dict
         The values by the keys of the operations, in the order in which they ran first.
     origins : dict
-        What made NaN or Inf, by operation, direction and kind, in order.
+        The origins of NaN and Inf, by operation, direction and kind, in order.
     """
 
     values: dict[Hashable, RecordedValue] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class ValueRecorder:
         call : callable
             Runs it.
         makes : Presence
-            What the program itself writes there, such as ``-inf`` for a mask.
+            Values that the program itself writes there, such as ``-inf`` for a mask.
         """
         inputs = list(_tensors(given))
         present = self._presence(inputs)
@@ -123,7 +123,7 @@ class ValueRecorder:
         before: Presence,
         execution: int,
     ) -> None:
-        # A division of Inf by Inf makes NaN: what matters is the kind that was not there before.
+        # A division of Inf by Inf makes NaN: only a new kind counts.
         if seen.nan and not before.nan:
             origin = Origin(key, direction, "nan", seen, execution)
             self.origins.setdefault((key, direction, "nan"), origin)
@@ -158,7 +158,7 @@ class ValueRecorder:
             pending += [following for following, _ in function.next_functions]
 
     def _presence(self, tensors: Iterable[torch.Tensor]) -> Presence:
-        """Return whether any of some tensors has NaN, and whether any has infinite elements."""
+        """Return whether any tensor has NaN, and whether any has infinite elements."""
         nan = inf = False
         for tensor in tensors:
             known = self._presences.get(id(tensor))

@@ -13,7 +13,7 @@ from jupyter_graphbreak.ipython.cell.bindings import bound_names
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The function that a cell is made into.
+#: The function that contains a cell's code.
 FUNCTION = "_graphbreak_cell"
 _PREFIX = f"{FUNCTION}.<locals>."
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

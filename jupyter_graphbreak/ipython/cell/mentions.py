@@ -1,4 +1,4 @@
-"""What the code of a cell mentions: names, ``torch.compile``, and parameters that it saves."""
+"""Find what the code of a cell mentions: names, ``torch.compile``, and parameters that it saves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: How to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
 _IN_PLACE = "compile the model in place with `model.compile()`"
-#: How many keys of a dict, and how many values that are dicts, are looked at.
+#: At most this many keys of a dict, and this many values that are dicts, are examined.
 _MOST_KEYS = 1000
 
 

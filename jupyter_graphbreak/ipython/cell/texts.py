@@ -74,7 +74,7 @@ class CellTexts:
             text = raw[number] if 0 < number < len(raw) else ""
             inner = "".join(linecache.getlines(filename)).rstrip()
             if self._current is not None and inner and inner in self._current[1]:
-                # A cell that a magic of this one runs, such as %%capture; its line numbers start below that magic.
+                # A cell that a magic in this cell runs, such as %%capture; its line numbers start below that magic.
                 _, text, number = self._current
                 above = text.count("\n", 0, text.rindex(inner))
                 return CellText(f"Cell In[{number}]", text.rstrip("\n"), above, 0)

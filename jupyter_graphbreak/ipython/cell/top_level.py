@@ -172,7 +172,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _computes(called: Any) -> bool:
-    """Return whether a callable is a computing function of PyTorch or ``math``, or a mode such as ``no_grad``."""
+    """Return whether a callable is a function of PyTorch or ``math`` that computes, or a mode such as ``no_grad``."""
     import torch
 
     if isinstance(called, type):

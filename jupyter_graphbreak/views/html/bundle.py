@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.rows.schema import Rows
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-#: What the HTML and the report leave out, for a notebook without a kernel: {"gzip": base64 of JSON}.
+#: The parts that the HTML and the report leave out, for a notebook without a kernel: {"gzip": base64 of JSON}.
 REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
 #: If a report is larger as JSON, the output leaves out parts of it.
 _MOST_BYTES = 3_000_000
 #: If the code of the graphs has more characters, it is compressed, beside the rest of the HTML.
 _MOST_CODE = 4_000
-#: How many rows of each section such an output contains.
+#: Such an output contains at most this many rows of each section.
 _MOST_ROWS = 500
 
 
@@ -38,7 +38,7 @@ class LiveView(Protocol):
         """The id of the widget in the front end."""
 
     def markup_of(self, report: Report) -> str | None:
-        """Return the markup of a report if it is what the widget shows."""
+        """Return the markup of a report if the widget shows it."""
 
 
 def running_bundle(view: LiveView) -> dict[str, Any]:

@@ -24,7 +24,7 @@ Part = Literal["cost", "frontends", "groups", "job", "remedies", "scopes"]
 
 @cache
 def live_style_sheet() -> Markup:
-    """Return the rules for what a script adds to a report, beside those of :func:`style_sheet`."""
+    """Return the rules for the parts that a script adds to a report, besides those of :func:`style_sheet`."""
     return _without_comments((_HERE / "templates" / "live.css").read_text(encoding="utf-8"))
 
 
@@ -96,7 +96,7 @@ def environment() -> jinja2.Environment:
     from jinja2.runtime import Context
 
     class PlainContext(Context):
-        """Calls functions directly, without checking whether they take the context: none of ours does."""
+        """Calls functions directly, without checking whether they take the context: none of our functions does."""
 
         def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
             kwargs.pop("_loop_vars", None)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
     from jupyter_graphbreak.report.schema import Report
 
-#: How many processes are shown with their report; the rest only with a summary.
+#: At most this many processes are shown with their report, the rest with a summary.
 _MOST_REPORTS = 8
-#: How many breaks are listed; the rest are counted.
+#: At most this many breaks are listed; the rest are counted.
 _MOST_BREAKS = 200
 #: Ranks whose times of compiling are listed.
 _MOST_RANKS = 2048
@@ -59,7 +59,7 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
 
 
 def packed_processes(job: Job) -> list[dict[str, Any]]:
-    """Return what each report in :func:`render_job_html` leaves out, for a front end without a kernel."""
+    """Return the parts that each report in :func:`render_job_html` leaves out, for a front end without a kernel."""
     return [{"gzip": packed_data(process.report)} for process in job.processes[:_MOST_REPORTS]]
 
 

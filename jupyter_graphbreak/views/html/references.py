@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.lines import Line
     from jupyter_graphbreak.views.words.recompilation import Recompilation
 
-#: How many related elements of one kind are highlighted with an element.
+#: At most this many related elements of one kind are highlighted with an element.
 _MOST_TOGETHER = 100
 
 

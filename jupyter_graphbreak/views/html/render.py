@@ -125,13 +125,13 @@ def _with_plain_quotes(markup: str) -> str:
 
 
 def render_changes_html(changes: Changes) -> str:
-    """Return what changed between two runs as a snippet with its own style sheet."""
+    """Return the changes between two runs as a snippet with its own style sheet."""
     macros: Any = environment().get_template("changes.html.j2").make_module({"words": words})
     return str(macros.alone(bounded(changes), style_sheet()))
 
 
 def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]:
-    """Return what :func:`render_html` leaves out, as markup, by list name.
+    """Return the parts that :func:`render_html` leaves out, as markup, by list name.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class _PackedCode(msgspec.Struct):
 
 
 def packed_data(report: Report) -> str:
-    """Return what :func:`render_html` leaves out and the report as text, for an output with several reports."""
+    """Return the parts that :func:`render_html` leaves out and the report as text, for an output with several."""
     view = View(report)
     return _compress({"text": render_text(report), "rest": _render_rest(view, _macros(view))})
 

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _WHOLE = 40
 #: The minimum number of lines to fold, in the reader's own sources and in libraries.
 _WORTH_FOLDING, _WORTH_FOLDING_LIBRARY = 6, 3
-#: How many lines around a break, in own sources and in libraries, and around a call that leads to one, are not folded.
+#: The numbers of unfolded lines around a break in own sources, a break in libraries, and a call that leads to a break.
 _NEAR_BREAK, _NEAR_BREAK_LIBRARY, _NEAR_CALL = 3, 1, 1
-#: How many graph letters fit in the gutter of one line.
+#: The number of graph letters that fit in the gutter of one line.
 _LETTERS = 3
 _TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
 #: Maximum indentation of a note.
 _NOTE_COLUMNS = 60
-#: How many breaks of one line are named in its gutter, and explained in notes below it.
+#: At most this many breaks of one line are named in its gutter, and explained in notes below it.
 _MOST_SIGNS, _MOST_NOTES = 20, 20
 
 
@@ -102,7 +102,7 @@ class SourceListing:
     numbers : set of int
         All lines of the source that the report contains.
     left_out : int
-        How many lines are not shown; ``more`` returns a range of them as rows.
+        The number of hidden lines; ``more`` returns a range of them as rows.
     """
 
     index: int

@@ -101,11 +101,11 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
     return " ".join([*parts, *([meta.device] if meta.device else [])])
 
 
-#: How many functions or resumed places one break lists.
+#: A break lists at most this many functions or resumed places.
 _MOST_NAMES = 6
-#: How many calls that were compiled for a report are shown with the statement that compiles them.
+#: At most this many calls compiled for a report are shown with the statement that compiles them.
 _MOST_COMPILABLE = 4
-#: How many source lines are loaded at once.
+#: The number of source lines to load at once.
 LINES_AT_ONCE = 100
 #: Fewer minor breaks are not worth folding.
 _WORTH_FOLDING = 3
@@ -115,7 +115,7 @@ _DEEPEST = 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of each list the static markup shows.
+    """The parts of each list that the static markup shows.
 
     Up to ``open`` breaks are expanded. The code of a graph is shown if it has at most ``code`` lines.
     """
@@ -212,7 +212,7 @@ class View:
 
     @property
     def paths(self) -> list[PathDifference]:
-        """What runs only because the code is compiled, in reading order."""
+        """The lines that run only because the code is compiled, in reading order."""
         return ordered_paths(self.report)
 
     @property
@@ -232,7 +232,7 @@ class View:
         return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
 
     def step_words(self, segment: Segment) -> str:
-        """Return what a step of the run was, with the calls that lead to it."""
+        """Return the description of a step of the run, with the calls that lead to it."""
         step = segment.step
         path = " > ".join(segment.calls)
         if step.graph is not None:
@@ -331,7 +331,7 @@ class View:
         return best if best is not None and len(best.breaks) > 1 else None
 
     def trials(self, break_: Break) -> str:
-        """Say what came of the changes that do not work."""
+        """Describe the outcome of the changes that do not work."""
         tried = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(tried) if tried is not None else ""
 

@@ -61,12 +61,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
 
 _MOST_COMPILED = 4
-#: How many graphs without a CUDA graph get a sentence.
+#: At most this many graphs without a CUDA graph get a sentence.
 _MOST_SENTENCES = 50
 
 
 def compiled_for_report(report: Report) -> str:
-    """Name what was compiled for the report only, because the code does not compile it; empty if there is none.
+    """Name the code that was compiled only for the report, because it does not compile itself; empty if there is none.
 
     "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
     """
@@ -99,7 +99,7 @@ MOST_ROWS = 5_000
 #: Maximum characters of a label or detail, and of a paragraph.
 _MOST_OF_LABEL, _MOST_OF_PARAGRAPH = 300, 1_000
 _T = TypeVar("_T")
-#: How many guards of one function are written out.
+#: At most this many guards of one function are written out.
 _MOST_GUARDS = 10
 
 
@@ -307,7 +307,7 @@ def _recompiles(report: Report) -> Section | None:
 
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:
-    """Return what ends recompiles, with the outcome of its trial and the measured time of a call with it."""
+    """Return the change that ends recompiles, with the outcome of its trial and the measured time of a call with it."""
     time = time_with(report, fix)
     return f"Fix: {fix.title}. {outcome(fix)}{f'; {time}' if time else ''}"
 

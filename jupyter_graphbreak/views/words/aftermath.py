@@ -1,4 +1,4 @@
-"""What happens after a break: where functions resume, and what runs eagerly."""
+"""Describe the run after a break: where functions resume, and what runs eagerly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
-#: How many places, and how many functions, are named.
+#: At most this many places, and this many functions, are named.
 _MOST_NAMED = 3
 _WORDS: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",

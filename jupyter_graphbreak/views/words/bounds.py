@@ -114,7 +114,7 @@ class _Bounds:
         return report
 
     def _first(self, report: Report, name: str, items: list[Any]) -> list[Any]:
-        """Return the shown entries of a top-level list: unique ids, and of breaks those that are read first."""
+        """Return the shown entries of a top-level list: entries with unique ids, and the breaks that are read first."""
         shown = items
         if name in _LISTS_WITH_IDS:
             unique = {item.id: item for item in reversed(items)}
@@ -130,7 +130,7 @@ class _Bounds:
         return shown
 
     def _notes(self) -> Iterable[Diagnostic]:
-        """Yield notes about what was left out."""
+        """Yield notes about the parts left out."""
         if self.cut_lists:
             parts = [f"{shown} of {total} {_NOUNS.get(name, name)}" for name, (shown, total) in self.cut_lists.items()]
             yield Diagnostic("warning", f"This report is too large to show in full. Shown: {', '.join(parts)}.")

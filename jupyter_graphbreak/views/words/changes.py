@@ -1,4 +1,4 @@
-"""What changed between two runs, in words, for text and markup."""
+"""Describe the changes between two runs, for text and markup."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
-#: How many functions are named. Compilation that takes less than a second is not worth a sentence.
+#: At most this many functions are named. Compilation that takes less than a second is not worth a sentence.
 _MOST = 3
 _WORTH_SAYING_S = 1.0
 #: Shorter times would be shown as zero.
@@ -156,7 +156,7 @@ _WORTH_A_RATIO = 1.1
 _NOTABLE_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by this share.
 _NOTABLE_DIFFERENCE = 0.25
-#: How many entries, and remedies of one entry, are described.
+#: At most this many entries, and remedies of one entry, are described.
 _MOST_ENTRIES, _MOST_REMEDIED = 50, 20
 
 
@@ -328,7 +328,7 @@ def _coverage(coverage: Coverage) -> str:
 def break_time(report: Report, break_: Break) -> str:
     """Return the time that a break costs: the measured saving of fixing it, or else the time outside graphs at it.
 
-    If several entries meet the break, the one in which it costs most counts.
+    If several entries reach the break, the one in which it costs most counts.
     """
     measured, outside = _measured_by_break(report)
     if break_.id in measured:
@@ -425,7 +425,7 @@ def _percent(share: float) -> str:
 
 
 def restoring_sentences(check: Check) -> list[str]:
-    """Return what makes a wrong result right, of the changes that were tried.
+    """Return the tried changes that make a wrong result right.
 
     "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2 times as long".
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
-#: How many entries are described.
+#: At most this many entries are described.
 _MOST_ENTRIES = 50
 #: Calls that take less memory are not described, nor are differences below this share.
 _NOTABLE_BYTES = 1 << 20
@@ -45,18 +45,18 @@ _NOTABLE_GROWTH = 1 << 10
 _LONGER = 1.1
 #: Compiling that takes less time is not described.
 _NOTABLE_S = 1.0
-#: How many graphs that no cache can keep are named.
+#: At most this many graphs that no cache can keep are named.
 _MOST_BYPASSED = 3
-#: How many operations are named, and the time that shorter ones count as.
+#: The maximum number of operations to name, and the time that shorter ones count as.
 _MOST_OPS, _SHORTEST_US = 5, 0.1
-#: How many alternatives of an entry are described, and what goes unnoticed without some guards.
+#: At most this many alternatives of an entry are described. Without some guards, a change goes unnoticed.
 _MOST_ALTERNATIVES = 5
 _UNNOTICED = {
     "skip_guard_on_all_nn_modules_unsafe": "a later change of a module's attribute then goes unnoticed",
     "skip_guard_on_globals_unsafe": "a later change of a global then goes unnoticed",
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
 }
-#: How many pairs of kernels are named, and why kernels are not fused.
+#: At most this many pairs of kernels are named, with the reason why they are not fused.
 _MOST_UNFUSED = 3
 _WHY_NOT_FUSED = {
     "reduction": "the second one needs the finished result of a reduction",
@@ -65,15 +65,15 @@ _WHY_NOT_FUSED = {
     "order": "the second one reads elements in a different order than the first one writes them",
     "device": "they run on different devices",
 }
-#: A way to compile a model is named if it takes this share of the start at most.
+#: A way to compile a model is named if it takes at most this share of the start.
 _WORTH_A_WAY = 0.8
 #: Times that differ by less are called equal.
 _SAME = 1.03
-#: How many differences between blocks are named.
+#: At most this many differences between blocks are named.
 _MOST_DIFFERENCES = 3
-#: Where findings about the start come among those about calls.
+#: The rank of findings about the start among those about calls.
 _SHARE_OF_START = 0.5
-#: How many objects with expensive guards are named.
+#: At most this many objects with expensive guards are named.
 _MOST_GUARDS = 3
 
 
@@ -86,7 +86,7 @@ class Finding:
     sentence : str
         The sentence.
     share : float
-        What the finding costs, as a share of what an eager call takes; negative if compiling saves it.
+        The cost of the finding as a share of the eager call's; negative if compiling saves it.
     location : Location or None
         The line in the source.
     """
@@ -190,7 +190,7 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
 
 
 def _regions(report: Report, regions: RegionCost) -> Iterator[Finding]:
-    """Name the ways to compile the blocks that shorten the start, and say why blocks are compiled apart.
+    """Name the ways to compile the blocks that shorten the start, and say why blocks are compiled separately.
 
     "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start takes 4.1 s
     instead of 19.3 s; calls take 1.02 times as long".
@@ -229,7 +229,7 @@ def _calls(way: CompiledWay) -> str:
 
 
 def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> Finding:
-    """Say why blocks that look alike are compiled apart from each other.
+    """Say why blocks that look alike are compiled separately.
 
     "compiled alone, the 12 `Block` modules need 8 compilations, and then run eagerly (recompile limit), because of what
     differs: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".
@@ -264,7 +264,7 @@ def _unfused(report: Report, kernels: UnfusedKernels) -> Finding:
 
 
 def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:
-    """Name an operation that loses: "`erfinv` is 10.7 times slower compiled than eager (3.14 ms ..., line 6)"."""
+    """Name a slow operation: "`erfinv` is 10.7 times slower compiled than eager (3.14 ms ..., line 6)"."""
     eager, compiled = op.eager.median_us, op.compiled.median_us
     facts = [f"{time_text(compiled)} against {time_text(eager)}"]
     facts += [place(report, without_function(op.location))] if op.location is not None else []
@@ -326,12 +326,12 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[Finding]:
     if memory.compiled_saved_bytes or memory.eager_saved_bytes:
         kept, kept_eagerly = memory.compiled_saved_bytes, memory.eager_saved_bytes
         sentence += f"; {memory_text(kept)} are kept" if kept else "; none is kept"
-        sentence += f" for the backward pass{_most(report, by_line)}"
-        sentence += f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_most(report, eager_by_line)})"
+        sentence += f" for the backward pass{_at_line(report, by_line)}"
+        sentence += f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_at_line(report, eager_by_line)})"
     yield Finding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
 
 
-def _most(report: Report, by_line: Mapping[Location, int]) -> str:
+def _at_line(report: Report, by_line: Mapping[Location, int]) -> str:
     """Name the line that keeps most: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most(by_line)
     return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
@@ -390,7 +390,7 @@ def _saves(before: int, after: int) -> bool:
 
 
 def _duration(change: MemoryChange) -> str:
-    """Return how much longer a call takes; empty if that was not measured."""
+    """Return how much longer a call takes; empty if it was not measured."""
     if change.time_ratio is None:
         return ""
     how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _LONGER else "no longer"

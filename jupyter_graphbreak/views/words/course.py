@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Skipped
 
-#: How many calls around a step are named.
+#: At most this many calls around a step are named.
 _MOST_NAMES = 8
 #: Maximum depth of calls that is followed; a recursion may be deeper.
 _MOST_CALLS = 200
@@ -103,7 +103,7 @@ class _Course:
         return items
 
     def _items_of(self, frame: Frame, depth: int) -> list[Item]:
-        """Return the items of a frame: a call, a single step, or nothing. A resumed frame has no box of its own."""
+        """Return the items of a frame: a call, a single step, or nothing. A resumed frame has no separate box."""
         pending = deque([(frame, depth)])
         items: list[Item] = []
         while pending:

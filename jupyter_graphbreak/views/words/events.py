@@ -1,4 +1,4 @@
-"""What PyTorch did while compiling one function, as sentences for a log."""
+"""Describe PyTorch's work on one function in sentences for a log."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Event(msgspec.Struct, frozen=True):
     function : str
         The name of the function.
     text : str
-        What happened, in one sentence. ``str`` of an event returns it.
+        The event in one sentence. ``str`` of an event returns it.
     seconds : float or None
-        How long compiling took, for ``compile`` and ``recompile``.
+        The seconds of compiling, for ``compile`` and ``recompile``.
     gb_id : str or None
         The id of a break's cause, such as ``"GB0170"``.
     """

@@ -1,4 +1,4 @@
-"""Breaks that have one cause and one way out, so that a report says it once and lists their places."""
+"""Breaks with one cause and one remedy: a report describes them once and lists their places."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Fewer breaks of one cause are shown one by one, unless one remedy removes them.
 _FEWEST = 3
-#: How many causes are named.
+#: At most this many causes are named.
 _MOST_CAUSES = 3
 
 
@@ -38,7 +38,7 @@ class Group:
 
 @per_report
 def break_groups(report: Report) -> list[Group]:
-    """Return all breaks in reading order, those with the same cause and the same way out together."""
+    """Return all breaks in reading order, those with the same cause and the same remedy together."""
     by_key: dict[Hashable, list[Break]] = {}
     for break_ in ordered_breaks(report):
         by_key.setdefault(_key(report, break_), []).append(break_)

@@ -65,7 +65,7 @@ def processes_with_break(job: Job, break_: JobBreak) -> str:
 
 
 def compiling_lines(job: Job) -> list[str]:
-    """Return sentences on when the ranks compiled, and on those that the others wait for."""
+    """Return sentences on the ranks' compile times, and on the ranks that the others wait for."""
     if not job.compiling:
         return []
     spent = sorted(rank.compile_s for rank in job.compiling)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The number of graph colours; they repeat, and letters tell graphs of the same colour apart.
 COLOURS = 8
-#: How many breaks of one line, and lines of one break, are marked; further breaks are counted.
+#: At most this many breaks of one line, and lines of one break, are marked; further breaks are counted.
 _MOST_MARKS = 50
 _LONGEST_MARK = 200
 _T = TypeVar("_T")
@@ -69,7 +69,7 @@ class Line:
     eager : Skipped or None
         The function, or the rest of a function, around the line that runs eagerly.
     path : PathDifference or None
-        What is decided on the line because the code is compiled.
+        The decisions made on the line because the code is compiled.
     """
 
     number: int

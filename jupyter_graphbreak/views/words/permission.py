@@ -11,9 +11,9 @@ from jupyter_graphbreak.views.words.where import place, without_function
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
 
-#: How many breaks one sentence lists.
+#: One sentence lists at most this many breaks.
 _MOST_NUMBERS = 20
-#: What :func:`permission` returns if no setting is involved.
+#: The result of :func:`permission` if no setting is involved.
 UNREMARKABLE = frozenset({"allowed", "allowed by default"})
 _MAY_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
 

@@ -17,7 +17,7 @@ _KNOWN_PAGES = re.compile(
 
 #: Maximum number of words in one list.
 _MOST_WORDS = 40
-#: How many times as long as wanted a clause may be.
+#: A clause may be at most this many times as long as wanted.
 _LONGEST_CLAUSE = 3
 
 
@@ -72,7 +72,7 @@ def duration(seconds: float) -> str:
 def whole_clauses(text: str, most: int) -> str:
     """Return the first clauses of a text, about as many as fit into a number of characters.
 
-    Only a clause that is several times as long is cut.
+    A clause is cut only if it is several times too long.
     """
     if len(text) <= most:
         return text

@@ -39,10 +39,10 @@ _TENSOR_BEGINS = "tensor '"
 _ACTUAL = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
-#: What PyTorch says if an object that compiled code refers to is freed.
+#: PyTorch's message if an object that compiled code refers to is freed.
 _FREED = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
-#: What PyTorch adds to a guard on a parameter: advice, which is not part of the value.
+#: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
 #: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
 _NO_TENSOR = re.compile(r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>")
@@ -51,13 +51,13 @@ _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "
 _OTHER_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MOST_NAMES = 2
-#: From so many functions on, those that size changes within a call recompile are listed as one.
+#: If at least this many functions are recompiled because of size changes within a call, they are listed as one.
 _MANY_WITHIN = 4
-#: How many lines of one guard are named.
+#: At most this many lines of one guard are named.
 _MOST_LINES = 3
-#: How many values at the beginning of a series are written out; a longer series shows these and the last.
+#: The number of values to write out at the beginning of a series; a longer series shows these and the last.
 _MOST_VALUES = 2
-#: The share of the recompile limit from which there is a warning.
+#: From this share of the recompile limit on, there is a warning.
 _NEAR_LIMIT = 0.6
 
 
@@ -68,7 +68,7 @@ class FailedGuard:
     Parameters
     ----------
     story : str
-        What varied and how: "k: 2 -> 3 -> ... -> 9".
+        The variation: "k: 2 -> 3 -> ... -> 9".
     times : int
         In how many recompiles this guard failed.
     locations : list of Location
@@ -96,7 +96,7 @@ class Recompilation:
     Parameters
     ----------
     function : str
-        Its name; for several, what they are.
+        Its name; for several, a description.
     location : Location or None
         Its lines; for several, ``None``.
     frames : list of str
@@ -104,11 +104,11 @@ class Recompilation:
     guards : list of FailedGuard
         All guards that failed, the most frequent first.
     total : int
-        How often it was compiled; 0 if its first compilation was before the run.
+        The number of its compilations; 0 if its first compilation was before the run.
     ids : list of str
         The ids of its recompiles.
     limit : int
-        After how many compilations it runs eagerly; 0 if that is unknown.
+        The number of compilations after which it runs eagerly; 0 if it is unknown.
     is_by_results : bool
         Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
         varied: the program passes none of them to a compiled function itself.
@@ -141,7 +141,7 @@ class Recompilation:
 
     @property
     def times(self) -> str:
-        """How often it was recompiled, and whether the limit was reached: "recompiled 3 times"."""
+        """The number of its recompiles, and whether the limit was reached: "recompiled 3 times"."""
         count = len(self.frames) - self.limit_hit
         if not count:
             return "not recompiled: limit reached, runs eagerly"
@@ -165,7 +165,7 @@ class _Variation:
     old: str
     new: str | None
     advice: str
-    #: What tells the variable from others; the name may be words.
+    #: The key that identifies the variable; the name may be words.
     subject: str = ""
     is_size: bool = False
 
@@ -192,7 +192,7 @@ def recompilations(report: Report) -> list[Recompilation]:
 
 
 def listed_recompilations(report: Report) -> list[Recompilation]:
-    """Return what views list: the recompiled functions, where many that results of breaks recompile are one entry."""
+    """Return the recompiled functions for views; many that results of breaks recompile are one entry."""
     functions = recompilations(report)
     inner = [function for function in functions if function.is_by_results and shows_advice(report, function)]
     if len(inner) < _MANY_WITHIN:
@@ -207,7 +207,7 @@ def shows_advice(report: Report, recompilation: Recompilation) -> bool:
 
 
 def _by_results(functions: Sequence[Recompilation]) -> Recompilation:
-    """Return functions between breaks, recompiled because of what the call computes there, as one entry."""
+    """Return functions between breaks, recompiled because of values computed there, as one entry."""
     frames = [frame for function in functions for frame in function.frames]
     guards = [guard for function in functions for guard in function.guards]
     varied = [
@@ -300,7 +300,7 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
     """Return the name of a recompiled function, with its class if known.
 
     ``torch.compile`` of a partial, or of a module whose ``forward`` is PyTorch's own, compiles a wrapper, whose own
-    name says nothing to the reader.
+    name means nothing to the reader.
     """
     if recompilation.location is None:
         return recompilation.function

@@ -36,10 +36,10 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
 }  # fmt: skip
 #: Lines of context around a change.
 _AROUND = 2
-#: How many remedies for one break, and for combinations, are considered.
+#: At most this many remedies for one break, and for combinations, are considered.
 _MOST_FOR_ONE = 100
 _MOST_TOGETHER = 200
-#: A remedy with more edits is not combined with others; none of our remedies has so many.
+#: A remedy with more edits is not combined with others; none of our remedies has this many.
 _MOST_EDITS = 20
 #: Edits up to this many lines are compared line by line; a longer edit is shown as a full replacement.
 _MOST_COMPARED = 500
@@ -170,7 +170,7 @@ _RESULTS: dict[RemedyVerdict, str] = {
 
 
 def own_edit(report: Report) -> tuple[str, bool]:
-    """Return what trying the user's own edit has shown, and whether the edit works; an empty sentence without one.
+    """Return the outcome of the user's own edit, and whether it works; an empty sentence without one.
 
     "Your edit: same results, removes break 3", "Your edit: different results (the gradient of w is 12, not 18)".
     """
@@ -189,7 +189,7 @@ def own_edit(report: Report) -> tuple[str, bool]:
 
 
 def _comparison(remedy: Remedy) -> str:
-    """Return what was compared on how many inputs, and which sides of conditions ran."""
+    """Return the number of compared inputs, and the sides of conditions that ran."""
     evidence = remedy.evidence
     is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
     never = ", but one side of a condition never ran" if is_about_sides else ""
@@ -232,7 +232,7 @@ def _compilation_counts(before: int, after: int, unseen: UnseenInputs | None) ->
 
 
 def change_lines(report: Report, remedy: Remedy) -> list[DiffLine]:
-    """Return what a remedy changes in sources, line by line; a patch of a file is returned unchanged."""
+    """Return the changes of a remedy in sources, line by line; a patch of a file is returned unchanged."""
     sources, own = lookup.sources(report), lookup.main_cell(report)
     if remedy.patch and not _changes_cells_only(report, remedy):
         return [_patch_line(line) for line in remedy.patch.rstrip("\n").split("\n")]
@@ -292,7 +292,7 @@ def code_of(remedy: Remedy) -> str:
 
 
 def has_separate_code(remedy: Remedy) -> bool:
-    """Return whether the code of a remedy is needed besides its edits; those of a mark insert its code."""
+    """Return whether the code of a remedy is needed besides its edits; the edits of a mark insert its code."""
     return not remedy.edits or (bool(remedy.settings) and remedy.kind != "mark")
 
 
@@ -415,7 +415,7 @@ def _clash(one: Remedy, other: Remedy) -> bool:
 
 
 def left_by_interrupt(report: Report) -> str:
-    """Return what an interrupted search for remedies left: "breaks 2 and 3"; empty if it left nothing."""
+    """Return the breaks that an interrupted search for remedies left: "breaks 2 and 3"; empty if it left nothing."""
     numbers = break_numbers(report)
     left = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
     known = sorted({numbers[ident] for remedy in left for ident in remedy.breaks if ident in numbers})
@@ -439,7 +439,7 @@ def breaks_of(report: Report, remedy: Remedy) -> str:
 
 
 def trials_sentence(trials: BreakRemedies) -> str:
-    """Say what came of the changes that do not work: "3 others tried, none works"; empty if there are none.
+    """Describe the outcome of the changes that do not work: "3 others tried, none works"; empty if there are none.
 
     One that removes the break or saves compilations but changes results is named, because a reader may want it
     nevertheless.

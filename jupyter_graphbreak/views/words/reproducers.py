@@ -1,4 +1,4 @@
-"""Standalone scripts, in words: what they show, and why there is none."""
+"""Standalone scripts, in words: their findings, and why there is none."""
 
 from __future__ import annotations
 

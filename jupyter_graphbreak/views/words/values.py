@@ -115,7 +115,7 @@ def left_out_sentence(values: EntryValues) -> str:
 
 
 def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
-    """Compare what the backend's code returns with what the operations give one by one."""
+    """Compare the results of the backend's code with those of the operations one by one."""
     by = {counts.by: counts for counts in values.results}
     graphs, backend = by.get("graphs"), by.get("backend")
     if graphs is None or backend is None:

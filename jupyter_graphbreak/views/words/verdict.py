@@ -66,7 +66,7 @@ def verdict(report: Report) -> Verdict:
 def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
     breaks = counted(len(report.breaks), "break")
     if report.status == "interrupted":
-        where = _at(report, report.error.location) if report.error is not None else ""
+        where = _place_suffix(report, report.error.location) if report.error is not None else ""
         return "bad" if report.breaks else "plain", f"Interrupted{where}; {breaks} until then."
     if report.error is not None or report.status == "error":
         return "error", _failure(report)
@@ -100,10 +100,10 @@ def _failure(report: Report) -> str:
         break_ = ordered_breaks(report)[number - 1]
         others = len(report.breaks) - 1
         before = f" There {'is 1 other break' if others == 1 else f'are {others} other breaks'}." if others else ""
-        return f"Break {number} ended the run: {title_of(break_)}{_at(report, break_.location)}.{before}"
+        return f"Break {number} ended the run: {title_of(break_)}{_place_suffix(report, break_.location)}.{before}"
     kind = one_line(error.type) if error is not None else "an error"
     until = f"; {counted(len(report.breaks), 'break')} until then" if report.breaks else ""
-    return f"The run ended in {kind}{_at(report, error.location if error is not None else None)}{until}."
+    return f"The run ended in {kind}{_place_suffix(report, error.location if error is not None else None)}{until}."
 
 
 def _as_sentence(reason: str) -> str:
@@ -135,7 +135,7 @@ def _first_step(report: Report) -> str:
         known = f" Fix break {break_numbers(report)[worst.id]} first: it {_effect(report, worst)}."
         return f".{nothing}{known if _effect(report, worst) else ' Fix break 1 first.'}"
     if total == 1:
-        return f"{_at(report, first.location)}{f': it {effect}' if effect else ''}.{nothing}"
+        return f"{_place_suffix(report, first.location)}{f': it {effect}' if effect else ''}.{nothing}"
     return f".{nothing} Fix break 1 first{f': it {effect}' if effect else ''}."
 
 
@@ -146,7 +146,7 @@ def _main_group(report: Report) -> list[Break]:
 
 
 def advice_beside_verdict(report: Report) -> str:
-    """Return the advice about what the verdict names; empty if changes were tried or nothing needs to be done."""
+    """Return advice about the item in the verdict; empty if changes were tried or nothing needs to be done."""
     if report.remedies:
         return ""
     if not report.breaks:
@@ -237,7 +237,7 @@ def _recompiled(report: Report, judgment: str = "") -> str:
 def _called_name(report: Report, function: Recompilation) -> str:
     """Return the name of a recompiled function; if it is all that was compiled, as the program calls it.
 
-    A library's wrapper, such as "can_return_tuple.wrapper", is no name that the reader knows.
+    A library's wrapper, such as "can_return_tuple.wrapper", is not a name that the reader knows.
     """
     outermost = {
         frame.id
@@ -281,7 +281,7 @@ def _names(functions: Iterable[str]) -> str:
     return counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)
 
 
-def _at(report: Report, location: Location | None) -> str:
+def _place_suffix(report: Report, location: Location | None) -> str:
     return f", {place(report, location)}" if location is not None else ""
 
 
@@ -328,7 +328,7 @@ def run_name(report: Report) -> str:
 
 
 def compiled_name(report: Report) -> str:
-    """Return what was compiled, the outermost functions: "step", "BartForCausalLM"."""
+    """Return the outermost compiled functions: "step", "BartForCausalLM"."""
     if report.compiled:
         return _first_names([one_line(call.type or call.name) for call in report.compiled])
     called: dict[str | None, Frame] = {}
@@ -341,7 +341,7 @@ def compiled_name(report: Report) -> str:
         if frame.module is not None:
             names[one_line(frame.module)] = None
             continue
-        # The name of a wrapper says nothing about what it wraps.
+        # The name of a wrapper says nothing about the wrapped function.
         for _ in range(_MOST_WRAPPERS):
             if frame.function not in _WRAPPERS or frame.id not in called:
                 break

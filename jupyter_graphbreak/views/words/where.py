@@ -54,7 +54,7 @@ def _spot(place: Location) -> tuple[str, int]:
 
 #: The function name of a cell's top-level code, which is not shown.
 _MODULE = "<module>"
-#: How many lines of an expression are searched for its first word.
+#: At most this many lines of an expression are searched for its first word.
 _MOST_CODE_LINES = 20
 
 

@@ -53,7 +53,7 @@ export interface Graph {
   break: string | null;
 }
 /**
- * One operation of a graph: the name of its result, what it calls, the line it comes from (without its text).
+ * One operation of a graph: the name of its result, the function it calls, and its line (without its text).
  */
 export interface Op {
   name: string;
@@ -152,7 +152,7 @@ export interface Setting {
   chain: string[];
 }
 /**
- * A piece of advice about a break; ``origin`` tells whether it comes from PyTorch or from this package.
+ * A piece of advice about a break; ``origin`` says whether it comes from PyTorch or from this package.
  */
 export interface Advice {
   text: string;

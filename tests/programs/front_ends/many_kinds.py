@@ -1,4 +1,4 @@
-"""Functions of many kinds for the front ends, as people write them. Each is made anew for each run."""
+"""Functions of many kinds for the front ends, as people write them. Each is created again for each run."""
 
 import random
 from dataclasses import dataclass

@@ -215,7 +215,7 @@ DDP under no_grad breaks at the buffers | training#distributeddataparallel-compi
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
 a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-again | `float()` it
-slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-again | a new input size or address
+slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-again | a new input size
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
 max_seqlen.item() for variable lengths | causes/gb0124 | better passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values

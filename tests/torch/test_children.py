@@ -155,6 +155,7 @@ def test_files_of_a_process_that_outlives_the_block_are_removed(tmp_path: Path) 
 
 
 def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
+    torch.compiler.reset()  # a forked process inherits compiled code
     (tmp_path / "work.py").write_text("import torch\ntorch.compile(torch._dynamo.graph_break, backend='eager')()\n")
     barrier = threading.Barrier(3)
     runs: dict[str, Any] = {}

@@ -27,7 +27,7 @@ _NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
 #: With varying sizes, inductor may expect convolutions to have inputs in the memory format of the first size.
 _SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
-#: The limit is raised at most this many times.
+#: The limit is multiplied by this number.
 _HIGHER = 8
 _LIMIT = "torch._dynamo.config.recompile_limit"
 

@@ -12,8 +12,8 @@ from jupyter_graphbreak.experiments.families.site import dotted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: The certainty that a call compiles the function: it certainly does, it compiles something with the name of the
-#: function or of the called module, or nothing tells.
+#: Whether a call compiles the function: it certainly does, it compiles something with the name of the function or of
+#: the called module, or that is unknown.
 _Certainty = Literal["certain", "by name", "unknown"]
 #: At most this many assignments are followed to find the value of a name.
 _MOST_ASSIGNMENTS = 3

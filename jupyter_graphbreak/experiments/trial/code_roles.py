@@ -1,4 +1,4 @@
-"""Find out whose code a file contains, and which line of the user's code leads to an effect."""
+"""Tell the user's files from those of libraries, and find the line of the user's code that leads to an effect."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ _RESULTS: dict[RemedyVerdict, str] = {
 
 
 def own_edit(report: Report) -> tuple[str, bool]:
-    """Return the outcome of the user's own edit, and whether it works; an empty sentence without one.
+    """Return a sentence about the user's own edit, and whether it works; the sentence is empty if there is no edit.
 
     "Your edit: same results, removes break 3", "Your edit: different results (the gradient of w is 12, not 18)".
     """

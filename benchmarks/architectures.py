@@ -1,8 +1,8 @@
 """Compile tiny random models of the architectures of transformers, and try remedies for the breaks.
 
 ``python benchmarks/architectures.py [TYPE ...] [--try] [--training]`` writes one line of JSON for each architecture to
-``build/architectures.jsonl`` and goes on where it stopped; ``--table`` prints what is there, and ``--publish`` writes
-what the page on models shows of it to ``benchmarks/architectures.jsonl``.
+``build/architectures.jsonl`` and continues where it stopped; ``--table`` prints that file, and ``--publish`` writes the
+fields that the page on models shows to ``benchmarks/architectures.jsonl``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def survey(chosen: argparse.Namespace) -> None:
             continue
         if done is not None and ("remedies" in done or not chosen.remedies or not done.get("breaks")):
             continue
-        line = in_a_process(look_at, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
+        line = run_in_fork(compile_and_try, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
         claim = line.pop("claim", None)
         if claim is not None:
             line["check"] = checked(claim)
@@ -105,7 +105,7 @@ def summary(line: dict[str, Any]) -> str:
     return said
 
 
-def in_a_process(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
+def run_in_fork(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
     """Run a function in a forked process that may hang or die, and return its last result."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
@@ -143,7 +143,7 @@ def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *argumen
         pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({where})"})
 
 
-def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> Iterator[dict[str, Any]]:  # noqa: FBT001
+def compile_and_try(model_type: str, remedies: bool, training: bool, seconds: float) -> Iterator[dict[str, Any]]:  # noqa: FBT001
     """Compile one architecture, then try remedies for its breaks within a time limit."""
     import tiny_models
     import torch
@@ -254,7 +254,7 @@ def checked(claim: dict[str, Any]) -> str:
                 said = [line for line in ended.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
                 error = (said or ["nothing"])[0][:200] if ended.returncode else None
             else:
-                error = in_a_process(_check, asked, seconds=300).get("error")
+                error = run_in_fork(_check, asked, seconds=300).get("error")
             if error:
                 return f"{name} ends with {error}"
         first, second = (torch.load(f"{folder}/{name}.pt", weights_only=False) for name in ("original", "changed"))

@@ -61,10 +61,10 @@ def bart_config(**settings: Any) -> Any:
 
 
 def searched(backend: str) -> None:
-    """Print what ``--try --cost`` says of the forward pass in training: the remedies are those that it finds.
+    """Print the result of ``--try --cost`` for the forward pass in training, with the remedies that it finds.
 
-    There is no dropout: where there is, a change that draws for a layer it would have left out shifts the random
-    numbers of all that follow, and none is said to work.
+    Dropout is off. With dropout, a change that runs a layer which the original leaves out shifts all later random
+    numbers, so no change would count as working.
     """
     from transformers import BartForCausalLM
 

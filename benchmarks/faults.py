@@ -1,9 +1,9 @@
 """Make each of our functions raise in turn, and check that the user's cells run as without the package.
 
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
-Each fault is put into a process of its own, which explains two cells: in the first one the function raises whenever it
-is called, in the second one it is as ever. The first cell compiles something itself, or has its calls compiled by the
-magic, or is compiled as one function; one raises. With ``--interrupt`` the user interrupts the first cell when it calls
+Each fault runs in a separate process, which explains two cells: in the first one the function raises whenever it is
+called, in the second one it works as usual. The first cell compiles something itself, or has its calls compiled by the
+magic, or is compiled as one function, or raises. With ``--interrupt`` the user interrupts the first cell when it calls
 the function for the first time.
 """
 
@@ -276,14 +276,14 @@ def _brief(report: dict[str, Any]) -> str:
 def called(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list[Place]:
     """Return our functions that the first cell calls, except for wrappers of PyTorch's functions.
 
-    What is put in the place of another function must call it, so it cannot do without itself; all that it calls can.
+    Such a wrapper must call the original, so its own fault always shows. Faults in our other functions must not.
     """
     codes: dict[types.CodeType, bool] = {}
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code not in codes and _is_ours(code):
-            codes[code] = stands_for_another(code)
+            codes[code] = is_wrapper(code)
 
     def listed() -> list[Seen]:
         threading.setprofile(note)
@@ -303,7 +303,7 @@ def called(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list
     )
 
 
-def stands_for_another(code: types.CodeType) -> bool:
+def is_wrapper(code: types.CodeType) -> bool:
     """Whether a code object belongs to a wrapper made with ``functools.wraps``, or to no function."""
     if code.co_name.startswith("<"):
         return True

@@ -1,4 +1,4 @@
-"""Measure how much work JupyterLab's panel is for the page: notebooks of 200 cells with 60 reports.
+"""Measure the work that our panel adds to JupyterLab's page, in notebooks of 200 cells with 60 reports.
 
 Needs what the browser tests need: JupyterLab, a browser, and the front end built
 (``npm --prefix labextension run build``).

@@ -119,7 +119,7 @@ def test_hostile_files_are_refused(tmp_path: Path, saved: Path, monkeypatch: pyt
         repair_checkpoint(tmp_path, tmp_path / "new.pt")
 
 
-def test_safetensors(tmp_path: Path) -> None:
+def test_a_file_of_safetensors_is_repaired(tmp_path: Path) -> None:
     def write(header: bytes, data: bytes) -> Path:
         path = tmp_path / "model.safetensors"
         path.write_bytes(struct.pack("<Q", len(header)) + header + data)

@@ -723,7 +723,7 @@ def test_values_of_a_line_of_a_cell(shell: Shell) -> None:
 
 
 @pytest.mark.exhaustive
-def test_scripts_of_a_cell_are_written_and_run_by_themselves(shell: Shell) -> None:
+def test_scripts_of_a_cell_are_written_and_run_alone(shell: Shell) -> None:
     shell.run(BREAK)
     shell.run("%%compile_explain --repro -o report\nf(torch.ones(3))")
     (found,) = shell.report.reproducers or []

@@ -47,7 +47,7 @@ def test_an_edited_cell(kernel: Kernel, cell: str) -> None:
     assert kernel.stdout() == "False False\n"
 
 
-def test_the_code_of_a_cell_that_is_compiled_itself(kernel: Kernel) -> None:
+def test_an_edit_of_a_cell_that_is_compiled_as_one_function(kernel: Kernel) -> None:
     cell = "import torch\nx = torch.ones(3) * 2\nif x.sum() > 0:\n    x = x + 1\nx.tolist()"
     new = cell.replace("if x.sum() > 0:\n    x = x + 1", "x = torch.where(x.sum() > 0, x + 1, x)")
     kernel.run(cell, edit_request((cell, new)))

@@ -119,7 +119,7 @@ def tries_further_out(x):
         ("tries_further_out", [("tries_further_out", "try", 24, 28), ("repeats", "loop", 18, 21)]),
     ],
 )
-def test_a_library_function_that_is_given_up_shows_the_responsible_block(
+def test_a_library_function_that_is_skipped_shows_the_responsible_block(
     name: str, expected: list[tuple[str, str, int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "site-packages"

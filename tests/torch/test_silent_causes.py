@@ -56,7 +56,7 @@ def double(x: torch.Tensor) -> torch.Tensor:
 
 
 def looping(x: torch.Tensor) -> torch.Tensor:
-    """Break in a loop: Dynamo gives up the function, and skips it from then on."""
+    """Break in a loop: Dynamo skips the function from then on."""
     for _ in range(2):
         torch._dynamo.graph_break()
     return x + 1
@@ -295,7 +295,7 @@ def test_nothing_of_dynamo_outlives_its_reset() -> None:
     assert mark_of_known_code(code) is None
 
 
-def test_saving_a_compiled_module_is_told_once_for_each_line() -> None:
+def test_saving_a_compiled_module_is_noted_once_for_each_line() -> None:
     compiled: Any = torch.compile(Scale(), backend="eager")
     part = torch.nn.Sequential(compiled)
 

@@ -1,4 +1,4 @@
-"""Heavy packages are imported late, no modules import each other in a circle, and folders say what they are for.
+"""Heavy packages are imported late, there are no import cycles, and the docstrings of folders state their purpose.
 
 The order of the rooms is in ``pyproject.toml``, and ``make lint`` checks it with import-linter.
 """
@@ -79,7 +79,7 @@ def parsed(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_there_are_no_import_cycles() -> None:
     graph = {module: own_imports(module) - {module, ""} for module in MODULES}
     try:
         graphlib.TopologicalSorter(graph).prepare()
@@ -94,7 +94,7 @@ def test_a_module_imports_only_the_heavy_packages_it_is_about(module: str) -> No
 
 
 @pytest.mark.parametrize("module", sorted(name for name in MODULES if not name.startswith("_torch_compat")))
-def test_only_the_compat_package_touches_what_pytorch_keeps_to_itself(module: str) -> None:
+def test_only_the_compat_package_uses_private_names_of_pytorch(module: str) -> None:
     tree = parsed(module)
     used = set(imports(tree)) | {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not {name for name in used if name.startswith("torch.") and "._" in name}

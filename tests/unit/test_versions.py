@@ -1,4 +1,4 @@
-"""What is written in Python and in TypeScript is the same in both."""
+"""Values that are written both in Python and in TypeScript are equal."""
 
 from __future__ import annotations
 

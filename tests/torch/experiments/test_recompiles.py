@@ -59,8 +59,8 @@ def counts(remedy: Remedy) -> tuple[int | None, int | None, int | None]:
     return evidence.compilations_before, evidence.compilations_after, unseen
 
 
-def person(report: Report) -> str:
-    """Return the decision that recompiles leave to a person."""
+def decision(report: Report) -> str:
+    """Return the decision about recompiles that is left to the reader."""
     return next(remedy.person or "" for remedy in report.remedies or [] if remedy.recompiles and remedy.person)
 
 
@@ -382,7 +382,7 @@ def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_repeated_as_w
     assert counts(remedy) == (sum(frames), sum(frames) - 1, 0)
 
 
-def test_limits_count_also_for_library_code_that_trials_do_not_copy() -> None:
+def test_the_limit_also_applies_to_library_code_that_trials_do_not_copy() -> None:
     linear = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.5)
     frames = []
@@ -432,7 +432,7 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
         return x * 2 if train else x + 1
 
     report = tried(forward, [calling(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)])
-    assert "two graphs are right" in person(report)
+    assert "two graphs are right" in decision(report)
     assert verdict(report).text.startswith("No breaks. ")
     assert verdict(report).text.endswith("forward was compiled 2 times, and that is right: train varied.")
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
@@ -513,17 +513,17 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
     works = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     assert [remedy.title for remedy in works] == ["Mark dimension 0 of `x` as dynamic"]
     assert counts(works[0]) == (count, 2, 0) == (3, 2, 0)
-    assert person(report).startswith("Training or evaluation selects between two branches")
+    assert decision(report).startswith("Training or evaluation selects between two branches")
 
 
-def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_a_person() -> None:
+def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader() -> None:
     # By default, older releases do not look at defaults: they use the first number in all calls, without a recompile.
     with torch._dynamo.config.patch(skip_guards_on_constant_func_defaults=False):
         report = tried(
             lambda x, callback: callback(torch.relu(x)),
             [calling(lambda c, k: c(torch.ones(3), lambda y, k=k: y * k), k) for k in (2, 3, 4)],
         )
-    assert "`callback` is a new function in each call, and a number that it keeps varies" in person(report)
+    assert "`callback` is a new function in each call, and a number that it keeps varies" in decision(report)
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
     assert "calls cannot be made again" in (remedy.reason or "")
 
@@ -564,7 +564,7 @@ def test_partials_of_different_functions_are_not_taken_for_each_other() -> None:
     functions = [partial(torch.add, other=2), partial(torch.mul, other=2)]
     report = tried(applied, [calling(lambda c, function: c(x, function), function) for function in functions])
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert person(report)
+    assert decision(report)
 
 
 @dataclasses.dataclass
@@ -594,7 +594,7 @@ def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
 
     x = torch.ones(3)
     report = tried(masked, [lambda compiled: compiled(x), lambda compiled: compiled(x, mask=x)])
-    assert "`mask` is sometimes None" in person(report)
+    assert "`mask` is sometimes None" in decision(report)
 
 
 @pytest.mark.parametrize(
@@ -607,9 +607,9 @@ def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
         (lambda m: torch.ones(3) * (2 if m is Side.LEFT else 3), [Side.LEFT, Side.RIGHT], "has 2 values"),
     ],
 )
-def test_other_variations_leave_a_decision_to_a_person(fn: Any, calls: list[Any], words: str) -> None:
+def test_other_variations_leave_a_decision_to_the_reader(fn: Any, calls: list[Any], words: str) -> None:
     report = tried(fn, [calling(lambda c, given: c(given), given) for given in calls])
-    assert words in person(report)
+    assert words in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -618,8 +618,8 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
         return x * len(f"{x.shape[0]}")
 
     report = tried(label, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
-    assert "len(f" in person(report)
-    assert "makes a constant" in person(report)
+    assert "len(f" in decision(report)
+    assert "makes a constant" in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -648,7 +648,7 @@ def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
 
     report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     assert counts(best(report)) == (3, 2, 0)
-    assert "if x.shape[0] > 10" in person(report)
+    assert "if x.shape[0] > 10" in decision(report)
     (rewritten,) = [remedy for remedy in report.remedies or [] if "torch.cond" in remedy.title]
     assert rewritten.verdict not in WORKING
 
@@ -661,7 +661,7 @@ def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work()
         return out
 
     report = tried(unrolled, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
-    assert "`for i in range(1, x.shape[0])`, is unrolled" in person(report)
+    assert "`for i in range(1, x.shape[0])`, is unrolled" in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -672,7 +672,7 @@ def test_a_condition_on_size_one_has_two_graphs_and_that_is_right() -> None:
         return x.mean(0)
 
     report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (1, 4, 5)])
-    assert "`x` has size 1 in some calls" in person(report)
+    assert "`x` has size 1 in some calls" in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -685,7 +685,7 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
     report = tried(attend, [calling(lambda c, given: c(torch.ones(1, 3), *given), given) for given in caches])
     assert best(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
     assert counts(best(report)) == (3, 2, 0)
-    assert "`k` and `v` are the same tensor in some calls only" in person(report)
+    assert "`k` and `v` are the same tensor in some calls only" in decision(report)
 
 
 def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_path: Any) -> None:
@@ -713,7 +713,7 @@ def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_p
     assert textwrap.indent(marked, "    ") in "\n".join(edit.new for edit in remedy.edits)
 
 
-def test_a_cache_of_transformers_that_grows_is_to_be_of_fixed_length() -> None:
+def test_for_a_growing_cache_of_transformers_a_fixed_length_is_advised() -> None:
     from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -727,8 +727,8 @@ def test_a_cache_of_transformers_that_grows_is_to_be_of_fixed_length() -> None:
             compiled(input_ids=torch.tensor([[1]]), past_key_values=cache, use_cache=True)
 
     report = tried(LlamaForCausalLM(config).eval(), [call] * 4)
-    assert "`past_key_values` grows with each call: pass a cache of fixed length" in person(report)
-    assert "StaticCache" in person(report)
+    assert "`past_key_values` grows with each call: pass a cache of fixed length" in decision(report)
+    assert "StaticCache" in decision(report)
 
 
 def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
@@ -758,7 +758,7 @@ def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() ->
     assert counts(remedy) == (3, 1, 0)
 
 
-def test_a_change_that_contains_another_one_that_is_as_good_is_not_shown() -> None:
+def test_a_larger_change_is_not_shown_if_a_smaller_one_is_as_good() -> None:
     linear = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)
 

@@ -21,7 +21,7 @@ HOME = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Return the names of what is routed."""
+    """Return the names of the routed calls."""
     names: list[str] = []
 
     def route(call: Any) -> Any:
@@ -34,7 +34,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def defined(text: str, name: str = "f") -> Any:
-    """Return a function out of a text that is a file to Python."""
+    """Return a function defined in a text that Python treats as a file."""
     text = textwrap.dedent(text)
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     namespace: dict[str, Any] = {"functools": functools}

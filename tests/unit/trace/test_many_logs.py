@@ -86,7 +86,7 @@ def test_several_processes_read_the_same_as_one(folder: Path, place: str, monkey
         assert isinstance(read_trace(f"{path}/dedicated_log_torch_trace_rank_0_0000.log"), Report)
 
 
-def test_a_process_that_dies_costs_its_log_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_loses_only_its_own_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reading, "_cores", lambda: 2)
     answer = log_reading._Worker.answer
 
@@ -115,7 +115,7 @@ def test_too_many_different_reports_are_listed_without_operations(folder: Path) 
         ("nonsense://bucket/traces", "nonsense://bucket/traces: "),
     ],
 )
-def test_what_is_wrong_with_a_url_is_said_in_one_line(url: str, message: str) -> None:
+def test_a_problem_with_a_url_is_reported_in_one_line(url: str, message: str) -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(UnreadableTrace) as raised:
         read_trace(url)

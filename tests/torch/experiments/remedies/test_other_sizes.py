@@ -28,7 +28,7 @@ LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
         "repeated by lengths",
     ],
 )
-def test_other_lengths(tmp_path: Path, name: str) -> None:
+def test_a_fix_for_one_length_works_for_other_lengths(tmp_path: Path, name: str) -> None:
     program = next(each for each in programs("loops_and_sizes") if each.name == name)
     loaded = Loaded(tmp_path / "program.py", program.text)
     report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *loaded.given()[0])

@@ -17,7 +17,7 @@ CASES = [
     pytest.param(program, id=program.name, marks=[pytest.mark.exhaustive] if number // 2 else [])
     for number, program in enumerate(programs("pairs"))
 ]
-#: Programs with the word "right" for which no change is known that works: a person decides.
+#: Programs marked "right" without a known change that works: the reader has to decide.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
 #: The same for changes that give the result a different dtype if the input has one, which the verdict says.
 RIGHT_FOR_ONE_DTYPE = frozenset(

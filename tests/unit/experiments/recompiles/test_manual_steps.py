@@ -1,4 +1,4 @@
-"""What a person can do about recompiles: one sentence for each cause, with its own recompiles."""
+"""What the reader can do about recompiles: one sentence for each cause, with its own recompiles."""
 
 from __future__ import annotations
 

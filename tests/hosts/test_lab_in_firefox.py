@@ -1,4 +1,4 @@
-"""Clicks and keys in a report of JupyterLab, in Firefox."""
+"""Clicks and keys in a report of JupyterLab, in Firefox; the same as ``tests/browser/test_controls.py`` in Chromium."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
     from tests.support.lab_server import Lab
 
-pytestmark = pytest.mark.skipif(find_firefox() is None, reason="no firefox on this machine")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(find_firefox() is None, reason="no firefox on this machine"),
+]
 
 ESCAPE = "\ue00c"
 _REPORT = "document.querySelector('.graphbreak.gb-live.gb-column')"

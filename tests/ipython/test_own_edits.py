@@ -33,7 +33,10 @@ def own(report: Report) -> list[Remedy]:
     return [remedy for remedy in report.remedies or [] if remedy.family == "own"]
 
 
-@pytest.mark.parametrize("cell", [f"{COMPILED}{CALL}", f"%%compile_explain\n{COMPILED}{CALL}"])
+@pytest.mark.parametrize(
+    "cell",
+    [f"{COMPILED}{CALL}", pytest.param(f"%%compile_explain\n{COMPILED}{CALL}", marks=pytest.mark.exhaustive)],
+)
 def test_an_edited_cell(kernel: Kernel, cell: str) -> None:
     kernel.run(cell, edit_request((cell, cell.replace(BRANCH, WHERE))))
     (right,) = own(kernel.report())

@@ -291,7 +291,7 @@ def _without_our_frames(lines: list[str]) -> Iterator[str]:
             below = ""
 
 
-def in_a_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
+def run_in_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
     """Return the result of a task in a fork of this process, or a text if it failed."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -333,7 +333,7 @@ def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *,
     return [*seen, Seen({"replaced attributes": changed})]
 
 
-def made_shell() -> InteractiveShell:
+def make_shell() -> InteractiveShell:
     """Return a shell with the extension and preloaded modules."""
     for module in LOADED:
         importlib.import_module(module)

@@ -89,7 +89,7 @@ function cycleIn(modules: Modules): string[] | null {
 }
 
 /** The imports that lead from a room to one below it in the list. */
-function climbs(modules: Modules): string[] {
+function wrongImports(modules: Modules): string[] {
   const rank = (path: string): number => ROOMS.indexOf(posix.dirname(path));
   return allImports(modules)
     .filter(({ from, to }) => modules.has(to) && rank(to) > rank(from))
@@ -128,7 +128,7 @@ test('every relative import resolves to a module or to the schema', () => {
 });
 
 test('no module imports from a higher layer', () => {
-  assert.deepEqual(climbs(SOURCES), []);
+  assert.deepEqual(wrongImports(SOURCES), []);
 });
 
 test('imports form no cycle, including type imports', () => {
@@ -162,7 +162,7 @@ test('wrong layers and cycles of every form are detected', () => {
       ['view/c', `import './b';`],
       ['panel/a', `import type { C } from '../view/c';`]
     ]);
-    assert.deepEqual(climbs(modules), ['view/b imports panel/a'], form);
+    assert.deepEqual(wrongImports(modules), ['view/b imports panel/a'], form);
     assert.deepEqual(
       cycleIn(modules),
       ['view/b', 'panel/a', 'view/c', 'view/b'],

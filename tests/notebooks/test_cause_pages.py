@@ -185,7 +185,7 @@ def _ids(report: Report) -> set[str | None]:
     return consequences | {item.gb_id for item in report.breaks}
 
 
-def measured(before: Report, after: Report, differences: list[str]) -> str:
+def measured_line(before: Report, after: Report, differences: list[str]) -> str:
     """Return the line below a fix."""
     one, other = before.summary, after.summary
     return f"breaks {one.breaks} -> {other.breaks}, graphs {one.graphs} -> {other.graphs}, {_told(set(differences))}"
@@ -206,7 +206,7 @@ def test_each_fix_removes_the_break_and_does_what_its_line_says(tmp_path: Path, 
     for number, fix in enumerate(example.fixes):
         fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
         differences = [name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)]
-        assert measured(report, fixed, differences) == fix.outcome
+        assert measured_line(report, fixed, differences) == fix.outcome
         assert (fixed.summary.breaks, fixed.summary.skipped) == (0, 0)
         assert not (fix.is_safe and differences)
 

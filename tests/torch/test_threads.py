@@ -62,7 +62,7 @@ def third(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
+def fresh_dynamo() -> Iterator[None]:
     """Start with nothing compiled, and end with nothing patched."""
     torch.compiler.reset()
     start = threading.Thread.start

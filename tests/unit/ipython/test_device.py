@@ -1,4 +1,4 @@
-"""The rule of --device, with devices that are only described."""
+"""The rule of --device, with simulated devices."""
 
 from __future__ import annotations
 

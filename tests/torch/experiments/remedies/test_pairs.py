@@ -9,7 +9,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.report.remedies import WORKING
-from tests.torch.experiments.remedies.by_hand import Loaded, Written, programs
+from tests.torch.experiments.remedies.by_hand import LoadedProgram, ProgramText, programs
 from tests.torch.experiments.remedies.oracle import false_claims, set_up
 
 #: `make test` runs one of the pairs.
@@ -32,8 +32,8 @@ RIGHT_FOR_ONE_DTYPE = frozenset(
 
 
 @pytest.mark.parametrize("program", CASES)
-def test_every_claim_is_true(tmp_path: Path, program: Written) -> None:
-    loaded = Loaded(tmp_path / "program.py", program.text)
+def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
+    loaded = LoadedProgram(tmp_path / "program.py", program.text)
     args, kwargs = loaded.given()
     with set_up(loaded):
         report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *args, **kwargs)

@@ -244,7 +244,7 @@ def view_instead_of_the_same() -> Any:
 
 
 @case("aliasing", "makes the result a separate object, but in the original it is the argument given", [1, 2])
-def list_apart() -> Any:
+def separate_list() -> Any:
     return lambda given: given, lambda given: list(given)
 
 

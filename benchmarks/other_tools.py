@@ -166,7 +166,7 @@ _IN_PROCESS = {"ours": _ours, "explain": _explain, "fullgraph": _fullgraph, "com
 
 
 def _run(tool: str, folder: Path, environment: dict[str, str] | None = None) -> tuple[dict[str, ToolResult], str]:
-    """Run all programs under a tool in a process of its own; return what it says and its log."""
+    """Run all programs under a tool in a separate process; return its results and its log."""
     command = [sys.executable, __file__, "--tool", tool, str(folder)]
     done = subprocess.run(command, env=os.environ | (environment or {}), capture_output=True, text=True, check=True)
     said = json.loads(done.stdout.splitlines()[-1])

@@ -85,7 +85,7 @@ def nested() -> str:
 
 
 def guards() -> str:
-    """Return the picture of the way from a call over the guards to compiled code."""
+    """Return the picture of a call's way through the guards to compiled code."""
     shapes = [_box(20, 22, 90, 44, "eager", "a call"), _arrow(110, 44, 146, 44)]
     shapes += [
         _box(150, 24, 190, 40, "graph", "guards of graph A"),

@@ -160,7 +160,7 @@ def open_page(
 
 
 def _is_jupyterlabs_own(error: Error) -> bool:
-    """Return whether an error is one that JupyterLab or its widgets cause without us."""
+    """Return whether JupyterLab or its widgets cause an error without our extension."""
     # The manager of widgets expects that every notebook has a kernel.
     has_no_kernel = str(error) == "Cannot read properties of null (reading 'kernel')"
     return _ENDED.search(str(error)) is not None or (has_no_kernel and "jupyterlab-manager" in (error.stack or ""))

@@ -71,7 +71,7 @@ def test_names_are_repaired_and_everything_else_stays(saved: Path, cli: Cli) -> 
     assert sorted(path.name for path in saved.parent.iterdir()) == ["new.pt", "saved.pt"]
 
 
-def test_nothing_is_overwritten_without_being_told(saved: Path, cli: Cli) -> None:
+def test_nothing_is_overwritten_unless_asked(saved: Path, cli: Cli) -> None:
     content = saved.read_bytes()
     done = cli("checkpoint", str(saved), "-o", str(saved))
     assert (done.returncode, done.stdout) == (2, "")

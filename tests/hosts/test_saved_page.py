@@ -32,7 +32,7 @@ addEventListener("unhandledrejection", event => complaints.push(String(event.rea
 console.error = console.warn = (...words) => complaints.push(words.join(" "));
 </script>"""
 
-#: How many colours a part of a picture has.
+#: Counts the colours in a part of a picture.
 _COLOURS = """new Promise(end => {{
   const image = new Image();
   image.onload = () => {{

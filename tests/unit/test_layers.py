@@ -66,12 +66,12 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 
 def own_imports(module: str) -> set[str]:
-    """Return which of our modules a module imports, anywhere in its text."""
+    """Return our modules that a module imports, anywhere in its text."""
     imported = set()
     for name in imports(parsed(module)):
         head, _, rest = name.partition(".")
         if head == PACKAGE.name:
-            # What follows a module's name is a name inside it; a name in the package itself is none of a module.
+            # The rest may name a module, a name in a module, or a name in the package itself.
             imported.add(next(m for m in (rest, rest.rpartition(".")[0], "") if m in MODULES))
     return imported
 

@@ -122,7 +122,7 @@ def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any
     assert not again.report.recompiles
 
 
-def test_a_global_of_another_file_is_assigned_by_the_name_of_its_module(tmp_path: Any, monkeypatch: Any) -> None:
+def test_a_global_of_a_different_file_is_assigned_by_the_name_of_its_module(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "library_of_a_scale.py").write_text(
         "import torch\nSCALE = 1\n@torch.compile(backend='eager')\ndef step(x):\n    return x.sin() * SCALE\n"

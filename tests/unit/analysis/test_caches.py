@@ -1,4 +1,4 @@
-"""What the trace says about PyTorch's caches: hits, misses and bypasses are told apart."""
+"""PyTorch's caches in the trace: hits, misses and bypasses are distinguished."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ LAYERS = (("norm", 3), ("scale", 20))
 def library_run(
     *met: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
 ) -> Report:
-    """Return a run of a cell that calls a library's functions, of which the named ones were compiled and broke."""
+    """Return a run of a cell that calls a library's functions; the named ones were compiled and broke."""
     lines = dict(LAYERS)
     cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, text)])
     library = Source("s2", "norms.py", "library", LIBRARY)

@@ -131,7 +131,7 @@ def test_a_baseline_may_allow_some_recompiles_of_every_function() -> None:
     assert not judge(read_baseline("version = 1\n"), [report_of(again=("f",))]).passed
 
 
-def test_a_difference_that_comes_with_another_version_of_a_library_says_so() -> None:
+def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> None:
     def with_libraries(report: Report, **versions: str) -> Report:
         return msgspec.structs.replace(report, libraries=versions)
 

@@ -361,7 +361,7 @@ def test_later_calls_are_compared_with_the_guards_that_the_user_kept() -> None:
     assert [(trial.change, trial.equal) for trial in check.restored_by] == [('options={"guard_filter_fn": None}', True)]
 
 
-def test_a_change_with_which_pytorch_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_with_which_pytorch_fails_has_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> Any:
         raise RuntimeError("not here")
 
@@ -389,7 +389,7 @@ def instances(*factors: int, guard_filter: Callable[..., Any] | None = None) -> 
     ]
 
 
-def test_an_instance_that_uses_the_code_of_another_one_is_wrong() -> None:
+def test_an_instance_that_uses_the_code_of_a_different_one_is_wrong() -> None:
     unguarded = torch.compiler.skip_guard_on_all_nn_modules_unsafe
     entries = instances(2, 3, guard_filter=unguarded)
     assert [check_entry(entry).check.equal for entry in entries] == [True, True]  # each alone

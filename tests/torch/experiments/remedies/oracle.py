@@ -134,7 +134,7 @@ def set_up(loaded: LoadedProgram) -> Iterator[None]:
 def observe_call(
     path: Path, text: str, turn: Callable[[LoadedProgram], Any], compile_with: Callable[..., Any] | None
 ) -> Observation:
-    """Load a program anew, and call it once.
+    """Load a program again, and call it once.
 
     Parameters
     ----------

@@ -334,7 +334,7 @@ def test_endless_loop_in_such_a_folder_is_stopped() -> None:
 
 
 class Generated(torch.nn.Module):
-    """Contains a module whose class PyTorch generates, and would generate anew for each copy."""
+    """Contains a module whose class PyTorch generates, and would generate again for each copy."""
 
     def __init__(self) -> None:
         super().__init__()

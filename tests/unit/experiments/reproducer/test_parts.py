@@ -208,7 +208,7 @@ def test_values_that_cannot_be_written_are_named(value: Any) -> None:
         Writer().value(value)
 
 
-def test_closures_of_one_function_stay_apart() -> None:
+def test_closures_of_one_function_stay_separate() -> None:
     def adding(number: int) -> Any:
         return lambda x: x + number
 

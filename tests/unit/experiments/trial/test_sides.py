@@ -1,4 +1,4 @@
-"""Which sides of conditions are taken: the changed text does what the text did, and says so."""
+"""The sides of conditions that a run takes: the changed text notes them, and does what the text did."""
 
 from __future__ import annotations
 

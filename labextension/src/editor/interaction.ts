@@ -109,7 +109,7 @@ export function interaction({
   ];
 }
 
-/** The part at a position that is nearest to it. */
+/** The part of a line that is nearest to a position. */
 function selectionAt(state: EditorState, position: number): ISelection | null {
   const mark = markAt(state, position);
   if (mark === undefined) {

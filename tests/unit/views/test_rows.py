@@ -145,7 +145,7 @@ def test_long_texts_and_lists_are_truncated() -> None:
 
 
 def test_a_section_in_sentences_is_in_every_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An experiment needs only rows to be shown in all views."""
+    """To appear in all views, an experiment only needs rows."""
 
     def weather(_: schema.Report) -> Section:
         return Section("weather", "Weather", [Row("0", "it rains in `step`", "bad")], 1)

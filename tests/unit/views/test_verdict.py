@@ -1,4 +1,4 @@
-"""Tests of the verdict on a run, and of its figures."""
+"""The verdict on a run, and its figures."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_verdict_says_what_to_do_first(report: Report, outcome: str, text: s
     assert render_text(report).replace("\n", " ").startswith(text.replace("`", "")[:90])
 
 
-def test_what_the_verdict_says_about_recompiles_is_not_repeated() -> None:
+def test_sentences_of_the_verdict_about_recompiles_are_not_repeated() -> None:
     assert render_text(replace(run(), recompiles=[AGAIN], remedies=[KEEP])).count("Keep k the same.") == 1
 
 
@@ -162,7 +162,7 @@ def test_a_remedy_that_makes_a_call_slower_is_not_praised() -> None:
     assert text_if(fast) == "1 break. Compile net instead of sample: that removes it."
 
 
-def test_what_a_change_against_recompiles_costs_at_run_time_is_said_with_it() -> None:
+def test_a_change_against_recompiles_comes_with_its_cost_per_call() -> None:
     remedy = Remedy("r1", [], "mark", "Mark dimension 0 of `x` as dynamic", "mark", "works", recompiles=["r1"])
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")], id="r1")
     fast, slow = Spread(1000, 990, 1010, 9), Spread(1200, 1190, 1210, 9)

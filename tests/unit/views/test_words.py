@@ -362,7 +362,7 @@ def between_breaks(count: int, guard: str) -> Report:
         ),
     ],
 )
-def test_sizes_between_breaks_are_not_marked_where_no_reader_can(name: str, subject: str, advice: str) -> None:
+def test_a_mark_is_advised_only_for_variables_of_the_reader(name: str, subject: str, advice: str) -> None:
     guard = f"tensor '{name}' size mismatch at index 0. expected 2, actual 3"
     few = between_breaks(3, guard)
     first = recompilations(few)[0].guards[0]
@@ -592,7 +592,7 @@ def test_a_run_is_titled_by_what_was_compiled() -> None:
     assert build_rows(replace(report, compiled=called)).title == "Net, loss and 1 more"
 
 
-def test_what_makes_a_wrong_result_right() -> None:
+def test_the_change_that_makes_a_wrong_result_right_is_named() -> None:
     def sentences(*tried: NumericsTrial) -> list[str]:
         check = Check("f", "inductor", equal=False, step="backend", restored_by=list(tried))
         report = Report("ok", Device("auto", "cpu"), check=[check])

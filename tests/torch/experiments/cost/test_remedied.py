@@ -49,7 +49,7 @@ def says_its_shape(x: torch.Tensor) -> torch.Tensor:
 
 
 def run_of(function: Callable[..., Any], *args: object) -> Run:
-    torch.compiler.reset()  # another test may have compiled it
+    torch.compiler.reset()  # an earlier test may have compiled it
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(*args)

@@ -291,6 +291,14 @@ checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a 
 use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | leave it on
 the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
 what is enforce_eager of vLLM? | questions#other-libraries | switches off
+deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
+mode and options together | cost#which-mode | list_mode_options
+an operation without inductor code: implicit fallback | cost#which-operation-is-slow | extern kernel
+what does freezing do? | causes/bypass-freezing | may go unnoticed
+accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
+Fabric: compile before or after setup? | questions#hugging-face-and-lightning | puts its wrapper inside
+a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
+capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
 """
 
 

@@ -148,7 +148,7 @@ AssertionError in torch.compile of a wrapper | errors#errors-with-a-simple-cause
 no attribute '__func__' of a compiled step | errors#errors-with-a-simple-cause | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
-Tensor subclass with a __new__ of its own | common_breaks#in-pytorch-and-numpy-numpy-vmap-stft-sdpa-kernel-weight-norm | super()
+Tensor subclass with a __new__ of its own | common_breaks#in-pytorch-and-numpy | super()
 TensorClass.clone() breaks the graph | case_studies#a-constructor-with-checks-tensordict | __new__
 e3nn Gate, MACE | case_studies#a-gate-of-an-equivariant-network-e3nn | argmax
 assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | rewrites it
@@ -180,8 +180,8 @@ autograd.grad of a returned intermediate value | errors#of-gradients-and-the-bac
 custom operator: no autograd formula was registered | errors#of-gradients-and-the-backward-pass | register_autograd
 energy and forces with create_graph | training#a-gradient-of-a-gradient | grad_and_value
 retain_grad on an intermediate value | training#what-breaks-in-training-code | retain_grad()
-per-sample gradients with functional_call | common_breaks#in-pytorch-and-numpy-numpy-vmap-stft-sdpa-kernel-weight-norm | gradients of each sample
-does a spectrogram break? | common_breaks#in-pytorch-and-numpy-numpy-vmap-stft-sdpa-kernel-weight-norm | istft
+per-sample gradients with functional_call | common_breaks#in-pytorch-and-numpy | gradients of each sample
+does a spectrogram break? | common_breaks#in-pytorch-and-numpy | istft
 custom operator returns its input | escape_hatches#custom-operators-one-opaque-operation | must not be an input
 arguments that are views of one another | errors#of-operators-kernels-and-files | ViewMeta
 OverflowError: Python int too large on Windows | errors#of-operators-kernels-and-files | Try no mode
@@ -244,7 +244,7 @@ strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is a
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
 items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
 new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | asks for the value
-NumPy's astype in compiled code breaks | common_breaks#in-pytorch-and-numpy-numpy-vmap-stft-sdpa-kernel-weight-norm | .astype(int)
+NumPy's astype in compiled code breaks | common_breaks#in-pytorch-and-numpy | .astype(int)
 self.__dict__ assignment breaks | common_breaks#suspected-but-no-break | __dict__["mark"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | does not reach
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
@@ -262,7 +262,7 @@ cuda.Event in compiled code | causes/gb0007#time-perf-counter | before and after
 SDPAParams, a pybind class | causes/gb0007#a-python-function-that-dynamo-skips | is_compiling()
 random.shuffle and random.sample | causes/gb0007#random-random | one order
 filter, zip_longest, os.environ in forward | common_breaks#suspected-but-no-break | `os.environ.get`
-weight_norm, non_blocking copies | common_breaks#in-pytorch-and-numpy-numpy-vmap-stft-sdpa-kernel-weight-norm | set_priority
+weight_norm, non_blocking copies | common_breaks#in-pytorch-and-numpy | set_priority
 a custom operator is never called | errors#nothing-raises-but-the-result-differs | declare what it changes
 isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
 try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
@@ -272,7 +272,7 @@ try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only
 omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler | brew install libomp
 a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler | compute capability
 evaluation on rank 0 hangs the others | training#distributeddataparallel-compile-inside-or-outside | model.module
-BackendCompilerFailed in backends/distributed.py | training#distributeddataparallel-compile-inside-or-outside | comes from that cutting
+error in backends/distributed.py | training#distributeddataparallel-compile-inside-or-outside | comes from that cutting
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
 when is the backward pass compiled? | where_to_compile#the-model | is slow as well
 pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | a few lengths

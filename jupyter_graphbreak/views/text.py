@@ -58,7 +58,7 @@ from jupyter_graphbreak.views.words.remedies import (
     trials_sentence,
     verdict_label,
 )
-from jupyter_graphbreak.views.words.verdict import figures, summary, verdict
+from jupyter_graphbreak.views.words.verdict import figures, summary, verdict, why_untried
 from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
@@ -159,8 +159,10 @@ def remedies_of_break(report: Report, number: int, break_: Break, given: dict[st
     if remedies is None:
         return []
     person = [_once(decision, number, given) for decision in remedies.person]
-    remedies = dataclasses.replace(remedies, person=person)
-    return _trials(report, remedies, number) or [f"{INDENT}tried: nothing, no known remedy applies"]
+    why = why_untried(report, remedies)
+    untried = wrapped("not tried: ", _once(whole_clauses(_plain(why), _LONGEST_TRIAL), number, given)) if why else []
+    trials = _trials(report, dataclasses.replace(remedies, person=person), number)
+    return [*untried, *trials] or [f"{INDENT}tried: nothing, no known remedy applies"]
 
 
 def remedies_of_frame(report: Report, skipped: Skipped) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from jupyter_graphbreak.report.remedies import WORKING
 from tests.ipython.test_magic import Shell
 
 PAST_PYTHON = pytest.mark.skipif(
@@ -307,3 +308,44 @@ def test_trials_do_not_count_as_recompilations(shell: Shell, cell: str, later: s
         assert "recompile_limit" in str(failed.error_in_exec)
         sizes.append(shell.ip.user_ns["size"])
     assert sizes == sizes[:1] * 2
+
+
+UNCOOPERATIVE = """import torch
+ACCESSES = []
+class Missing:
+    def __getattr__(self, name):
+        ACCESSES.append(name)
+        raise ImportError("an optional package is missing")
+class Slotted(Missing):
+    __slots__ = ()
+class Strict:
+    def __getattribute__(self, name):
+        if name not in {"__class__", "__dict__"}:
+            ACCESSES.append(name)
+            raise RuntimeError(name)
+        return object.__getattribute__(self, name)
+class Kind(type):
+    def __getattr__(cls, name):
+        ACCESSES.append(name)
+        raise RuntimeError(name)
+class Made(metaclass=Kind):
+    pass
+missing, slotted, strict, use_package = Missing(), Slotted(), Strict(), False"""
+USES_THEM = """@torch.compile(backend="eager")
+def step(x):
+    if use_package:
+        return missing.array(x) + slotted.array(x) + strict.array(x) + Made.array(x)
+    if x.sum() > 3:
+        return x / 2
+    return x + 1
+step(torch.ones(3)), step(torch.ones(9))"""
+
+
+@pytest.mark.parametrize("options", ["", "--try"])
+def test_objects_whose_attributes_cannot_be_read(shell: Shell, options: str) -> None:
+    shell.run(UNCOOPERATIVE)
+    _, explained = both(shell, USES_THEM, options)
+    assert explained.error_in_exec is None
+    assert shell.ip.user_ns["ACCESSES"] == []
+    assert shell.report.diagnostics == []
+    assert any(remedy.verdict in WORKING for remedy in shell.report.remedies or ()) == bool(options)

@@ -41,7 +41,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     recompile_remedies,
     shows_advice,
 )
-from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict
+from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict, why_untried
 from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
 if TYPE_CHECKING:
@@ -334,6 +334,10 @@ class View:
         """Describe the outcome of the changes that do not work."""
         tried = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(tried) if tried is not None else ""
+
+    def why_untried(self, tried: remedies.BreakRemedies) -> str:
+        """Return why no change was tried for a break; empty if one was, or if the report says it elsewhere."""
+        return why_untried(self.report, tried)
 
     def recompile_trials(self, recompilation: Recompilation) -> remedies.BreakRemedies | None:
         """Return the remedies for the recompiles of a function; ``None`` without trials."""

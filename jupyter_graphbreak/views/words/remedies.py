@@ -55,11 +55,14 @@ class BreakRemedies:
         The best first.
     person : list of str
         Decisions that are left to a person.
+    untried : str
+        Why no change was tried, such as an error of the function on copies; empty if one was tried.
     """
 
     working: list[Remedy]
     failed: list[Remedy]
     person: list[str]
+    untried: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.working or self.failed or self.person)
@@ -116,6 +119,7 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         [remedy for remedy in changes if remedy.verdict in WORKING],
         list(reversed(failed.values())),
         list(dict.fromkeys(remedy.person for remedy in ordered if remedy.person)),
+        next((remedy.reason for remedy in ordered if remedy.reason and not changes), ""),
     )
 
 

@@ -8,6 +8,7 @@ from jupyter_graphbreak.knowledge.switches import switch_called
 from jupyter_graphbreak.report.remedies import INTERRUPTED, NO_TIME
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
+from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
+    from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 Outcome = Literal["good", "bad", "error", "plain"]
 #: Usual names of functions that a decorator returns, and how many of them are looked through.
@@ -61,6 +63,14 @@ def verdict(report: Report) -> Verdict:
             "error", f"Compiled, {named} {'returns' if len(wrong) == 1 else 'return'} a wrong result. {text}"
         )
     return Verdict(outcome, text)
+
+
+def why_untried(report: Report, remedies: BreakRemedies) -> str:
+    """Return why no change was tried for a break, if neither the verdict nor the note on side effects says it."""
+    reason = one_line(remedies.untried)
+    said = f"{verdict(report).text} {not_run_again(report)}"
+    is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
+    return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in said else reason
 
 
 def _verdict_on_run(report: Report) -> tuple[Outcome, str]:

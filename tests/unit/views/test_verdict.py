@@ -176,3 +176,21 @@ def test_what_a_change_against_recompiles_costs_at_run_time_is_said_with_it() ->
     assert "a call then takes 1.20 ms, not 1.00 ms" in render_text(report_if(slow))
     assert "without recompiles: as fast as eager" in " ".join(cost_verdicts(report_if(slow)))
     assert "a call then takes as long as before, as far as is measurable" in render_text(report_if(fast))
+
+
+def test_the_reason_why_nothing_was_tried_is_said_once() -> None:
+    one, two = (
+        replace(
+            remedy(ident, verdict="not tried"),
+            kind="person",
+            person="Decide.",
+            reason=f"{function} could not run again",
+        )
+        for ident, function in (("b1", "step"), ("b2", "loss"))
+    )
+    each = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, two]))
+    assert "not tried: step could not run again" in each
+    assert "not tried: loss could not run again" in each
+    alike = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, replace(two, reason=one.reason)]))
+    assert alike.count("could not run again") == 1
+    assert "could not run again" in alike.partition("\n")[0]

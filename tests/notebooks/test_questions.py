@@ -298,6 +298,7 @@ what does freezing do? | causes/bypass-freezing | may go unnoticed
 accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
 Fabric: compile before or after setup? | questions#hugging-face-and-lightning | puts its wrapper inside
 a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
+failed to eagerly compile backwards for dynamic | errors#warnings-that-are-not-errors | Only a later
 capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
 """
 

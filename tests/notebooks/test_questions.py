@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -147,7 +148,7 @@ AssertionError in torch.compile of a wrapper | errors#errors-with-a-simple-cause
 no attribute '__func__' of a compiled step | errors#errors-with-a-simple-cause | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
-Tensor subclass with a __new__ of its own | common_breaks#suspected-but-no-break | super()
+Tensor subclass with a __new__ of its own | common_breaks#in-pytorch-and-numpy | super()
 TensorClass.clone() breaks the graph | case_studies#a-constructor-with-checks-tensordict | __new__
 e3nn Gate, MACE | case_studies#a-gate-of-an-equivariant-network-e3nn | argmax
 assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | rewrites it
@@ -179,8 +180,8 @@ autograd.grad of a returned intermediate value | errors#of-gradients-and-the-bac
 custom operator: no autograd formula was registered | errors#of-gradients-and-the-backward-pass | register_autograd
 energy and forces with create_graph | training#a-gradient-of-a-gradient | grad_and_value
 retain_grad on an intermediate value | training#what-breaks-in-training-code | retain_grad()
-per-sample gradients with functional_call | common_breaks#suspected-but-no-break | gradients of each sample
-does a spectrogram break? | common_breaks#suspected-but-no-break | istft
+per-sample gradients with functional_call | common_breaks#in-pytorch-and-numpy | gradients of each sample
+does a spectrogram break? | common_breaks#in-pytorch-and-numpy | istft
 custom operator returns its input | escape_hatches#custom-operators-one-opaque-operation | must not be an input
 arguments that are views of one another | errors#of-operators-kernels-and-files | ViewMeta
 OverflowError: Python int too large on Windows | errors#of-operators-kernels-and-files | without a mode
@@ -241,9 +242,9 @@ OneCycleLR compiles the step again | recompiles#a-learning-rate-that-changes | c
 functions made by exec() reach the limit | recompiles#instances-share-one-count | code of its own
 strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, a break after it is not
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
-items of a dict as an argument | causes/gb0811#dict-items-or-a-generator-as-an-argument | Pass the dict
+items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
 new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | asks for the value
-NumPy's astype in compiled code breaks | common_breaks#suspected-but-no-break | .astype(int)
+NumPy's astype in compiled code breaks | common_breaks#in-pytorch-and-numpy | .astype(int)
 self.__dict__ assignment breaks | common_breaks#suspected-but-no-break | __dict__["mark"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | compiles anyway
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
@@ -251,13 +252,66 @@ max-autotune inside another torch.compile | questions#nothing-happens | The oute
 memory leak in each call | questions#memory | names what keeps it
 an argument is alive after torch.cond | questions#memory | gc.collect()
 NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
+a zip object as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | `list(...)`
+model.to(dtype) in forward | causes/gb0264 | changes the `dtype`
+an LSTM in the middle of a model: what is compiled? | causes/gb0014 | runs eagerly as well
+flatten_parameters in forward | causes/gb0014 | in `__init__`
+torch.backends.cuda.sdp_kernel breaks | causes/gb0208 | sdpa_kernel
+a mask for padded sequences, arange(lengths.max()) | causes/gb0038 | pass it as an `int`
+cuda.Event in compiled code | causes/gb0007#time-perf-counter | before and after the call
+SDPAParams, a pybind class | causes/gb0007#a-python-function-that-dynamo-skips | is_compiling()
+random.shuffle and random.sample | causes/gb0007#random-random | one order
+filter, zip_longest, os.environ in forward | common_breaks#suspected-but-no-break | `os.environ.get`
+weight_norm, non_blocking copies | common_breaks#in-pytorch-and-numpy | set_priority
+a custom operator is never called | errors#nothing-raises-but-the-result-differs | declare what it changes
+isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
+try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
+mutates_args of a custom operator | escape_hatches#custom-operators-one-opaque-operation | "unknown"
+leave one submodule out | escape_hatches#torch-compiler-disable-leave-a-function-out | model.head.forward
+try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only the first call compiles
+omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler | brew install libomp
+a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler | compute capability
+evaluation on rank 0 hangs the others | training#distributeddataparallel-compile-inside-or-outside | model.module
+error in backends/distributed.py | training#distributeddataparallel-compile-inside-or-outside | comes from that cutting
+compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
+when is the backward pass compiled? | where_to_compile#the-model | is slow as well
+pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | a few lengths
+mark_dynamic fails at a matrix product | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | mark both
+stride mismatch with dynamic=True | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | .contiguous()
+another set of **kwargs compiles again | recompiles#what-else-makes-it-compile-again | the same keys
+the first block of LoRA: requires_grad mismatch | recompiles#what-else-makes-it-compile-again | two graphs are right
+AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not traced
+the output of one compiled function into another, reduce-overhead | gpu#skipped-overwritten-recorded-again | calls both
+gradient accumulation with CUDA graphs | gpu#skipped-overwritten-recorded-again | register_hook
+mark_static_address compiles again | gpu#skipped-overwritten-recorded-again | guard=False
+a model of matrix products gains nothing | cost#how-to-read-the-figures | gains little
+what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
+which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
+checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
+use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | leave it on
+the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
+what is enforce_eager of vLLM? | questions#other-libraries | switches off
+deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
+mode and options together | cost#which-mode | list_mode_options
+an operation without inductor code: implicit fallback | cost#which-operation-is-slow | extern kernel
+what does freezing do? | causes/bypass-freezing | may go unnoticed
+accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
+Fabric: compile before or after setup? | questions#hugging-face-and-lightning | puts its wrapper inside
+a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
+failed to eagerly compile backwards for dynamic | errors#warnings-that-are-not-errors | Only a later
+capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
 """
+
+
+@functools.cache
+def _cause_pages() -> dict[str, str]:
+    return cause_pages.pages()
 
 
 def _section(page: str, anchor: str) -> str:
     """Return a section of a page from its heading on, in Markdown."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
-    text = cause_pages.pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
     text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text

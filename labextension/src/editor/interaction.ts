@@ -184,7 +184,7 @@ function totalAt(state: EditorState, position: number, known: number): number {
   return known + totalOf(breaks) - breaks.length;
 }
 
-/** The breaks at a position, or all breaks of a stale line. */
+/** The breaks at a position, the innermost first, or all breaks of a stale line. */
 function breaksAt(state: EditorState, position: number): IBreakAt[] {
   const mark = markAt(state, position);
   if (mark === undefined) {
@@ -202,5 +202,6 @@ function breaksAt(state: EditorState, position: number): IBreakAt[] {
             mark
           }
     )
-    .filter(range => range.from <= position && position <= range.to);
+    .filter(range => range.from <= position && position <= range.to)
+    .sort((one, other) => one.to - one.from - (other.to - other.from));
 }

@@ -53,6 +53,7 @@ def remedy(*breaks: str, title: str = "Take both sides with torch.where", verdic
 LEFT = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
 LAYERDROP = "Turn off the random dropping of layers"
 PART = "Compile net instead of step (it does 82% of the operations)"
+LATE = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER, reason=NO_TIME)
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
 STOPPED = replace(run(broken(1), broken(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
 SKIPPED = Skipped("k1", None, "norm", None, "a generator function")
@@ -88,12 +89,8 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
          "2 breaks. No change that was tried removes one. Fix break 1 first: it makes 1 function run eagerly."),
         (run(broken(1), remedies=[replace(remedy("b1", verdict="not tried"), reason=NO_TIME)]), "bad",
          "1 break, line 1 in step. There was no time to try a change."),
-        (run(broken(1), remedies=[replace(remedy("b1", title=PART, verdict="not tried"), family=INNER, reason=NO_TIME)]),
-         "bad", f'1 break, line 1 in step. There was no time to try "{PART}".'),
-        (run(broken(1), remedies=[
-            remedy("b1", verdict="fails"),
-            replace(remedy("b1", title=PART, verdict="not tried"), family=INNER, reason=NO_TIME),
-         ]), "bad",
+        (run(broken(1), remedies=[LATE]), "bad", f'1 break, line 1 in step. There was no time to try "{PART}".'),
+        (run(broken(1), remedies=[remedy("b1", verdict="fails"), LATE]), "bad",
          f'1 break, line 1 in step. No change that was tried removes it; there was no time to try "{PART}".'),
         (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", title=LAYERDROP, verdict="another result")]), "bad",
          f'2 breaks. Only "{LAYERDROP}" removes break 1, but layers are no longer dropped in training. Fix break 1 '

@@ -94,8 +94,10 @@ _MOST_STEPS_TOGETHER = 12
 _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE = 0.65
 _SHARE_OF_COMBINING = 0.8
-#: The share of the time that compiling a part may take before the other remedies.
+#: The share of the remaining time that compiling a part may take before other remedies: as the first of all, and
+#: before the single breaks if there are many.
 _SHARE_OF_PART_FIRST = 0.4
+_SHARE_OF_PART_IF_MANY = 0.6
 #: The minimum number of breaks with settings or switches for which all of them are applied at once.
 _FEWEST_AT_ONCE = 2
 #: The family of the user's own edits, and the seconds that one may take even if no time is left.
@@ -188,7 +190,7 @@ class Search:
         if not is_inside_tried and len(self._unfixed()) >= _MANY:
             is_inside_tried = True
             now = time.monotonic()
-            self._compile_inside(now + _SHARE_OF_PART_FIRST * (self.deadline - now))
+            self._compile_inside(now + _SHARE_OF_PART_IF_MANY * (self.deadline - now))
         self._search_each_break(best)
         if at_once is not None and all(
             ident in best and RANK[best[ident].result.verdict] <= RANK[at_once.result.verdict] for ident in together

@@ -405,6 +405,32 @@ def test_functions_that_results_of_breaks_recompile_are_one_entry_in_every_view(
     assert listed_recompilations(different) == recompilations(different)
 
 
+def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in_every_view() -> None:
+    guard = "tensor 'dt' requires_grad mismatch. expected requires_grad=1"
+    person = Remedy(
+        "m1", [], "person", "A person must decide", "person", "not tried", recompiles=["r1"], person="As is."
+    )
+    report = replace(between_breaks(6, guard), remedies=[person])
+    report = replace(report, recompiles=[replace(each, id=f"r{n}") for n, each in enumerate(report.recompiles, 1)])
+    why = "a tensor requires a gradient in some calls only"
+    text = " ".join(render_text(report).split())
+    assert (
+        f"6 functions recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more Each kind has its own graph, and two"
+        " graphs are right."
+    ) in text
+    assert text.count("As is.") == 1, "only in the verdict"
+    (row,) = next(section for section in build_rows(report).sections if section.id == "recompile").rows
+    assert (row.label, row.details) == (
+        "6 functions",
+        ["recompiled 6 times", f"{why}, line 1, line 2, line 3 and 3 more"],
+    )
+    assert render_html(report).count(why) == 1
+    few = between_breaks(3, guard)
+    assert listed_recompilations(few) == recompilations(few)
+    mixed = replace(report, recompiles=[replace(report.recompiles[0], limit_hit=True), *report.recompiles[1:4]])
+    assert len(listed_recompilations(mixed)) == 4
+
+
 SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"
 
 

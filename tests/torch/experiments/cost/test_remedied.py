@@ -105,7 +105,7 @@ def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_back
     (cost,) = report.cost.entries
     (remedied,) = cost.remedied
     (remedy,) = [remedy for remedy in report.remedies if remedy.id in remedied.remedies]
-    assert remedy.title == "Write it after the call"
+    assert remedy.title == "Print after the call"
     assert len(COMPILED) == 3  # two graphs without the remedy, one with it
     assert remedied.time.runs >= 7
     assert break_time(report, report.breaks[0]).startswith("fixing it ")

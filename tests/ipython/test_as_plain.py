@@ -344,7 +344,7 @@ step(torch.ones(3)), step(torch.ones(9))"""
 @pytest.mark.parametrize("options", ["", "--try"])
 def test_objects_whose_attributes_cannot_be_read(shell: Shell, options: str) -> None:
     shell.run(UNCOOPERATIVE)
-    _, explained = both(shell, USES_THEM, options)
+    _, explained = run_both_ways(shell, USES_THEM, options)
     assert explained.error_in_exec is None
     assert shell.ip.user_ns["ACCESSES"] == []
     assert shell.report.diagnostics == []

@@ -188,7 +188,8 @@ def _ids(report: Report) -> set[str | None]:
 def measured_line(before: Report, after: Report, differences: list[str]) -> str:
     """Return the line below a fix."""
     one, other = before.summary, after.summary
-    return f"breaks {one.breaks} -> {other.breaks}, graphs {one.graphs} -> {other.graphs}, {_outcome_words(set(differences))}"
+    counts = f"breaks {one.breaks} -> {other.breaks}, graphs {one.graphs} -> {other.graphs}"
+    return f"{counts}, {_outcome_words(set(differences))}"
 
 
 def _outcome_words(differences: set[str]) -> str:

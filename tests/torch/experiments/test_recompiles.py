@@ -536,7 +536,7 @@ def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
 
 
 def applied(x: torch.Tensor, function: Any) -> Any:
-    """Return what a function makes of a tensor."""
+    """Return the result of a function for a tensor."""
     return function(torch.relu(x))
 
 

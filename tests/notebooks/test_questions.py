@@ -218,7 +218,7 @@ selective checkpointing around a compiled function | training#what-breaks-in-tra
 a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-again | convert it with `float()`
 slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-again | a new input size
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
-max_seqlen.item() for variable lengths | causes/gb0124 | better passed as an `int`
+max_seqlen.item() for variable lengths | causes/gb0124 | should be passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
 a graph network compiles again for each graph | questions#other-libraries | add_self_loops=False
 higher loss when compiled | cost#is-the-result-right | emulate_precision_casts

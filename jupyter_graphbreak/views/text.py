@@ -46,6 +46,7 @@ from jupyter_graphbreak.views.words.recompilation import (
 )
 from jupyter_graphbreak.views.words.remedies import (
     DiffLine,
+    basis,
     breaks_of,
     change_lines,
     code_of,
@@ -202,9 +203,11 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
     else:
         for remedy in remedies.failed[:_MOST_FAILED]:
             elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
-            came = whole_clauses(_plain(outcome(remedy)), _LONGEST_TRIAL)
-            came = f"{verdict_label(remedy)}, see break {elsewhere}" if elsewhere is not None else came
-            lines += wrapped("tried: ", f"{_plain(remedy.title)}: {came}")
+            is_tried = remedy.verdict != "not tried"
+            came = whole_clauses(_plain(outcome(remedy) if is_tried else basis(remedy)), _LONGEST_TRIAL)
+            if elsewhere is not None:
+                came = f"{verdict_label(remedy)}, see break {elsewhere}" if is_tried else f"see break {elsewhere}"
+            lines += wrapped("tried: " if is_tried else "not tried: ", f"{_plain(remedy.title)}: {came}")
         if len(remedies.failed) > _MOST_FAILED:
             lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MOST_FAILED, 'more trial')} that failed")
         lines += [line for decision in remedies.person[:_MOST_NAMED] for line in wrapped("", decision)]

@@ -330,6 +330,17 @@ class View:
         best = best_remedy(self.report, group.breaks[0])
         return best if best is not None and len(best.breaks) > 1 else None
 
+    @cached_property
+    def compatible_remedies(self) -> list[Remedy]:
+        """The remedies that can be applied together."""
+        return remedies.compatible_remedies(self.report)
+
+    @property
+    def first_fix(self) -> Remedy | None:
+        """The remedy to apply first, shown above all breaks: one that removes several; ``None`` if there is none."""
+        chosen = self.compatible_remedies
+        return chosen[0] if len(chosen) == 1 and len(chosen[0].breaks) > 1 else None
+
     def trials(self, break_: Break) -> str:
         """Describe the outcome of the changes that do not work."""
         tried = remedies.remedies_for_break(self.report, break_)

@@ -448,16 +448,29 @@ def trials_sentence(trials: BreakRemedies) -> str:
     One that removes the break or saves compilations but changes results is named, because a reader may want it
     nevertheless.
     """
-    failed = trials.failed
-    if not failed:
-        return ""
-    others = (
-        f"{len(failed)} {'other' if len(failed) == 1 else 'others'} tried" if trials.working else f"{len(failed)} tried"
+    failed = [trial for trial in trials.failed if trial.verdict != "not tried"]
+    untried = len(trials.failed) - len(failed)
+    other = f" {'other' if len(failed) == 1 else 'others'}" if trials.working else ""
+    outcomes = (
+        [f"{len(failed)}{other} tried, {'it does not work' if len(failed) == 1 else 'none works'}"] if failed else []
     )
     changed = next((trial for trial in failed if trial.verdict == "another result" and _has_effect(trial)), None)
-    does = "saves compilations" if changed is not None and changed.recompiles else "removes the break"
-    but = f'; "{changed.title}" {does}, but changes the result' if changed is not None else ""
-    return f"{others}, {'it does not work' if len(failed) == 1 else 'none works'}{but}"
+    if changed is not None:
+        does = "saves compilations" if changed.recompiles else "removes the break"
+        outcomes.append(f'"{changed.title}" {does}, but changes the result')
+    if untried:
+        outcomes.append(f"{untried} more not tried" if failed or trials.working else f"{untried} not tried")
+    return "; ".join(outcomes)
+
+
+def failed_heading(failed: list[Remedy]) -> str:
+    """Return the heading of the changes that do not work: "2 trials failed, 1 change not tried"."""
+    untried = sum(remedy.verdict == "not tried" for remedy in failed)
+    parts = [
+        f"{counted(len(failed) - untried, 'trial')} failed" if len(failed) > untried else "",
+        f"{counted(untried, 'change')} not tried" if untried else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _has_effect(remedy: Remedy) -> bool:

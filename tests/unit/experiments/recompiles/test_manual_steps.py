@@ -1,4 +1,4 @@
-"""What a person can do about recompiles: one sentence for each cause, with its own recompiles."""
+"""What the reader can do about recompiles: one sentence for each cause, with its own recompiles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_line_of_the_reader_says_how_to_write_it() -> None:
     assert "convert it outside" in sentence
 
 
-def test_values_that_share_a_graph_are_not_said_to_have_their_own() -> None:
+def test_values_that_share_a_graph_are_not_reported_to_have_their_own() -> None:
     position = Number(Path(Root("argument", "position")), (0, 1, 2, 3))
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("position == 0")], id="r1")
     line = SpecializingLine("s1", 7, "cache[position] = x")

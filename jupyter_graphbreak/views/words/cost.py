@@ -36,8 +36,8 @@ def startup(report: Report) -> str:
     """Return which functions took longest to compile; empty if compilation was short.
 
     "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 5.9 s for 2 more functions; 2.1 s
-    of it was spent on recompiles; inductor's cache had the code of 2 of 6 graphs; graph A repeats the block that starts at line
-    31 12 times (96% of its operations): compiling that block alone may save 88% of the graph's compile time".
+    of it was spent on recompiles; inductor's cache had the code of 2 of 6 graphs; graph A repeats the block that starts
+    at line 31 12 times (96% of its operations): compiling that block alone may save 88% of the graph's compile time".
     """
     times: defaultdict[str, float] = defaultdict(float)
     for frame in report.frames:

@@ -6,7 +6,7 @@ TORCH ?=
 VENV := .venv$(if $(TORCH),-torch-$(TORCH))
 BIN := $(VENV)/bin
 ARGS ?=
-# Processes that share the tests; make test ARGS="-n 0 ..." has none but pytest itself, for a debugger.
+# The number of test processes; with make test ARGS="-n 0 ..." pytest runs the tests itself, for a debugger.
 WORKERS ?= 2
 # make test COLD=1 runs the tests without the shortcuts of tests/conftest.py.
 COLD ?=
@@ -17,14 +17,14 @@ FRONT_END := $(wildcard $(FRONT_END))
 PYTHON_LINTERS := lint-ruff lint-mypy lint-imports
 FRONT_END_LINTERS := lint-front-end test-front-end
 NODE_MODULES := labextension/node_modules/.package-lock.json
-# Another release has other needs, of setuptools for one; its pins are dropped from the constraints.
+# A different torch may need a different setuptools, so the pins of both are dropped from the constraints.
 WITH_TORCH := $(if $(TORCH),torch==$(TORCH),torch)
-# Not compiled when installed: Python compiles what it loads, a small part of what there is. It keeps that, whatever the
-# environment says: most processes that the tests start load PyTorch, and would compile it anew, for four seconds each.
+# pip compiles nothing: Python loads, and compiles, only a small part of the packages. It may write that bytecode even if the
+# environment forbids it; otherwise each process of the tests that loads PyTorch would compile it again, for four seconds.
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --no-compile -c $(VENV)/constraints.txt
 
-# What does not wait for another thing runs beside it.
+# Independent targets run in parallel.
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j6
 endif
@@ -39,7 +39,7 @@ help: ## list the targets
 demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write build/demo.html
 	@$(BIN)/python notebooks/run_demo.py build
 
-# The front end is checked while pip loads what Python needs. The tests run side by side, so torch has one thread in each.
+# The front end is checked while pip downloads the Python packages. The tests run in parallel, so torch has one thread in each.
 test: $(VENV)/dev.stamp $(if $(TORCH),,$(FRONT_END_LINTERS)) ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
 	@$(MAKE) --no-print-directory browser bytecode $(if $(TORCH),,$(PYTHON_LINTERS))
 	@OMP_NUM_THREADS=1 $(if $(COLD),COLD_START=1 )$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
@@ -59,12 +59,12 @@ lab: $(VENV)/lab.stamp ## open JupyterLab with the package installed
 lint: $(VENV)/dev.stamp $(FRONT_END_LINTERS) ## run the linters, the type checkers and the front end's unit tests
 	@$(MAKE) --no-print-directory $(PYTHON_LINTERS)
 
-# Pages run side by side, so torch has one thread in each.
+# Pages run in parallel, so torch has one thread in each.
 docs: $(VENV)/docs.stamp ## execute the notebooks and write the documentation to notebooks/_build/html
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -E -W --keep-going -j auto -b html notebooks notebooks/_build/html
 	@echo notebooks/_build/html/index.html
 
-dist: $(VENV)/dev.stamp ## build sdist and wheel from nothing into dist/
+dist: $(VENV)/dev.stamp ## build sdist and wheel from scratch into dist/
 	rm -rf dist jupyter_graphbreak/labextension jupyter_graphbreak/views/html/static
 	$(BIN)/python -m build
 
@@ -72,7 +72,7 @@ clean: ## remove everything that was built or installed here
 	rm -rf .venv .venv-torch-* build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache notebooks/_build
 	rm -rf jupyter_graphbreak/labextension jupyter_graphbreak/views/html/static labextension/lib labextension/node_modules
 
-# --- What runs side by side --------------------------------------------------------------------------------------
+# --- Steps that run in parallel ----------------------------------------------------------------------------------
 
 lint-ruff:
 	$(BIN)/ruff check --quiet
@@ -94,7 +94,7 @@ test-front-end: $(NODE_MODULES)
 browser:
 	@$(BIN)/python tests/support/find_browser.py
 
-# Several processes of the tests load PyTorch at once, and each would compile what no other has compiled yet.
+# Compiles PyTorch to bytecode once, before several test processes load it at the same time.
 bytecode:
 	@$(BIN)/python tests/support/warm_processes.py --load
 
@@ -105,14 +105,14 @@ $(BIN)/python:
 	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# Runs a command with its output in a log, which is shown where it fails.
+# Runs a command with its output in a log, which is shown if the command fails.
 logged = { $(2); } > $(1) 2>&1 || { tail -n 30 $(1) >&2; echo "setting up failed; the whole log is $(1)" >&2; exit 1; }
 
 $(VENV)/constraints.txt: constraints.txt | $(BIN)/python
 	@$(if $(TORCH),grep -vE '^(torch|setuptools)==',cat) constraints.txt > $@
 
-# torch is the largest of all; npm loads its packages meanwhile. Its hash is not checked, because machines install
-# different builds of it; what it needs comes with the rest.
+# torch is the largest package; npm installs meanwhile. torch's hash is not checked, because machines install
+# different builds of it; its dependencies come with the other packages.
 $(VENV)/torch.stamp: $(VENV)/constraints.txt
 	@echo "setting up $(VENV) with $(WITH_TORCH); the first time takes minutes (log: $(VENV)/torch.log)"
 	@$(call logged,$(VENV)/torch.log,$(PIP) --no-deps $(WITH_TORCH))
@@ -131,15 +131,15 @@ $(NODE_MODULES): labextension/package.json labextension/package-lock.json
 	@$(call logged,build/npm.log,npm --prefix labextension ci --no-audit --no-fund)
 	@touch $@
 
-# All packages are there already, those that build ours included, so pip builds in this environment and adds only what
-# belongs to this machine's torch. Without npm: its packages come from `npm ci` alone.
+# All packages are installed already, including those that build ours, so pip builds in this environment and adds only the
+# packages of this machine's torch. pip does not run npm: its packages come from `npm ci` alone.
 $(VENV)/dev.stamp: pyproject.toml $(FRONT_END) $(VENV)/packages.stamp | $(NODE_MODULES)
 	@echo "installing for 'dev' (log: $(VENV)/dev.log)"
 	@$(call logged,$(VENV)/dev.log,PATH="$(abspath $(BIN)):$$PATH" npm --prefix labextension run build && \
 	  SKIP_JUPYTER_BUILDER=1 $(PIP) --no-build-isolation $(WITH_TORCH) -e '.[dev]')
 	@touch $@
 
-# One stamp for each further extra. pip builds the front end on the way, so its sources count too.
+# One stamp for each other extra. pip also builds the front end, so the stamp depends on its sources.
 $(VENV)/%.stamp: pyproject.toml $(FRONT_END) $(VENV)/torch.stamp | $(NODE_MODULES)
 	@echo "installing for '$*' (log: $(VENV)/$*.log)"
 	@$(call logged,$(VENV)/$*.log,$(PIP) $(WITH_TORCH) -e '.[$*]')

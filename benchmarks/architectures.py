@@ -1,8 +1,8 @@
 """Compile tiny random models of the architectures of transformers, and try remedies for the breaks.
 
 ``python benchmarks/architectures.py [TYPE ...] [--try] [--training]`` writes one line of JSON for each architecture to
-``build/architectures.jsonl`` and goes on where it stopped; ``--table`` prints what is there, and ``--publish`` writes
-what the page on models shows of it to ``benchmarks/architectures.jsonl``.
+``build/architectures.jsonl`` and continues where it stopped; ``--table`` prints that file, and ``--publish`` writes the
+fields that the page on models shows to ``benchmarks/architectures.jsonl``.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def main() -> None:
     if chosen.check is not None:
         check(json.loads(chosen.check.read_text()))
     elif chosen.table:
-        print_table(recorded(chosen.file))
+        print_table(last_records(chosen.file))
     elif chosen.publish:
-        publish(recorded(chosen.file))
+        publish(last_records(chosen.file))
     else:
         survey(chosen)
 
 
-def recorded(file: Path) -> dict[str, dict[str, Any]]:
+def last_records(file: Path) -> dict[str, dict[str, Any]]:
     """Return the last line of each architecture in a file."""
     lines = file.read_text().splitlines() if file.exists() else []
     return {line["key"]: line for line in map(json.loads, lines)}
@@ -74,8 +74,8 @@ def survey(chosen: argparse.Namespace) -> None:
     today = time.strftime("%Y-%m-%d")
     versions = {"torch": torch.__version__, "transformers": transformers.__version__, "date": today}
     chosen.file.parent.mkdir(parents=True, exist_ok=True)
-    known = {} if chosen.again else recorded(chosen.file)
-    shown = {} if chosen.again else published()
+    known = {} if chosen.again else last_records(chosen.file)
+    shown = {} if chosen.again else published_lines()
     for model_type in chosen.types or tiny_models.architectures():
         key = f"{model_type} training" if chosen.training else model_type
         done = known.get(key)
@@ -83,10 +83,10 @@ def survey(chosen: argparse.Namespace) -> None:
             continue
         if done is not None and ("remedies" in done or not chosen.remedies or not done.get("breaks")):
             continue
-        line = in_a_process(look_at, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
+        line = run_in_fork(compile_and_try, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
         claim = line.pop("claim", None)
         if claim is not None:
-            line["check"] = checked(claim)
+            line["check"] = check_in_processes(claim)
         with chosen.file.open("a") as lines:
             head = {"key": key, "type": model_type, "training": chosen.training}
             lines.write(json.dumps({**head, **line, "versions": versions}) + "\n")
@@ -105,7 +105,7 @@ def summary(line: dict[str, Any]) -> str:
     return said
 
 
-def in_a_process(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
+def run_in_fork(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
     """Run a function in a forked process that may hang or die, and return its last result."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
@@ -143,7 +143,7 @@ def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *argumen
         pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({where})"})
 
 
-def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> Iterator[dict[str, Any]]:  # noqa: FBT001
+def compile_and_try(model_type: str, remedies: bool, training: bool, seconds: float) -> Iterator[dict[str, Any]]:  # noqa: FBT001
     """Compile one architecture, then try remedies for its breaks within a time limit."""
     import tiny_models
     import torch
@@ -163,15 +163,15 @@ def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> 
         "status": report.status,
         "graphs": report.summary.graphs,
         "events": report.summary.events,
-        "breaks": [_of_break(report, break_) for break_ in report.breaks],
+        "breaks": [_break_fields(report, break_) for break_ in report.breaks],
         "compile_s": round(time.perf_counter() - start, 1),
     }
     yield line
     if remedies and report.breaks:
-        yield {**line, **_tried(model_type, model, inputs, training=training, seconds=0.6 * seconds)}
+        yield {**line, **_try_remedies(model_type, model, inputs, training=training, seconds=0.6 * seconds)}
 
 
-def _of_break(report: Any, found: Any) -> dict[str, Any]:
+def _break_fields(report: Any, found: Any) -> dict[str, Any]:
     at = found.location
     path = next((source.path for source in report.sources if at is not None and source.id == at.source), None)
     return {
@@ -186,7 +186,9 @@ def _of_break(report: Any, found: Any) -> dict[str, Any]:
     }
 
 
-def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: bool, seconds: float) -> dict[str, Any]:
+def _try_remedies(
+    model_type: str, model: Any, inputs: dict[str, Any], *, training: bool, seconds: float
+) -> dict[str, Any]:
     """Try remedies, and check the one that removes most in a fresh process with edited sources."""
     import torch
 
@@ -207,11 +209,11 @@ def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: boo
     )
     paths = {source.id: source.path or source.name for source in report.sources}
     return {
-        "breaks": [{**_of_break(report, found), "verdict": best[found.id] or "stays"} for found in report.breaks],
+        "breaks": [{**_break_fields(report, found), "verdict": best[found.id] or "stays"} for found in report.breaks],
         "left": reached.breaks_after if reached else len(report.breaks),
         "furthest": furthest and furthest.verdict,
         "seconds": round(spent, 1),
-        "remedies": [_of_remedy(remedy) for remedy in remedies],
+        "remedies": [_remedy_fields(remedy) for remedy in remedies],
         **(
             {"claim": _claim(model_type, furthest, paths, training=training)}
             if furthest
@@ -220,7 +222,7 @@ def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: boo
     }
 
 
-def _of_remedy(remedy: Any) -> dict[str, Any]:
+def _remedy_fields(remedy: Any) -> dict[str, Any]:
     names = ("breaks", "family", "title", "verdict", "reason", "differences", "settings", "code", "patch", "person")
     seen = remedy.evidence
     counts = {"after": seen.breaks_after, "inputs": seen.inputs, "both_sides": seen.both_sides} if seen else {}
@@ -239,7 +241,7 @@ def _claim(model_type: str, remedy: Any, paths: dict[str, str], *, training: boo
     }
 
 
-def checked(claim: dict[str, Any]) -> str:
+def check_in_processes(claim: dict[str, Any]) -> str:
     """Run the program unchanged and with a remedy in separate processes, and compare independently of the package."""
     import torch
 
@@ -254,7 +256,7 @@ def checked(claim: dict[str, Any]) -> str:
                 said = [line for line in ended.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
                 error = (said or ["nothing"])[0][:200] if ended.returncode else None
             else:
-                error = in_a_process(_check, asked, seconds=300).get("error")
+                error = run_in_fork(_check_in_fork, asked, seconds=300).get("error")
             if error:
                 return f"{name} ends with {error}"
         first, second = (torch.load(f"{folder}/{name}.pt", weights_only=False) for name in ("original", "changed"))
@@ -279,7 +281,7 @@ def _compared(first: dict[str, Any], second: dict[str, Any], claim: dict[str, An
     return "holds"
 
 
-def _check(asked: dict[str, Any], _: float) -> Iterator[dict[str, Any]]:
+def _check_in_fork(asked: dict[str, Any], _: float) -> Iterator[dict[str, Any]]:
     check(asked)
     yield {}
 
@@ -362,7 +364,7 @@ def print_table(lines: dict[str, dict[str, Any]]) -> None:
     print({verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)})
 
 
-def published() -> dict[str, dict[str, Any]]:
+def published_lines() -> dict[str, dict[str, Any]]:
     """Return the published lines by architecture, without the versions."""
     _, *texts = _PUBLISHED.read_text().splitlines() if _PUBLISHED.exists() else [""]
     return {f"{line['type']} training" if line["training"] else line["type"]: line for line in map(json.loads, texts)}
@@ -377,13 +379,13 @@ def publish(lines: dict[str, dict[str, Any]]) -> None:
     if len(libraries) != 1:
         raise SystemExit(f"recorded with several versions: {', '.join(map(str, sorted(libraries)))}")
     texts = [max(versions, key=lambda each: str(json.loads(each)["date"]))]
-    shown = published() | {key: _published(line) for key, line in lines.items()}
+    shown = published_lines() | {key: _published_fields(line) for key, line in lines.items()}
     texts += [json.dumps(shown[key]) for key in sorted(shown)]
     _PUBLISHED.write_text("\n".join(texts) + "\n")
     print(f"{_PUBLISHED}: {len(shown)} architectures")
 
 
-def _published(line: dict[str, Any]) -> dict[str, Any]:
+def _published_fields(line: dict[str, Any]) -> dict[str, Any]:
     """Return the published data of one architecture, with the best remedy per break and the furthest-reaching one."""
     names = ("type", "training", "class", "error", "graphs", "events", "left", "furthest", "check", "seconds")
     shown = {name: line[name] for name in names if name in line}
@@ -404,11 +406,11 @@ def _published(line: dict[str, Any]) -> dict[str, Any]:
                 "person": next((said for said in persons if said), None),
             }
         )
-    furthest = _furthest(line.get("remedies", []))
+    furthest = _best_remedy(line.get("remedies", []))
     return {**shown, "breaks": breaks, "remedy": furthest and furthest["title"]}
 
 
-def _furthest(remedies: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _best_remedy(remedies: list[dict[str, Any]]) -> dict[str, Any] | None:
     working = [remedy for remedy in remedies if remedy["verdict"] in _WORKING and "after" in remedy]
     return max(working, key=lambda each: (-each["after"], each["verdict"] == "works"), default=None)
 

@@ -1,10 +1,10 @@
-"""Compare the memory that ``--cost`` measures with an independent measurement, and show what lowers it.
+"""Compare the memory that ``--cost`` measures with an independent measurement, and show the changes that lower it.
 
-Three models of torch's own layers are measured twice: by :func:`jupyter_graphbreak.measure`, and in plain PyTorch, in
-which the peak is that of the profiler's totals, and hooks on saved tensors count what is kept for the backward pass.
+Three models of torch's own layers are measured twice: by :func:`jupyter_graphbreak.measure`, and in plain PyTorch: the
+profiler gives the peak, and hooks on saved tensors count the bytes kept for the backward pass.
 
     python benchmarks/call_memory.py             # all models, on the CPU
-    python benchmarks/call_memory.py --changes   # also what lowers the peak, without a limit of time
+    python benchmarks/call_memory.py --changes   # also the changes that lower the peak, without a time limit
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def peak(call: Callable[[], object]) -> int:
     return max(total["Total Allocated"] for total in totals) - (totals[0]["Total Allocated"] - totals[0]["Bytes"])
 
 
-def saved(call: Callable[[], object], known: set[int]) -> int:
+def saved_bytes(call: Callable[[], object], known: set[int]) -> int:
     """Return the bytes of all memory that a forward pass saves, except known memory."""
     sizes: dict[int, int] = {}
 
@@ -116,7 +116,7 @@ def saved(call: Callable[[], object], known: set[int]) -> int:
     return sum(sizes.values())
 
 
-def independent(model: nn.Module, x: torch.Tensor) -> list[int]:
+def measure_independently(model: nn.Module, x: torch.Tensor) -> list[int]:
     """Return the peak of the eager and of the compiled call, and what they save."""
     known = {tensor.untyped_storage().data_ptr() for tensor in (x, *model.parameters(), *model.buffers())}
     peaks, kept = [], []
@@ -130,7 +130,7 @@ def independent(model: nn.Module, x: torch.Tensor) -> list[int]:
         step()
         model.zero_grad(set_to_none=True)
         peaks.append(peak(step))
-        kept.append(saved(functools.partial(call, x), known))
+        kept.append(saved_bytes(functools.partial(call, x), known))
     return [*peaks, *kept]
 
 
@@ -144,7 +144,7 @@ def main() -> None:
     for kind, shape in MODELS:
         torch.manual_seed(0)
         model, x = kind(), torch.randn(shape)
-        expected = independent(model, x)
+        expected = measure_independently(model, x)
         with patience:
             report = jupyter_graphbreak.measure(torch.compile(model), x)
         memory = report.cost.entries[0].memory if report.cost is not None else None

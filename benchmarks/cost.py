@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 KNOWN_US = (50, 200, 800)
 
 
-def shown(time: Spread) -> str:
+def with_quartiles(time: Spread) -> str:
     """Return a time with its quartiles."""
     return f"{time.median_us:8,.0f} us  [{time.low_us:,.0f} .. {time.high_us:,.0f}], {time.runs} calls"
 
 
-def against(eager: Spread, other: Spread) -> str:
+def vs_eager(eager: Spread, other: Spread) -> str:
     """Compare a time with eager's."""
     if overlap(eager, other):
         return "no difference to eager can be measured"
@@ -60,11 +60,11 @@ def bart_config(**settings: Any) -> Any:
     )
 
 
-def searched(backend: str) -> None:
-    """Print what ``--try --cost`` says of the forward pass in training: the remedies are those that it finds.
+def print_search(backend: str) -> None:
+    """Print the result of ``--try --cost`` for the forward pass in training, with the remedies that it finds.
 
-    There is no dropout: where there is, a change that draws for a layer it would have left out shifts the random
-    numbers of all that follow, and none is said to work.
+    Dropout is off. With dropout, a change that runs a layer which the original leaves out shifts all later random
+    numbers, so no change would count as working.
     """
     from transformers import BartForCausalLM
 
@@ -84,14 +84,14 @@ def searched(backend: str) -> None:
         print(f"  {remedy.id} of {', '.join(remedy.breaks)}: {remedy.title}: {remedy.verdict}")
     titles = {remedy.id: f"{remedy.title}: {remedy.verdict}" for remedy in report.remedies or []}
     for entry in report.cost.entries if report.cost is not None else []:
-        print(f"  eager            {shown(entry.eager)}")
-        print(f"  compiled         {shown(entry.compiled)}")
+        print(f"  eager            {with_quartiles(entry.eager)}")
+        print(f"  compiled         {with_quartiles(entry.compiled)}")
         for remedied in entry.remedied:
             names = ", ".join(titles[ident] for ident in remedied.remedies)
-            print(f"  {'/'.join(remedied.remedies):16} {shown(remedied.time)}  {names}")
+            print(f"  {'/'.join(remedied.remedies):16} {with_quartiles(remedied.time)}  {names}")
 
 
-def bart(backend: str, budget: Budget) -> None:
+def measure_bart(backend: str, budget: Budget) -> None:
     """Measure the forward pass in training: unchanged, with the branch on the layer drop fixed, and without it."""
     from transformers import BartForCausalLM
 
@@ -129,10 +129,10 @@ def bart(backend: str, budget: Budget) -> None:
     cost, summary = found.cost, found.report.summary
     print(f"\nBART's decoder, 3 layers, forward in training, backend {backend}")
     print(f"  {summary.breaks} breaks, {summary.graphs} graphs; {'settled' if cost.settled else 'has not settled'}")
-    print(f"  eager            {shown(cost.eager)}")
-    print(f"  compiled         {shown(cost.compiled)}: {against(cost.eager, cost.compiled)}")
+    print(f"  eager            {with_quartiles(cost.eager)}")
+    print(f"  compiled         {with_quartiles(cost.compiled)}: {vs_eager(cost.eager, cost.compiled)}")
     for remedy in cost.remedied:
-        print(f"  {remedy.remedies[0]:16} {shown(remedy.time)}: {against(cost.eager, remedy.time)}")
+        print(f"  {remedy.remedies[0]:16} {with_quartiles(remedy.time)}: {vs_eager(cost.eager, remedy.time)}")
     show_parts(found)
 
 
@@ -169,19 +169,19 @@ def three_waits(x: torch.Tensor) -> torch.Tensor:
     return y.relu()
 
 
-def known(backend: str, budget: Budget) -> None:
+def measure_known_waits(backend: str, budget: Budget) -> None:
     """Measure a program whose breaks take known times."""
     found = measure_entry(Entry("three_waits", None, three_waits, Arguments(torch.rand(1000)), backend), budget=budget)
     print(f"\nBreaks of {', '.join(map(str, KNOWN_US))} us, backend {backend}")
     lines = {break_.id: break_.location.line for break_ in found.report.breaks if break_.location is not None}
     parts = [part for part in found.cost.parts if part.kind == "outside" and part.break_ is not None]
     for part, expected in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
-        print(f"  {expected:5} us found as {shown(part.time)}: {part.time.median_us / expected - 1:+.0%}")
+        print(f"  {expected:5} us found as {with_quartiles(part.time)}: {part.time.median_us / expected - 1:+.0%}")
     show_parts(found)
-    uninstrumented(found, backend)
+    print_uninstrumented(found, backend)
 
 
-def uninstrumented(found: Measurement, backend: str) -> None:
+def print_uninstrumented(found: Measurement, backend: str) -> None:
     """Print the sum of the parts beside the time of the program, freshly compiled without instrumentation."""
     compiled, x = torch.compile(three_waits, backend=backend), torch.rand(1000)
     times = []
@@ -204,9 +204,9 @@ def main() -> None:
     torch.set_num_threads(1)  # the cost of idle threads depends on the load of a shared machine
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} processors")
     budget = Budget(arguments.seconds)
-    known(arguments.backend, budget)
-    bart(arguments.backend, budget)
-    searched(arguments.backend)
+    measure_known_waits(arguments.backend, budget)
+    measure_bart(arguments.backend, budget)
+    print_search(arguments.backend)
 
 
 if __name__ == "__main__":

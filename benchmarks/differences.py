@@ -29,7 +29,7 @@ def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[st
     lines = []
     for number, (one, other) in enumerate(zip(plain, explained, strict=True), start=1):
         if all("RecursionError" in str(seen.parts.get("error")) for seen in (one, other)):
-            break  # *Limits* names the recursion depth, and side effects until then
+            break  # *Limits* names the recursion depth, on which earlier side effects depend
         fails = _fails_in_a_graph(one, other)
         parts = [_without_lines(seen.parts) if fails else seen.parts for seen in (one, other)]
         for name in one.parts:
@@ -39,7 +39,7 @@ def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[st
         if other.plan.startswith("fault"):
             lines.append(f"cell {number} {other.plan}")
         if fails and one.parts["names"] != other.parts["names"]:
-            break  # *Limits* names that assignments of the graph are missing, so later cells lack them
+            break  # *Limits* says that assignments of the graph are missing; later cells lack them
     return lines
 
 
@@ -57,9 +57,9 @@ def _changed(one: list[str], other: list[str]) -> Iterator[str]:
 
 
 def _is_named(plain: str, explained: str) -> bool:
-    """Whether a difference is named on *Limits*.
+    """Whether *Limits* names a difference.
 
-    What fails in a graph has the line of another call, and no columns; a stack that PyTorch prints has our frames.
+    An error in a graph names the line of a different call, without columns; a stack that PyTorch prints has our frames.
     """
     if _OUR_FRAME.sub("", plain) == _OUR_FRAME.sub("", explained):
         return True

@@ -1,9 +1,9 @@
 """Make each of our functions raise in turn, and check that the user's cells run as without the package.
 
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
-Each fault is put into a process of its own, which explains two cells: in the first one the function raises whenever it
-is called, in the second one it is as ever. The first cell compiles something itself, or has its calls compiled by the
-magic, or is compiled as one function; one raises. With ``--interrupt`` the user interrupts the first cell when it calls
+Each fault runs in a separate process, which explains two cells: in the first one the function raises whenever it is
+called, in the second one it works as usual. The first cell compiles something itself, or has its calls compiled by the
+magic, or is compiled as one function, or raises. With ``--interrupt`` the user interrupts the first cell when it calls
 the function for the first time.
 """
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.differences import differences  # noqa: E402 - the project's own folder comes first
-from benchmarks.user_view import Cell, Seen, Session, attributes, in_a_fork, made_shell, seed  # noqa: E402
+from benchmarks.user_view import Cell, Seen, Session, attributes, make_shell, run_in_fork, seed  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -192,11 +192,11 @@ def _place(code: types.CodeType) -> Place:
     return Place(str(Path(code.co_filename).relative_to(PACKAGE)), code.co_firstlineno, code.co_qualname)
 
 
-def raising(code: types.CodeType, way: tuple[int, ...]) -> types.CodeType:
+def raising_code(code: types.CodeType, way: tuple[int, ...]) -> types.CodeType:
     """Return a code object that raises, or whose nested code at the end of the path raises."""
     if way:
         constants = list(code.co_consts)
-        constants[way[0]] = raising(constants[way[0]], way[1:])
+        constants[way[0]] = raising_code(constants[way[0]], way[1:])
         return code.replace(co_consts=tuple(constants))
     free = code.co_freevars
     body = f"  if False: {', '.join(free) or 'pass'}\n  raise RuntimeError({MESSAGE!r})"
@@ -214,7 +214,7 @@ def fault(place: Place) -> Iterator[None]:
         raise LookupError(place)
     originals = [(function, function.__code__) for function, _ in holders]
     for function, way in holders:
-        function.__code__ = raising(function.__code__, way)
+        function.__code__ = raising_code(function.__code__, way)
     try:
         yield
     finally:
@@ -273,17 +273,17 @@ def _brief(report: dict[str, Any]) -> str:
     return json.dumps([report["status"], breaks, parts])
 
 
-def called(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list[Place]:
+def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list[Place]:
     """Return our functions that the first cell calls, except for wrappers of PyTorch's functions.
 
-    What is put in the place of another function must call it, so it cannot do without itself; all that it calls can.
+    Such a wrapper must call the original, so its own fault always shows. Faults in our other functions must not.
     """
     codes: dict[types.CodeType, bool] = {}
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code not in codes and _is_ours(code):
-            codes[code] = stands_for_another(code)
+            codes[code] = is_wrapper(code)
 
     def listed() -> list[Seen]:
         threading.setprofile(note)
@@ -294,7 +294,7 @@ def called(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list
             sys.setprofile(None)
         return [Seen({"places": [json.dumps(_place(code)) for code, stands in codes.items() if not stands]})]
 
-    seen = in_a_fork(listed)
+    seen = run_in_fork(listed)
     if isinstance(seen, str):
         sys.exit(seen)
     places = [Place(*json.loads(text)) for text in seen[0].parts["places"]]
@@ -303,7 +303,7 @@ def called(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list
     )
 
 
-def stands_for_another(code: types.CodeType) -> bool:
+def is_wrapper(code: types.CodeType) -> bool:
     """Whether a code object belongs to a wrapper made with ``functools.wraps``, or to no function."""
     if code.co_name.startswith("<"):
         return True
@@ -353,7 +353,7 @@ def main() -> None:
     arguments = parser.parse_args()
     breaking, judge = (interrupt, outcome_of_interrupt) if arguments.interrupt else (fault, outcome)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore interrupts
-    shell = made_shell()
+    shell = make_shell()
     for module in pkgutil.walk_packages([str(PACKAGE)], "jupyter_graphbreak."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -382,18 +382,20 @@ def outcomes_of_faults(
 ) -> list[Outcome]:
     """Return the outcome of each fault in a program, and print the bad ones."""
     options = arguments.options
-    runs = [in_a_fork(functools.partial(run, shell, cells, options, None, plain=plain)) for plain in (True, False)]
+    runs = [run_in_fork(functools.partial(run, shell, cells, options, None, plain=plain)) for plain in (True, False)]
     plain, right = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)
     for seen in plain:
         for part in ("told", "report"):
             seen.parts.pop(part, None)
     outcomes = []
     places = [
-        place for place in called(shell, cells, options) if re.search(arguments.only, f"{place.file} {place.name}")
+        place
+        for place in called_functions(shell, cells, options)
+        if re.search(arguments.only, f"{place.file} {place.name}")
     ]
     for number, place in enumerate(places[arguments.part :: arguments.parts]):
         print(f"\r{name}: {number} of {len(places)}", end="", file=sys.stderr, flush=True)
-        faulty = in_a_fork(functools.partial(run, shell, cells, options, breaking(place), plain=False))
+        faulty = run_in_fork(functools.partial(run, shell, cells, options, breaking(place), plain=False))
         made = judge(place, plain, right, faulty)
         outcomes.append(made)
         if made.seen or not made.is_next_right or not made.is_told:

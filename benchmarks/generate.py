@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.utils import counters
 from transformers import LlamaConfig, LlamaForCausalLM
 
-#: What `generate` is asked for in each row of the table, after the way in which the model is compiled.
+#: For each row of the table: the way in which the model is compiled, the lengths of the prompts, options of `generate`.
 ONE_LENGTH, THREE_LENGTHS = (6,), (6, 9, 12)
 ROWS: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
     ("wrapper", ONE_LENGTH, {}),

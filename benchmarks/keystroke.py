@@ -64,7 +64,7 @@ def main() -> int:
         page.goto(f"{lab.url}/lab/tree/typing.ipynb?reset")
         page.locator(_MARKS).first.wait_for(timeout=60_000)
         session = page.context.new_cdp_session(page)
-        # Processor time of other programs is not the page's work.
+        # Only the page's own work counts, not the processor time of other programs.
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         text = report.sources[0].segments[0].text
         _compare(page, session, (text, place.line - 1), arguments.keys, arguments.pairs)

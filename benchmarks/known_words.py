@@ -1,7 +1,7 @@
 """Write the list of names that redaction keeps, from the installed PyTorch.
 
-The names are PyTorch's own (operations, settings of Dynamo, causes of graph breaks), so they say nothing of a reader's
-program. Names that the list has already stay in it, since reports of other releases are redacted as well.
+The names are PyTorch's own (operations, settings of Dynamo, causes of graph breaks), so they reveal nothing about a
+reader's program. Names that the list has already stay in it, since reports of other releases are redacted as well.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure the progress line of a long compilation in a real kernel: its update rate and cost.
 
-A pair is one cell under ``%%compile_explain`` and the same under ``%%compile_explain -q``, which watches alike and
-shows nothing; each in a fresh kernel, by turns the one or the other first.
+A pair is one cell under ``%%compile_explain`` and the same under ``%%compile_explain -q``, which watches in the same
+way but shows nothing. Each runs in a fresh kernel, and the order alternates.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measure the memory that experiments need, compared with that of the call itself.
 
-For each way in, a fresh process makes a model of linear layers with one graph break, calls it once, and asks the
-question. The growth is the peak of the process's memory while it answers, less what it held before; the ratio is the
-growth in terms of what the call holds: model, arguments and activations. Linux only.
+For each experiment, a fresh process makes a model of linear layers with one graph break, calls it once, and runs the
+experiment. The growth is the peak of the process's memory meanwhile, minus the memory held before; the ratio divides it
+by the memory that the call holds: model, arguments and activations. Linux only.
 
     python benchmarks/memory.py                  # all experiments, a model of 200 MiB
     python benchmarks/memory.py --mib 400 --way check --backend inductor

@@ -121,7 +121,7 @@ def text_of(breaks: list[Break], fixed: int | None = None) -> str:
     return f"{HEAD}def f(x, w):\n    y = x\n{BETWEEN}{''.join(f'{line}{BETWEEN}' for line in lines)}    return y\n"
 
 
-def loaded(folder: Path, text: str, numbers: itertools.count[int]) -> Callable[..., Any]:
+def load_program(folder: Path, text: str, numbers: itertools.count[int]) -> Callable[..., Any]:
     """Write a program to a separate file, and return its function."""
     path = folder / f"program_{next(numbers)}.py"
     path.write_text(text, encoding="utf-8")
@@ -205,7 +205,7 @@ def main() -> int:
             torch.manual_seed(0)
             x, w = torch.rand(size, size), torch.randn(size, size) / size
             variants = [None, *range(len(breaks))]
-            functions = [loaded(folder, text_of(breaks, fixed), numbers) for fixed in variants]
+            functions = [load_program(folder, text_of(breaks, fixed), numbers) for fixed in variants]
             compiled = [torch.compile(function, backend=arguments.backend) for function in functions]
             saved = saved_us([functools.partial(call, x, w) for call in compiled], arguments.rounds)
             call = functools.partial(compiled[0], x, w)

@@ -1,6 +1,6 @@
 """Compare what several tools say about the same programs: those of the documentation, each with a known break.
 
-Each tool runs all programs in a process of its own. A line counts as a break's if at least two of the tools name it.
+Each tool runs all programs in a separate process. A line counts as a break if at least two of the tools name it.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ before(torch.ones(3))
 
 
 @dataclass
-class Said:
-    """What a tool says about a program.
+class ToolResult:
+    """The output of a tool for a program.
 
     Parameters
     ----------
     lines : list of int
-        The lines that it names, as often as it names them.
+        The lines that it names; a line that it names twice is in the list twice.
     count : int or None
         The number of breaks that it states.
     """
@@ -117,19 +117,19 @@ def _call_compiled(function: Any, arguments: list[Any], *, fullgraph: bool = Fal
     compiled(*arguments)
 
 
-def _ours(program: Program) -> Said:
+def _ours(program: Program) -> ToolResult:
     import jupyter_graphbreak
 
     with jupyter_graphbreak.capture() as run:
         program.run(_call_compiled)
     lines = [item.location.line for item in run.report.breaks if item.location and item.location.line]
-    return Said(lines, len(run.report.breaks))
+    return ToolResult(lines, len(run.report.breaks))
 
 
-def _explain(program: Program) -> Said:
+def _explain(program: Program) -> ToolResult:
     import torch
 
-    said = Said(count=0)
+    said = ToolResult(count=0)
 
     def use(function: Any, arguments: list[Any]) -> None:
         told = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
@@ -142,8 +142,8 @@ def _explain(program: Program) -> Said:
     return said
 
 
-def _fullgraph(program: Program) -> Said:
-    said = Said()
+def _fullgraph(program: Program) -> ToolResult:
+    said = ToolResult()
 
     def use(function: Any, arguments: list[Any]) -> None:
         try:
@@ -156,47 +156,47 @@ def _fullgraph(program: Program) -> Said:
     return said
 
 
-def _compile_only(program: Program) -> Said:
+def _compile_only(program: Program) -> ToolResult:
     print(_MARK, program.name, file=sys.stderr, flush=True)
     program.run(_call_compiled)
-    return Said()
+    return ToolResult()
 
 
 _IN_PROCESS = {"ours": _ours, "explain": _explain, "fullgraph": _fullgraph, "compile": _compile_only}
 
 
-def _run(tool: str, folder: Path, environment: dict[str, str] | None = None) -> tuple[dict[str, Said], str]:
-    """Run all programs under a tool in a process of its own; return what it says and its log."""
+def _run(tool: str, folder: Path, environment: dict[str, str] | None = None) -> tuple[dict[str, ToolResult], str]:
+    """Run all programs under a tool in a separate process; return its results and its log."""
     command = [sys.executable, __file__, "--tool", tool, str(folder)]
     done = subprocess.run(command, env=os.environ | (environment or {}), capture_output=True, text=True, check=True)
     said = json.loads(done.stdout.splitlines()[-1])
-    return {name: Said(**fields) for name, fields in said.items()}, done.stderr
+    return {name: ToolResult(**fields) for name, fields in said.items()}, done.stderr
 
 
-def _logs(folder: Path) -> dict[str, Said]:
+def _logs(folder: Path) -> dict[str, ToolResult]:
     _, log = _run("compile", folder, {"TORCH_LOGS": "graph_breaks"})
-    said: dict[str, Said] = {}
+    said: dict[str, ToolResult] = {}
     for part in log.split(_MARK)[1:]:
         name = part.split()[0]
         lines = [int(line) for file, line in _BREAK.findall(part) if file == name]
-        said[name] = Said(lines, len(lines))
+        said[name] = ToolResult(lines, len(lines))
     return said
 
 
-def _tlparse(folder: Path, command: str) -> dict[str, Said]:
+def _tlparse(folder: Path, command: str) -> dict[str, ToolResult]:
     with tempfile.TemporaryDirectory() as traces:
         _run("compile", folder, {"TORCH_TRACE": traces})
         (log,) = Path(traces).glob("*.log")
         output = Path(traces, "output")
         subprocess.run([command, str(log), "-o", str(output), "--no-browser"], capture_output=True, check=True)
-        said: dict[str, Said] = {}
+        said: dict[str, ToolResult] = {}
         for page in output.rglob("*graph_break_reason*"):
             for name, line in _BREAK.findall(page.read_text(encoding="utf-8", errors="replace")):
-                said.setdefault(name, Said()).lines.append(int(line))
-    return {name: Said(item.lines, len(item.lines)) for name, item in said.items()}
+                said.setdefault(name, ToolResult()).lines.append(int(line))
+    return {name: ToolResult(item.lines, len(item.lines)) for name, item in said.items()}
 
 
-def _table(said: dict[str, dict[str, Said]]) -> str:
+def _table(said: dict[str, dict[str, ToolResult]]) -> str:
     named_by = Counter(
         place
         for items in said.values()
@@ -209,7 +209,7 @@ def _table(said: dict[str, dict[str, Said]]) -> str:
         named = {(name, line) for name, item in items.items() for line in item.lines} & places
         counts = [items[name].count for name in programs if name in items]
         stated = [count for count in counts if count is not None]
-        nested = len(items.get("nested", Said()).lines)
+        nested = len(items.get("nested", ToolResult()).lines)
         none = f"{sum(count <= 0 for count in stated)} of {len(programs)}" if stated else "states no number"
         rows.append(f"| {tool} | {len(named)} of {len(places)} | {nested} | {none} |")
     head = "| tool | lines with a break that it names | names a print three calls deep | counts no break |"

@@ -107,7 +107,7 @@ def spread(values: list[float], form: str = ".3f") -> str:
 
 
 def compare(backend: str, size: str, pairs: int) -> None:
-    """Run pairs in turn and print their ratios."""
+    """Run pairs of processes and print their ratios."""
     plain, watched, shares = [], [], []
     for pair in range(pairs):
         results = {}

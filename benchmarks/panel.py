@@ -1,4 +1,4 @@
-"""Measure how much work JupyterLab's panel is for the page: notebooks of 200 cells with 60 reports.
+"""Measure the work that our panel adds to JupyterLab's page, in notebooks of 200 cells with 60 reports.
 
 Needs what the browser tests need: JupyterLab, a browser, and the front end built
 (``npm --prefix labextension run build``).
@@ -70,7 +70,7 @@ def main() -> int:
         first, second = (_opened(page, name) for name in ("one", "two"))
         page.evaluate("jupyterapp.shell.collapseLeft()")
         session = page.context.new_cdp_session(page)
-        # Processor time of other programs is not the page's work.
+        # Only the page's own work counts, not the processor time of other programs.
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         _measure(page, session, (first, second), arguments.runs)
         browser.close()

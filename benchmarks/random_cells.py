@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.differences import differences  # noqa: E402 - the project's own folder comes first
 from benchmarks.random_programs import Writer  # noqa: E402
-from benchmarks.user_view import Cell, in_a_fork, made_shell, run_program  # noqa: E402
+from benchmarks.user_view import Cell, make_shell, run_in_fork, run_program  # noqa: E402
 
 
 def main() -> None:
@@ -30,20 +30,20 @@ def main() -> None:
     parser.add_argument("--options", default="-b eager", help="of the magic")
     arguments = parser.parse_args()
     begun = time.perf_counter()
-    shell = made_shell()
+    shell = make_shell()
     plans: collections.Counter[str] = collections.Counter()
     differing = []
     numbers = [arguments.only] if arguments.only is not None else range(arguments.programs)
     for number in numbers:
         cells = Writer(arguments.seed * 1_000_000 + number).program()
         plain, explained = (
-            in_a_fork(functools.partial(run_program, shell, cells, arguments.options, plain=plain))
+            run_in_fork(functools.partial(run_program, shell, cells, arguments.options, plain=plain))
             for plain in (True, False)
         )
         plans.update([explained] if isinstance(explained, str) else [seen.plan for seen in explained[:-1]])
         found = differences(plain, explained)
         if found:  # check whether it differs from itself
-            again = in_a_fork(functools.partial(run_program, shell, cells, arguments.options, plain=True))
+            again = run_in_fork(functools.partial(run_program, shell, cells, arguments.options, plain=True))
             own = set(differences(plain, again))
             found = [line for line in found if line not in own]
             if not any(":" in line or line.startswith("  ") for line in found):

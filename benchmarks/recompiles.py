@@ -59,7 +59,7 @@ def best_remedy(path: Path) -> Remedy | None:
     return next(working, None)
 
 
-def counted(text: str, folder: Path) -> tuple[int, int]:
+def count_compilations(text: str, folder: Path) -> tuple[int, int]:
     """Return how many frames a program compiles in a fresh process, for the calls of the run and for further ones."""
     path = folder / "counted.py"
     path.write_text(text + _COUNT, encoding="utf-8")
@@ -68,7 +68,7 @@ def counted(text: str, folder: Path) -> tuple[int, int]:
     return int(seen), int(unseen)
 
 
-def changed(text: str, remedy: Remedy) -> str:
+def apply_change(text: str, remedy: Remedy) -> str:
     """Return a program with a change; one without a place goes before the calls."""
     if remedy.edits:
         return apply_edits(text, list(remedy.edits))
@@ -80,14 +80,14 @@ def is_as_claimed(program: Program, folder: Path) -> bool:
     path = folder / f"{program.name}.py"
     path.write_text(program.text + "\ncalls(SEEN)\n", encoding="utf-8")
     remedy = best_remedy(path)
-    plain, _ = counted(program.text, folder)
+    plain, _ = count_compilations(program.text, folder)
     if remedy is None or remedy.evidence is None:
         print(f"{program.name:24} {plain} compilations, nothing claims to end them", flush=True)
         return program.smallest is None
     claim = remedy.evidence.compilations_before, remedy.evidence.compilations_after
     unseen = remedy.evidence.unseen.compilations if remedy.evidence.unseen is not None else 0
-    text = changed(program.text + "\ncalls(SEEN)\n", remedy).replace("\ncalls(SEEN)\n", "\n")
-    fixed, further = counted(text, folder)
+    text = apply_change(program.text + "\ncalls(SEEN)\n", remedy).replace("\ncalls(SEEN)\n", "\n")
+    fixed, further = count_compilations(text, folder)
     good = claim == (plain, fixed) and unseen == further == 0 and fixed == program.smallest
     print(
         f"{program.name:24} claimed {claim[0]} -> {claim[1]}, counted {plain} -> {fixed}, {further} for further values"

@@ -1,6 +1,6 @@
 """Run the tests with every supported release of PyTorch, and write the table in README.
 
-``make releases`` calls it. A release takes minutes and, where its environment is not there yet, gigabytes. Results are
+``make releases`` calls it. A release takes minutes and, if its environment does not exist yet, gigabytes. Results are
 kept in ``build/releases``; a release is run again when a source is newer than its result.
 """
 
@@ -27,7 +27,7 @@ FOLDERS = ("tests/unit", "tests/torch", "tests/ipython")
 BEGIN, END = "<!-- releases: begin -->", "<!-- releases: end -->"
 #: Pins that do not apply to other releases: torch 2.11 and 2.12 need an older setuptools.
 _PINNED = re.compile(r"^(torch|setuptools)==.*\n", re.MULTILINE)
-#: The six fields of a row of the table; those of its head are no versions.
+#: A row of the table with its six fields; the header row does not match, because it has no version.
 _ROW = re.compile(r"^\| (\d\S*) \| (\S+) \| (\d+) \| (\d+) \| (\d+) \| (\S+) \|$", re.MULTILINE)
 
 

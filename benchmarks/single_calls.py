@@ -1,4 +1,4 @@
-"""Time single calls that cost.md quotes, eager and compiled in turn, with one thread.
+"""Time the single calls that cost.md quotes, eager and compiled alternately, with one thread.
 
 python benchmarks/single_calls.py   # the quantized layers need torchao
 """
@@ -21,7 +21,7 @@ CALLS, ROUNDS = 20, 30
 
 
 def milliseconds(*functions: Callable[[], object]) -> list[float]:
-    """Return the median time of a call of each function, measured in turn."""
+    """Return the median time of a call of each function, measured alternately."""
     times: list[list[float]] = [[] for _ in functions]
     for function in functions:
         for _ in range(CALLS):

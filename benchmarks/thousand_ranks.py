@@ -70,7 +70,7 @@ class Run(NamedTuple):
     output: str
 
 
-def timed(command: list[str]) -> Run:
+def run_timed(command: list[str]) -> Run:
     """Run a command and measure it."""
     start, used = time.perf_counter(), _processor_seconds()
     with tempfile.TemporaryFile() as output:
@@ -115,10 +115,10 @@ def main() -> None:
         size = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{ranks} ranks, {size / 1e6:.0f} MB, {os.cpu_count()} cores")
         command = [sys.executable, "-c", READ]
-        local = timed([*command, name])
+        local = run_timed([*command, name])
         print(f"folder     {_times(local)}   peak {local.peak_mb:5.0f} MB")
         print(local.output)
-        remote = timed([*command, "memory://traces", name])
+        remote = run_timed([*command, "memory://traces", name])
         is_same = remote.output.split("\n")[1:] == local.output.split("\n")[1:]
         print(f"memory://  {_times(remote)}   same report: {is_same}")
         print(json.dumps({"ranks": ranks, "seconds": round(local.seconds, 1), "peak_mb": round(local.peak_mb)}))

@@ -19,7 +19,7 @@ READ = "import sys, jupyter_graphbreak\nprint(repr(jupyter_graphbreak.read_trace
 _ROUNDS = 3
 
 
-def repeated(source: Path, target: Path, size: int) -> None:
+def write_repeated(source: Path, target: Path, size: int) -> None:
     """Write a log repeated to the given size."""
     files = [source] if source.is_file() else sorted(each for each in source.rglob("*.log") if each.is_file())
     texts = [file.read_bytes() for file in files]
@@ -29,7 +29,7 @@ def repeated(source: Path, target: Path, size: int) -> None:
                 file.write(text)
 
 
-def timed(command: list[str]) -> tuple[float, float, str]:
+def run_timed(command: list[str]) -> tuple[float, float, str]:
     """Run a command; return its seconds, its peak of memory in MB, and the end of what it prints."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -48,13 +48,13 @@ def main() -> None:
     megabytes = int(sys.argv[3]) if len(sys.argv) > 3 else 200  # noqa: PLR2004
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "large.log"
-        repeated(source, log, megabytes << 20)
+        write_repeated(source, log, megabytes << 20)
         print(f"{log.stat().st_size / 1e6:.0f} MB")
         for _ in range(_ROUNDS):
-            seconds, peak, output = timed([sys.executable, "-c", READ, str(log)])
+            seconds, peak, output = run_timed([sys.executable, "-c", READ, str(log)])
             print(f"read_trace {seconds:6.2f} s   peak {peak:5.0f} MB   {output}")
             if tlparse is not None:
-                seconds, peak, _ = timed([tlparse, str(log), "-o", f"{folder}/out", "--overwrite", "--no-browser"])
+                seconds, peak, _ = run_timed([tlparse, str(log), "-o", f"{folder}/out", "--overwrite", "--no-browser"])
                 print(f"tlparse    {seconds:6.2f} s   peak {peak:5.0f} MB")
 
 

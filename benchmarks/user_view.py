@@ -240,7 +240,7 @@ class Session:
             ],
         }
         parts = {name: [normal(line) for line in lines] for name, lines in parts.items()}
-        return Seen(parts, self._what_was_done() if cell.is_explained and not self._plain else "plain")
+        return Seen(parts, self._outcome_in_report() if cell.is_explained and not self._plain else "plain")
 
     def _output(self, cell: Cell) -> list[str]:
         lines = [f"{name}: {line}" for name, text in self._written for line in normal(text).splitlines()]
@@ -248,7 +248,7 @@ class Session:
             lines = [line for line in lines if not _LINE_OF_CODE.match(line)]
         return list(_without_our_frames(lines))
 
-    def _what_was_done(self) -> str:
+    def _outcome_in_report(self) -> str:
         if not self.reports:
             return "no report"
         told = [noted["message"] for noted in self.reports[-1]["diagnostics"]]
@@ -291,7 +291,7 @@ def _without_our_frames(lines: list[str]) -> Iterator[str]:
             below = ""
 
 
-def in_a_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
+def run_in_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
     """Return the result of a task in a fork of this process, or a text if it failed."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -333,7 +333,7 @@ def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *,
     return [*seen, Seen({"replaced attributes": changed})]
 
 
-def made_shell() -> InteractiveShell:
+def make_shell() -> InteractiveShell:
     """Return a shell with the extension and preloaded modules."""
     for module in LOADED:
         importlib.import_module(module)

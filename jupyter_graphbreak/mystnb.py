@@ -53,6 +53,6 @@ def _output_of(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]:
     if data.cell_index is None or data.output_index is None:
         return {}
     with contextlib.suppress(Exception):  # MyST-NB does not promise this access
-        _, outputs = renderer.renderer.nb_client.code_outputs(data.cell_index)
+        _, outputs = renderer.renderer.nb_client.code_cell_outputs(data.cell_index)
         return dict(outputs[data.output_index].data)
     return {}

@@ -1,4 +1,4 @@
-"""Make the page of each cause: what we know from the tables, and the programs in ``cause_examples/``."""
+"""Make the page of each cause from the tables in ``knowledge/`` and the programs in ``cause_examples/``."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ KINDS = {
         "skip_frame",
     ),
 }
-#: The page of the causes in PyTorch's registry about which we know no more than PyTorch says.
+#: The page of the causes for which we only have the text of PyTorch's registry.
 OTHERS = "others"
 _CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _BRACKETS = r"(?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])"
@@ -124,7 +124,7 @@ RECOMPILES = (
 )
 
 
-#: Two of them around a word would make it bold.
+#: An underscore, escaped because two of them around a word would make it bold.
 _UNDERSCORE = r"\_"
 
 _REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
@@ -239,7 +239,7 @@ def pages() -> dict[str, str]:
         for ident in example.ids:
             by_id[ident].append(example)
     for ident, shown in by_id.items():
-        shown.sort(key=lambda example: example.ids[0] != ident)  # those that are mainly about it come first
+        shown.sort(key=lambda example: example.ids[0] != ident)  # examples with this cause as their main one come first
     texts = {page_name(cause.id): _page(cause, by_id[cause.id]) for cause in CAUSES}
     texts |= {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
     texts[OTHERS] = _others_page(_registry(), set(by_id))
@@ -277,7 +277,7 @@ def _others_page(registry: dict[str, dict[str, Any]], known: Container[str]) -> 
 
 
 def _verbatim(text: str) -> str:
-    """Escape what would be Markdown, outside of the code that is in backticks; PyTorch's texts may have an odd one."""
+    """Escape Markdown outside of code in backticks; a text of PyTorch's may have a backtick too few or too many."""
     pieces = " ".join(text.split()).split("`")
     if len(pieces) % 2 == 0:
         pieces = ["".join(pieces)]

@@ -29,23 +29,23 @@ project = "jupyter_graphbreak"
 project_copyright = "2026, the jupyter_graphbreak developers"
 version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-# The demo is what `make demo` runs; the pages say the same at more leisure.
+# `make demo` runs the demo; the pages cover the same in more detail.
 exclude_patterns = ["_build", "demo.md", "cause_examples", "recompile_examples", "bypass_examples"]
 
-# Every build runs every cell: a page kept from an earlier build would show what the package said then.
+# Every build runs every cell: a page kept from an earlier build would show outdated reports.
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_execution_show_tb = True
 nb_merge_streams = True
 nb_render_markdown_format = "gfm"
-# The kernels run this very Python and download nothing.
+# The kernels run with the Python that builds the pages, and download nothing.
 os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
 if str(Path(sys.executable).parent) not in os.environ["PATH"].split(os.pathsep):
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ["HF_HUB_OFFLINE"] = "1"
-# They ignore the user's IPython configuration. On every page they would warn about the network that they use, which is
-# this machine's own.
+# The kernels ignore the user's IPython configuration. Without the log level, they would warn on every page that their
+# connection is not encrypted; it stays on this machine.
 _ipython = tempfile.TemporaryDirectory()
 _profile = Path(_ipython.name, "profile_default")
 _profile.mkdir()
@@ -62,7 +62,7 @@ napoleon_google_docstring = False
 
 html_theme = "furo"
 html_title = project
-# Brighter than the theme's own, so that the colours that reports mix with it can be read on their red.
+# Brighter than the theme's own colour: reports mix their colours with it, and text has to stay readable on red.
 html_theme_options = {"dark_css_variables": {"color-foreground-primary": "#eceef0"}}
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
@@ -80,7 +80,7 @@ def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
-    """Put the tables of causes in place of the comments that name them, and of what a reader of the repository sees."""
+    """Replace each comment that names a table of causes, and the sentence below it, with that table."""
     if page in {"common_breaks", "compile_time"}:
         source[0] = re.sub(
             r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE
@@ -103,7 +103,7 @@ def _cause_link(ident: str) -> str:
 
 
 def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object) -> None:
-    """Make room for reports on a page, and remove the state of the widgets, which would repeat each report."""
+    """Hide the table of contents to make room for reports, and drop the widgets' state, which repeats each report."""
     context["meta"] = {**(context.get("meta") or {}), "hide-toc": True}
     NbMetadataCollector.get_js_files(app.env, page).pop("ipywidgets_state", None)
 

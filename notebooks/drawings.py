@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent / "_static"
 #: Graphs of one break three calls deep: by default one for each part of each function, then with nested graph breaks.
 NESTED_GRAPHS = (6, 2)
-#: An image has its own ground, so it can be read on a page of either theme.
+#: An image has its own background, so it can be read on a page of either theme.
 _STYLE = """\
 svg { font: 15px system-ui, sans-serif; }
 .ground { fill: #fff; } text { fill: #1c2024; } .small { font-size: 13px; fill: #4a5158; }
@@ -85,7 +85,7 @@ def nested() -> str:
 
 
 def guards() -> str:
-    """Return the picture of the way from a call over the guards to compiled code."""
+    """Return the picture of a call's way through the guards to compiled code."""
     shapes = [_box(20, 22, 90, 44, "eager", "a call"), _arrow(110, 44, 146, 44)]
     shapes += [
         _box(150, 24, 190, 40, "graph", "guards of graph A"),

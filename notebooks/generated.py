@@ -22,7 +22,7 @@ from jupyter_graphbreak.report import schema as report
 ROOT = Path(__file__).parents[1]
 #: A parameter of a NumPy docstring, or several with one description, and the lines below it.
 _PARAMETER = re.compile(r"^(?P<names>[\w, ]+) : .*\n(?P<text>(?: {4}.*\n?)+)", re.MULTILINE)
-#: What an option's help text has of code: an example at its end, names of options.
+#: Code in the help text of an option: an example at its end, or the name of an option.
 _CODE = re.compile(r"%+compile_explain .*|--\w+")
 
 
@@ -105,14 +105,14 @@ def rooms() -> str:
     shapes = []
     for number, row in enumerate(rows):
         top = number * (height + gap)
-        each = (width - gap * (len(row) - 1)) / len(row)
+        room_width = (width - gap * (len(row) - 1)) / len(row)
         for place, room in enumerate(row):
-            left = place * (each + gap)
-            middle = f'x="{left + each / 2:.0f}" text-anchor="middle"'
+            left = place * (room_width + gap)
+            middle = f'x="{left + room_width / 2:.0f}" text-anchor="middle"'
             shapes.append(
-                f'<rect x="{left:.0f}" y="{top}" width="{each:.0f}" height="{height}" rx="6" fill="none" '
+                f'<rect x="{left:.0f}" y="{top}" width="{room_width:.0f}" height="{height}" rx="6" fill="none" '
                 f'stroke="currentColor"/><text {middle} y="{top + 19}" font-weight="600">{room}</text>'
-                f'<text {middle} y="{top + 36}" font-size="11">{_purpose(room, each)}</text>'
+                f'<text {middle} y="{top + 36}" font-size="11">{_purpose(room, room_width)}</text>'
             )
     total = len(rows) * (height + gap) - gap
     label = "The rooms of the package, from the top to the bottom: " + "; ".join(", ".join(row) for row in rows)
@@ -123,7 +123,7 @@ def rooms() -> str:
 
 
 def _purpose(room: str, width: float) -> str:
-    """Return the first clause of a room's docstring, as far as there is room for it."""
+    """Return the first clause of a room's docstring, shortened to the width of its box."""
     path = ROOT / "jupyter_graphbreak" / room
     module = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     text = (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "").partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Make the tables of the page on models from what ``benchmarks/architectures.py`` recorded."""
+"""Make the tables of the page on models from the recording of ``benchmarks/architectures.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST = 60
 
 @cache
 def _recorded() -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """Return the versions of the run, and what was recorded of each architecture."""
+    """Return the versions of the run, and the record of each architecture."""
     versions, *lines = map(json.loads, _FILE.read_text(encoding="utf-8").splitlines())
     return versions, lines
 
@@ -43,9 +43,9 @@ def summary() -> str:
     return (
         f"Recorded on {versions['date']} with torch {versions['torch']} and transformers {versions['transformers']}: "
         f"of {len(forward)} architectures {len(ran)} ran, and **{len(breaking)} break**, at {len(places)} places for "
-        f"{len(causes)} causes. With what the remedies propose **{free} of the {len(tried)} end without a break** and "
-        f"{left} places are left in the others. {_times(claims, 'claim')} was run again by another program, in a "
-        f"process of its own: {held} held."
+        f"{len(causes)} causes. With the proposed remedies **{free} of the {len(tried)} have no break left**, and "
+        f"{left} places are left in the others. {_times(claims, 'claim')} was checked by a different program, in a "
+        f"separate process: {held} held."
     )
 
 
@@ -54,14 +54,14 @@ def _times(count: int, noun: str) -> str:
 
 
 def architectures(*, training: bool = False) -> str:
-    """Return a table of the architectures that break: where, why, what mends them, and what is left."""
-    rows = ["| architecture | breaks | why | what mends it | left |", "| --- | --- | --- | --- | --- |"]
+    """Return a table of the architectures that break, with their causes, the best remedy and the breaks it leaves."""
+    rows = ["| architecture | breaks | why | remedy | left |", "| --- | --- | --- | --- | --- |"]
     for line in sorted(_breaking(training=training), key=lambda line: (line.get("left", 99), line["type"])):
         counts: dict[str, int] = defaultdict(int)
         for found in line["breaks"]:
             counts[found["gb_id"] or found["gb_type"]] += 1
         why = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in sorted(counts.items()))
-        nothing = "a person must decide" if "left" in line else ""
+        nothing = "you have to decide" if "left" in line else ""
         remedy = _in_cell(line.get("remedy") or nothing)
         verdict = f" *({line['furthest']})*" if line.get("furthest") not in {None, "works"} else ""
         left = line.get("left", "not tried")
@@ -70,48 +70,48 @@ def architectures(*, training: bool = False) -> str:
 
 
 def causes() -> str:
-    """Return a table of the causes: how many architectures and places, and how many of the places a remedy mends."""
+    """Return a table of the causes: how many architectures and places have them, and how many places a remedy fixes."""
     places: dict[tuple[str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for line in _breaking():
         for found in line["breaks"]:
             places[_cause(found)].append((line["type"], found))
     rows = [
-        "| cause | architectures | places | in the source | tried | mended | most often by |",
+        "| cause | architectures | places | in the source | tried | fixed | most often by |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for (gb_id, gb_type), found in sorted(places.items(), key=lambda item: (-len(item[1]), item[0])):
-        mended = [each for _, each in found if each.get("verdict") in _WORKING]
-        titles = [each["remedy"] for each in mended if each.get("remedy")]
+        fixed = [break_ for _, break_ in found if break_.get("verdict") in _WORKING]
+        titles = [break_["remedy"] for break_ in fixed if break_.get("remedy")]
         most = max(sorted(set(titles)), key=titles.count, default="")
-        tried = sum(each.get("verdict") is not None for _, each in found)
-        lines = {(each["file"], each["line"]) for _, each in found}
+        tried = sum(break_.get("verdict") is not None for _, break_ in found)
+        lines = {(break_["file"], break_["line"]) for _, break_ in found}
         models = len({model for model, _ in found})
         rows.append(
             f"| {gb_type} ({gb_id}) | {models} | {len(found)} | {_counted(len(lines), 'line')} | {tried} "
-            f"| {len(mended)} | {_in_cell(most)} |"
+            f"| {len(fixed)} | {_in_cell(most)} |"
         )
     return "\n".join(rows)
 
 
 def places() -> str:
-    """Return a table of every place that breaks, by file, with the architectures that come to it."""
+    """Return a table of every place that breaks, by file, with the architectures that reach it."""
     by_place: dict[tuple[str, int, str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for line in _breaking():
         for found in line["breaks"]:
             key = (found["file"] or "", found["line"] or 0, found["gb_id"] or found["gb_type"], found["code"])
             by_place[key].append((line["type"], found))
-    rows = ["| place | code | why | architectures | mended of those tried |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| place | code | why | architectures | fixed of those tried |", "| --- | --- | --- | --- | --- |"]
     for (file, line_number, gb_id, code), found in sorted(by_place.items()):
-        tried = [each for _, each in found if each.get("verdict") is not None]
-        mended = sum(each["verdict"] in _WORKING for each in tried)
+        tried = [break_ for _, break_ in found if break_.get("verdict") is not None]
+        fixed = sum(break_["verdict"] in _WORKING for break_ in tried)
         models = ", ".join(sorted({model for model, _ in found}))
-        rows.append(f"| {file}:{line_number} | {_code(code)} | {gb_id} | {models} | {mended} of {len(tried)} |")
+        rows.append(f"| {file}:{line_number} | {_code(code)} | {gb_id} | {models} | {fixed} of {len(tried)} |")
     return "\n".join(rows)
 
 
 def not_run() -> str:
     """Return a table of the architectures that did not run, with the error."""
-    rows = ["| architecture | what it raised |", "| --- | --- |"]
+    rows = ["| architecture | error |", "| --- | --- |"]
     rows += [
         f"| {line['type']} | {_code(line['error'])} |"
         for line in _recorded()[1]

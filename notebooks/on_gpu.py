@@ -1,4 +1,4 @@
-"""Show a run under CUDA graphs on the page about GPUs: a run of this machine, or without a GPU a recorded one.
+"""Show a run under CUDA graphs on the page about GPUs: a run on this machine or, if it has no GPU, a recorded one.
 
 usage: python notebooks/on_gpu.py        on a machine with a GPU; runs the page and writes notebooks/gpu.json
 """
@@ -50,7 +50,7 @@ def show(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]]) -> N
         origin = "Run when this page was built"
     elif RECORDING.is_file():
         recording = msgspec.json.decode(RECORDING.read_bytes(), type=Recording)
-        origin = "Recorded on another machine, because this page was built on one without a GPU"
+        origin = "Recorded on a different machine, because this page was built on one without a GPU"
     else:
         display(
             Markdown(
@@ -64,7 +64,7 @@ def show(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]]) -> N
 
 
 def run(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], device: str = "cuda") -> Recording:
-    """Run the function three times, which is what it takes to warm up, record and replay CUDA graphs."""
+    """Run the function three times: CUDA graphs are warmed up, recorded, and replayed."""
     import torch
 
     function, arguments = make(device)

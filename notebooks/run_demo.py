@@ -36,7 +36,7 @@ TEMPLATE = """
 
 
 def execute(notebook: NotebookNode) -> None:
-    """Run the notebook's cells in a kernel of this very Python, untouched by the user's configuration."""
+    """Run the notebook's cells in a kernel of the running Python, without the user's configuration."""
     with tempfile.TemporaryDirectory() as folder:
         for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
             os.environ[variable] = str(Path(folder) / variable)
@@ -46,7 +46,7 @@ def execute(notebook: NotebookNode) -> None:
         NotebookClient(
             notebook,
             kernel_name="python3",
-            # It would warn about the network that it uses, which is this machine's own.
+            # Without this, the kernel warns that its connection is not encrypted; it stays on this machine.
             extra_arguments=["--log-level=ERROR"],
             resources={"metadata": {"path": folder}},
             timeout=600,
@@ -78,7 +78,7 @@ class _Loads(HTMLParser):
 
 
 def loads(page: str) -> list[str]:
-    """Return what a page loads from the network."""
+    """Return the addresses that a page loads from the network."""
     parser = _Loads()
     parser.feed(page)
     return [address for address in parser.addresses if re.match(r"(https?:)?//", address)]
@@ -89,7 +89,7 @@ def as_page(notebook: NotebookNode) -> str:
     exporter = HTMLExporter(
         raw_template=TEMPLATE,
         template_name="lab",
-        # Without the widget, which is its own HTML and a script.
+        # The widget is left out: it repeats the HTML and adds a script.
         config=Config({"NbConvertBase": {"display_data_priority": ["text/html", "image/png", "text/plain"]}}),
     )
     page: str

@@ -46,7 +46,7 @@ step(torch.ones(2, 3), torch.ones(3, 4))"""
 
 
 def main() -> None:
-    """Run the cell and write the pictures: the whole window, a mark under the pointer, the cell mended and compared."""
+    """Run the cell and write the pictures: the window, a mark under the pointer, and the fixed cell, compared."""
     with tempfile.TemporaryDirectory() as home, jupyterlab(Path(home)) as lab, sync_playwright() as playwright:
         lab.save("training", LOAD, CELL)
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])

@@ -12,6 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jupyter_graphbreak._torch_compat.patching import patched, patched_here, replaced_result
+from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -134,7 +135,7 @@ def compiled_with(value: Any) -> CompiledWith | None:
         inner = value.__dict__.get("_compiled_call_impl")
         context = getattr(value, "dynamo_ctx", None) if inner is None else _context(inner)
     else:
-        context = _context(getattr(value, "__func__", value))
+        context = _context(attribute_of(value, "__func__", value))
     callback = getattr(context, "callback", None)
     backend = innermost_backend(callback)
     if not callable(backend):
@@ -156,8 +157,8 @@ def guard_filter_of(callback: Any) -> Callable[..., Any] | None:
 
 def _context(function: Any) -> Any:
     """Return the context that ``torch.compile`` made for a function, from the closure of the wrapper around it."""
-    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    cells = getattr(function, "__closure__", None) or ()
+    names = getattr(attribute_of(function, "__code__"), "co_freevars", ())
+    cells = attribute_of(function, "__closure__") or ()
     return next((cell.cell_contents for name, cell in zip(names, cells, strict=True) if name == "self"), None)
 
 
@@ -166,8 +167,8 @@ def is_dynamo_disabled(value: Any) -> bool:
 
     A wrapper that only inherited the mark through ``functools.wraps`` does not count.
     """
-    is_marked = bool(getattr(value, "_torchdynamo_disable", False))
-    return is_marked and not getattr(getattr(value, "__wrapped__", None), "_torchdynamo_disable", False)
+    is_marked = bool(attribute_of(value, "_torchdynamo_disable"))
+    return is_marked and not attribute_of(attribute_of(value, "__wrapped__"), "_torchdynamo_disable")
 
 
 def resume_codes(code: CodeType) -> list[CodeType]:

@@ -12,6 +12,7 @@ import torch
 from jupyter_graphbreak._torch_compat.module_calls import has_own_call, has_skipped_forward
 from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.records.additions import CompiledForReport
+from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -94,7 +95,7 @@ def path_to(target: Any, namespace: Mapping[str, Any]) -> str | None:
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, types.ModuleType | type | types.FunctionType):
         return
-    held = getattr(value, "__dict__", None)
+    held = attribute_of(value, "__dict__")
     if isinstance(held, dict):
         parts = [held, held["_modules"]] if isinstance(held.get("_modules"), dict) else [held]
         for part in parts:

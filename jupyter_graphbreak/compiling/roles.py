@@ -15,6 +15,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.module_calls import has_own_call
 from jupyter_graphbreak.recording.targets import is_own, is_user_written
+from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -281,7 +282,7 @@ def _holds_tensor(value: Any, depth: int = 0) -> bool:
     elif isinstance(value, dict) or type(value).__name__ == "BatchEncoding":
         items = dict(value).values()
     elif is_own(type(value)) and not isinstance(value, type | torch.nn.Module | types.ModuleType):
-        items = list(getattr(value, "__dict__", {}).values())
+        items = list((attribute_of(value, "__dict__") or {}).values())
     return any(_holds_tensor(item, depth + 1) for item in itertools.islice(items, _MAX_ITEMS))
 
 
@@ -292,7 +293,7 @@ def _drives(value: Any) -> bool:
     """
     kind = type(value)
     if isinstance(value, type):  # while tracing, Dynamo creates its own instance and drops it
-        return hasattr(value, "__del__")
+        return attribute_of(value, "__del__") is not None
     if isinstance(value, torch.optim.Optimizer | torch.utils.data.DataLoader | torch.utils.data.Dataset):
         return True
     if isinstance(value, torch.amp.GradScaler | torch.optim.lr_scheduler.LRScheduler | types.GeneratorType):
@@ -302,7 +303,7 @@ def _drives(value: Any) -> bool:
         return False
     if package in {"builtins", "torch", "numpy", "functools", "collections"} or is_user_written(kind.__init__):
         return False
-    held = getattr(value, "__dict__", None)
+    held = attribute_of(value, "__dict__")
     return isinstance(held, dict) and any(
         isinstance(part, torch.nn.Module | torch.optim.Optimizer) for part in list(held.values())[:_MAX_ITEMS]
     )

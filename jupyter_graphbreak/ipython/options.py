@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from IPython.core.error import UsageError
 
+from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.report.schema import Device
 
 if TYPE_CHECKING:
@@ -233,9 +234,9 @@ def _tensors(value: Any) -> Iterable[Any]:
         return [tensor for item in value.values() for tensor in _tensors(item)]
     if isinstance(value, type):
         return []
-    if callable(getattr(value, "parameters", None)) and callable(getattr(value, "buffers", None)):
+    if callable(attribute_of(value, "parameters")) and callable(attribute_of(value, "buffers")):
         return [*value.parameters(), *value.buffers()]
-    return [value] if hasattr(value, "device") and hasattr(value, "dtype") else []
+    return [value] if None not in (attribute_of(value, "device"), attribute_of(value, "dtype")) else []
 
 
 def _shortened(names: Sequence[str]) -> str:

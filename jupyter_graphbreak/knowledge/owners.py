@@ -46,12 +46,12 @@ OWNERS: Mapping[Owner, KnownOwner] = {
         on_purpose="the library breaks here on purpose: leave it, or compile a part of the model that does not call it",
         otherwise="compile a part of the model that does not make this call, and report the break to the library",
         manual_step=(
-            "Decide whether to compile a part of the model that does not make this call, or to accept the break. "
+            "Decide whether to compile a part of the model that does not make this call or to accept the break. "
             "Report it to the library."
         ),
         about_call=(
-            "Decide whether {call} can go before or after the compiled function, or to accept the break. Report it to "
-            "the library."
+            "Decide whether to move {call} out of the compiled function or to accept the break. Report it to the "
+            "library."
         ),
         about_error="Move {call} out of the compiled function, and report the error to the library.",
     ),

@@ -8,6 +8,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat import compiled
+from jupyter_graphbreak.records.attributes import attribute_of, unwrapped
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
     """Yield the code objects of functions, and those of the functions that they define."""
     seen: set[types.CodeType] = set()
     for value in values:
-        code = getattr(value, "__code__", None)
+        code = attribute_of(value, "__code__")
         pending = [code] if isinstance(code, types.CodeType) else []
         while pending:
             inner = pending.pop()
@@ -159,6 +160,7 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
         elif isinstance(value, type):
             if not _is_foreign(value):
                 pending += [(member, depth + 1) for member in _members(value)]
+                pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _is_foreign(kind)]
         elif _is_object(value):
             yield value
             pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _is_foreign(kind)]
@@ -173,7 +175,7 @@ def _members(kind: type) -> Iterator[Any]:
                 function for function in (member.fget, member.fset, member.fdel) if inspect.isfunction(function)
             )
             continue
-        function = getattr(member, "__func__", member)  # of static and class methods
+        function = attribute_of(member, "__func__", member)  # of static and class methods
         function = function.func if isinstance(function, functools.cached_property) else function
         if inspect.isfunction(function):
             yield inspect.unwrap(function)
@@ -210,11 +212,11 @@ def _is_object(value: Any) -> bool:
     if isinstance(value, types.ModuleType | str | bytes | int | float | list | tuple | dict | set):
         return False
     kind = type(value)
-    return any(not _is_foreign(base) for base in kind.__mro__[:-1]) or hasattr(value, "_modules")
+    return any(not _is_foreign(base) for base in kind.__mro__[:-1]) or attribute_of(value, "_modules") is not None
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    attributes = getattr(value, "__dict__", None)
+    attributes = attribute_of(value, "__dict__")
     if not isinstance(attributes, dict):
         return
     for part in attributes.values():
@@ -231,9 +233,9 @@ def is_user_written(value: Any) -> bool:
     value = value if inner is None else inner
     while isinstance(value, functools.partial):
         value = value.func
-    if hasattr(value, "_modules"):
+    if attribute_of(value, "_modules") is not None:
         return not isinstance(value, type)
-    function = inspect.unwrap(getattr(value, "__func__", value))
+    function = unwrapped(attribute_of(value, "__func__", value))
     if not isinstance(function, types.FunctionType):
         function = vars(type(value)).get("__call__")
     code = getattr(function, "__code__", None)
@@ -255,6 +257,6 @@ def _package_of(value: Any) -> str:
 
     For a function it comes from its globals, because ``functools.wraps`` gives torch's wrappers a wrong ``__module__``.
     """
-    scope = getattr(value, "__globals__", None)
-    home = scope.get("__name__") if isinstance(scope, dict) else getattr(value, "__module__", None)
+    scope = attribute_of(value, "__globals__")
+    home = scope.get("__name__") if isinstance(scope, dict) else attribute_of(value, "__module__")
     return home.partition(".")[0] if isinstance(home, str) else ""

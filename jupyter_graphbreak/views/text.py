@@ -46,6 +46,7 @@ from jupyter_graphbreak.views.words.recompilation import (
 )
 from jupyter_graphbreak.views.words.remedies import (
     DiffLine,
+    basis,
     breaks_of,
     change_lines,
     code_of,
@@ -58,7 +59,7 @@ from jupyter_graphbreak.views.words.remedies import (
     trials_sentence,
     verdict_label,
 )
-from jupyter_graphbreak.views.words.verdict import figures, summary, verdict
+from jupyter_graphbreak.views.words.verdict import figures, summary, verdict, why_untried
 from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
@@ -159,8 +160,14 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
     if remedies is None:
         return []
     person = [_advice_once(decision, number, first_breaks) for decision in remedies.person]
-    remedies = dataclasses.replace(remedies, person=person)
-    return _trials(report, remedies, number) or [f"{INDENT}tried: nothing, no known remedy applies"]
+    why = why_untried(report, remedies)
+    untried = (
+        wrapped("not tried: ", _advice_once(whole_clauses(_plain(why), _MAX_TRIAL), number, first_breaks))
+        if why
+        else []
+    )
+    trials = _trials(report, dataclasses.replace(remedies, person=person), number)
+    return [*untried, *trials] or [f"{INDENT}tried: nothing, no known remedy applies"]
 
 
 def remedies_of_frame(report: Report, skipped: Skipped) -> list[str]:
@@ -200,9 +207,11 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
     else:
         for remedy in remedies.failed[:_MAX_FAILED]:
             elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
-            came = whole_clauses(_plain(outcome(remedy)), _MAX_TRIAL)
-            came = f"{verdict_label(remedy)}, see break {elsewhere}" if elsewhere is not None else came
-            lines += wrapped("tried: ", f"{_plain(remedy.title)}: {came}")
+            is_tried = remedy.verdict != "not tried"
+            came = whole_clauses(_plain(outcome(remedy) if is_tried else basis(remedy)), _MAX_TRIAL)
+            if elsewhere is not None:
+                came = f"{verdict_label(remedy)}, see break {elsewhere}" if is_tried else f"see break {elsewhere}"
+            lines += wrapped("tried: " if is_tried else "not tried: ", f"{_plain(remedy.title)}: {came}")
         if len(remedies.failed) > _MAX_FAILED:
             lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MAX_FAILED, 'more trial')} that failed")
         lines += [line for decision in remedies.person[:_MAX_NAMED] for line in wrapped("", decision)]

@@ -8,7 +8,7 @@ await build({
   format: 'esm',
   target: 'es2021',
   minify: true,
-  // What classes keep to themselves; the names in a widget's model are strings.
+  // Private members of classes. The names in a widget's model are strings, so they stay.
   mangleProps: /^_[a-z]/,
   legalComments: 'none'
 });

@@ -20,13 +20,13 @@ TARGET = Path(__file__).parents[1] / "src" / "report" / "schema.json"
 
 
 def schema() -> str:
-    """Return the schema as it is saved."""
+    """Return the text of the schema file."""
     (root, _), definitions = msgspec.json.schema_components([Report, Rows], ref_template="#/$defs/{name}")
     return json.dumps(_without_indentation({**root, "$defs": definitions}), indent=2) + "\n"
 
 
 def _without_indentation(node: Any) -> Any:
-    """Clean the descriptions, which are docstrings: Python 3.13 takes their indentation away by itself."""
+    """Remove the indentation from descriptions, which are docstrings; Python 3.13 has removed it already."""
     if isinstance(node, dict):
         return {
             key: inspect.cleandoc(value)

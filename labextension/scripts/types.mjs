@@ -6,7 +6,7 @@ import { format, resolveConfig } from 'prettier';
 
 const TARGET = new URL('../src/report/types.ts', import.meta.url);
 
-/** What the front end reads of a report: its rows say everything else, so a new field needs no type here. */
+/** The fields of a report that the front end reads. It draws everything else from rows, so a new field needs no type. */
 const FIELDS = [
   'status',
   'sources',
@@ -23,7 +23,7 @@ const schema = JSON.parse(
   await readFile(new URL('../src/report/schema.json', import.meta.url), 'utf-8')
 );
 for (const definition of Object.values(schema.$defs)) {
-  // A default means that a field is always there: it is added where it is missing.
+  // A field with a default always exists: the reader adds it if it is missing.
   definition.required = Object.keys(definition.properties ?? {});
   definition.additionalProperties ??= false;
   definition.description = definition.description?.split('\n')[0];

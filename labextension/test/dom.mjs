@@ -1,4 +1,4 @@
-/** A page for the tests, there before anything else is loaded. */
+/** A page for the tests, made before anything else is loaded. */
 import { JSDOM } from 'jsdom';
 
 const { window } = new JSDOM('<!doctype html><body></body>', {

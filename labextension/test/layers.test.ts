@@ -1,4 +1,4 @@
-/** The rooms of the front end, and that imports between modules go one way. */
+/** Checks that the imports of the front end's modules go one way only. */
 import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
@@ -6,18 +6,10 @@ import { test } from 'node:test';
 
 import ts from 'typescript';
 
-/** The rooms and what each is for; a room may import itself and the rooms above it in this list. */
-const ROOMS: ReadonlyMap<string, string> = new Map([
-  ['report', 'Reads reports and answers questions about one report alone.'],
-  ['view', 'Makes the markup of a report react.'],
-  ['embed', 'Puts reports with their behaviour into a widget and onto a page.'],
-  ['notebook', 'Reads reports from outputs, shows them, and explains cells.'],
-  ['editor', 'Shows in editors what reports say about their lines.'],
-  ['panel', 'Lists all reports of a notebook and leads to their places.'],
-  ['.', 'Wires the plugins of JupyterLab together; nobody imports it.']
-]);
+/** The rooms; each may import itself and the rooms above it in this list. */
+const ROOMS = ['report', 'view', 'embed', 'notebook', 'editor', 'panel', '.'];
 
-/** Packages of which a room may import types only, because a page has none of them. */
+/** The packages from which a room may import only types, because pages do not contain them. */
 const WITHOUT_PACKAGES = ['report', 'view', 'embed'];
 
 /** Modules by their path within the sources, without the ending, and their text. */
@@ -29,7 +21,7 @@ interface IImport {
   readonly isTypeOnly: boolean;
 }
 
-/** All imports of a module: statements, exports from others, import() of modules and of types. */
+/** All imports of a module: statements, re-exports, import() of modules and of types. */
 function importsOf(path: string, text: string): IImport[] {
   const imports: IImport[] = [];
   const add = (target: ts.Node | undefined, isTypeOnly: boolean): void => {
@@ -64,8 +56,8 @@ function allImports(modules: Modules): IImport[] {
   return [...modules].flatMap(([path, text]) => importsOf(path, text));
 }
 
-/** The first circle of imports, as the paths on it; null where there is none. */
-function circleIn(modules: Modules): string[] | null {
+/** The paths of the first import cycle; null if there is none. */
+function cycleIn(modules: Modules): string[] | null {
   const targets = new Map<string, string[]>();
   for (const { from, to } of allImports(modules)) {
     targets.set(from, [...(targets.get(from) ?? []), to]);
@@ -97,9 +89,8 @@ function circleIn(modules: Modules): string[] | null {
 }
 
 /** The imports that lead from a room to one below it in the list. */
-function climbs(modules: Modules): string[] {
-  const order = [...ROOMS.keys()];
-  const rank = (path: string): number => order.indexOf(posix.dirname(path));
+function wrongImports(modules: Modules): string[] {
+  const rank = (path: string): number => ROOMS.indexOf(posix.dirname(path));
   return allImports(modules)
     .filter(({ from, to }) => modules.has(to) && rank(to) > rank(from))
     .map(({ from, to }) => `${from} imports ${to}`);
@@ -122,14 +113,14 @@ const SOURCES = await sources();
 
 test('every module is in a room, and one wires them together', () => {
   const rooms = [...SOURCES.keys()].map(path => posix.dirname(path));
-  assert.deepEqual([...new Set(rooms)].sort(), [...ROOMS.keys()].sort());
+  assert.deepEqual([...new Set(rooms)].sort(), [...ROOMS].sort());
   assert.equal(rooms.filter(room => room === '.').length, 1);
 });
 
 test('every relative import resolves to a module or to the schema', () => {
   const lost = allImports(SOURCES).filter(
     ({ to }) =>
-      ROOMS.has(to.split('/')[0]!) &&
+      ROOMS.includes(to.split('/')[0]!) &&
       !SOURCES.has(to) &&
       to !== 'report/schema.json'
   );
@@ -137,11 +128,11 @@ test('every relative import resolves to a module or to the schema', () => {
 });
 
 test('no module imports from a higher layer', () => {
-  assert.deepEqual(climbs(SOURCES), []);
+  assert.deepEqual(wrongImports(SOURCES), []);
 });
 
 test('imports form no cycle, including type imports', () => {
-  assert.equal(circleIn(SOURCES)?.join(' > ') ?? '', '');
+  assert.equal(cycleIn(SOURCES)?.join(' > ') ?? '', '');
 });
 
 test('scripts of pages need no package', () => {
@@ -171,12 +162,12 @@ test('wrong layers and cycles of every form are detected', () => {
       ['view/c', `import './b';`],
       ['panel/a', `import type { C } from '../view/c';`]
     ]);
-    assert.deepEqual(climbs(modules), ['view/b imports panel/a'], form);
+    assert.deepEqual(wrongImports(modules), ['view/b imports panel/a'], form);
     assert.deepEqual(
-      circleIn(modules),
+      cycleIn(modules),
       ['view/b', 'panel/a', 'view/c', 'view/b'],
       form
     );
   }
-  assert.equal(circleIn(new Map([['a/b', `import './c'; import './d';`], ['a/c', `import './d';`], ['a/d', '']])), null); // prettier-ignore
+  assert.equal(cycleIn(new Map([['a/b', `import './c'; import './d';`], ['a/c', `import './d';`], ['a/d', '']])), null); // prettier-ignore
 });

@@ -19,7 +19,7 @@ export async function saved(name: string): Promise<Report> {
   return JSON.parse(text) as Report;
 }
 
-/** The rows of a report that is saved. */
+/** The rows of a saved report. */
 export async function savedRows(name: string): Promise<Rows> {
   const text = await readFile(`../tests/reports/rows/${name}.json`, 'utf-8');
   return readRows({ rows: JSON.parse(text) as unknown }, await saved(name));

@@ -34,7 +34,7 @@ _ARGS = [
 ]
 
 
-#: What JupyterLab says some time after a notebook of an earlier test was closed.
+#: A message of JupyterLab some time after a notebook of an earlier test was closed.
 _ENDED = re.compile(r"^(Error: )?(Disposed|Canceled future)")
 
 
@@ -159,8 +159,8 @@ def open_page(
         page.close()
 
 
-def _is_of_jupyterlab(error: Error) -> bool:
-    """Return whether an error is one that JupyterLab or its widgets cause without us."""
+def _is_jupyterlabs_own(error: Error) -> bool:
+    """Return whether JupyterLab or its widgets cause an error without our extension."""
     # The manager of widgets expects that every notebook has a kernel.
     has_no_kernel = str(error) == "Cannot read properties of null (reading 'kernel')"
     return _ENDED.search(str(error)) is not None or (has_no_kernel and "jupyterlab-manager" in (error.stack or ""))
@@ -168,7 +168,7 @@ def _is_of_jupyterlab(error: Error) -> bool:
 
 def watched(page: Page) -> PageUnderTest:
     made = PageUnderTest(page)
-    page.on("pageerror", lambda error: None if _is_of_jupyterlab(error) else made.errors.append(str(error)))
+    page.on("pageerror", lambda error: None if _is_jupyterlabs_own(error) else made.errors.append(str(error)))
     page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
     page.on("requestfailed", made.record_failure)
     page.on("response", lambda answer: made.record(answer.status, answer.url))

@@ -71,8 +71,8 @@ _ADDRESSES = "links => links.map(link => link.checkVisibility() ? link.getAttrib
 _LINE = re.compile(r"-l(\d+)-(\d+)$")
 
 
-def unlike_links(report: Locator, tab: Locator) -> Iterator[tuple[Locator, str]]:
-    """Yield the links of a tab and their addresses; links to one line, or to one kind of item, are alike."""
+def links_of_each_kind(report: Locator, tab: Locator) -> Iterator[tuple[Locator, str]]:
+    """Yield one link of a tab for each line and each kind of item that links lead to, with its address."""
     seen: set[str] = set()
     while True:
         tab.click()
@@ -97,7 +97,7 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
     for tab in report.get_by_role("tab").all():
         tab.click()
         report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
-        for link, href in unlike_links(report, tab):
+        for link, href in links_of_each_kind(report, tab):
             page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 0")
             link.click()
             target = _LINE.search(href)
@@ -189,7 +189,7 @@ def test_a_note_never_covers_text_or_the_cursor(open_page: Open, lab: Lab, lengt
         }"""
     )
     assert typed is None
-    # The arrow keys pass by the note.
+    # The arrow keys skip the note.
     number = page.evaluate("jupyterapp.shell.currentWidget.content.activeCell.editor.getCursorPosition().line")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowDown")
@@ -459,7 +459,7 @@ def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) ->
 
 
 def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, lab: Lab) -> None:
-    """A run shows its progress; during a second one the page shows the first report too, and so does the panel."""
+    """A run shows its progress. During a second run, the page and the panel still show the first report."""
     function = "@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
     slow = f"%%compile_explain\n{function}\nimport time\ntime.sleep(5)"
     lab.save("previous", "%load_ext jupyter_graphbreak\nimport torch", slow)

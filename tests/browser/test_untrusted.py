@@ -75,7 +75,7 @@ class Clock:
         return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
 
 
-def opened_after(open_page: Open, lab: Lab, name: str) -> tuple[PageUnderTest, float]:
+def seconds_to_open(open_page: Open, lab: Lab, name: str) -> tuple[PageUnderTest, float]:
     """Open a notebook in JupyterLab with the panel open, and return the processor seconds."""
     lab.save("empty", "x = 1")
     opened = opened_in_lab(open_page, lab, "empty")
@@ -98,8 +98,8 @@ def test_a_notebook_of_five_megabytes_with_20_000_sources(open_page: Open, lab: 
     assert (lab.folder / "sources.ipynb").stat().st_size > 5_000_000
     # The same data with an unknown MIME type.
     lab.save("other", carrying(many_sources(), "application/x-other+json"), *["x = 1"] * 200)
-    _, without = opened_after(open_page, lab, "other")
-    opened, seconds = opened_after(open_page, lab, "sources")
+    _, without = seconds_to_open(open_page, lab, "other")
+    opened, seconds = seconds_to_open(open_page, lab, "sources")
     page = opened.page
     expect(page.get_by_role("treeitem").first).to_contain_text("only 5000 of 20001 read: sources")
     assert seconds < 3 * without + 3, without
@@ -117,7 +117,7 @@ def test_a_notebook_of_five_megabytes_with_20_000_sources(open_page: Open, lab: 
 def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, trusted: bool) -> None:
     name = f"breaks-{trusted}"
     lab.save(name, carrying(many_breaks()))
-    opened, seconds = opened_after(open_page, lab, name)
+    opened, seconds = seconds_to_open(open_page, lab, name)
     page = opened.page
     if trusted:
         trust(page)
@@ -166,7 +166,7 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
     odd = report_cell(two_breaks())
     odd.outputs[0].data["text/html"] = '<div class="graphbreak" data-prefix="x-"><p>nothing else</p></div>'
     lab.save("spoilt", *cells, bare, odd)
-    opened, _ = opened_after(open_page, lab, "spoilt")
+    opened, _ = seconds_to_open(open_page, lab, "spoilt")
     page = opened.page
     trust(page)
     expect(page.get_by_role("treeitem", level=1)).to_have_count(7)

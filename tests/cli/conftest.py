@@ -1,4 +1,4 @@
-"""The command line, run in a process of its own."""
+"""The command line, run in a separate process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def cli(kernels: Path, tmp_path: Path) -> Cli:
-    """Run ``graphbreak`` in a folder of its own."""
+    """Run ``graphbreak`` in an empty folder."""
 
     def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
         command = ["-m", "jupyter_graphbreak", *map(str, arguments)]

@@ -71,7 +71,7 @@ def test_names_are_repaired_and_everything_else_stays(saved: Path, cli: Cli) -> 
     assert sorted(path.name for path in saved.parent.iterdir()) == ["new.pt", "saved.pt"]
 
 
-def test_nothing_is_overwritten_without_being_told(saved: Path, cli: Cli) -> None:
+def test_nothing_is_overwritten_unless_asked(saved: Path, cli: Cli) -> None:
     content = saved.read_bytes()
     done = cli("checkpoint", str(saved), "-o", str(saved))
     assert (done.returncode, done.stdout) == (2, "")
@@ -90,7 +90,7 @@ class Harmful:
         return os.mkdir, ("graphbreak-was-here",)
 
 
-def refused(path: Path) -> str:
+def refusal(path: Path) -> str:
     before = sorted(path.parent.iterdir())
     with pytest.raises(NotACheckpointError) as caught:
         repair_checkpoint(path, path.with_name("new.pt"))
@@ -102,24 +102,24 @@ def test_hostile_files_are_refused(tmp_path: Path, saved: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "hostile.pt"
     torch.save({"_orig_mod.x": Harmful()}, path)
-    assert "cannot be loaded with weights_only=True" in refused(path)
+    assert "cannot be loaded with weights_only=True" in refusal(path)
     torch.save({"_orig_mod.x": 1}, path, _use_new_zipfile_serialization=False)
-    assert refused(path) == f"{path} is not a file written by torch.save"
+    assert refusal(path) == f"{path} is not a file written by torch.save"
     path.write_bytes(saved.read_bytes()[:-100])
-    assert refused(path) == f"{path} is not a file written by torch.save"
+    assert refusal(path) == f"{path} is not a file written by torch.save"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", b"0" * 1000)
-    assert "it is compressed or has too many parts" in refused(path)
+    assert "it is compressed or has too many parts" in refusal(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/other", b"")
-    assert "it describes no objects" in refused(path)
+    assert "it describes no objects" in refusal(path)
     torch.save({"_orig_mod.x": 1, "x": 2}, path)
-    assert refused(path) == "two entries would be named 'x'; rename one of them first"
+    assert refusal(path) == "two entries would be named 'x'; rename one of them first"
     with pytest.raises(IsADirectoryError):
         repair_checkpoint(tmp_path, tmp_path / "new.pt")
 
 
-def test_safetensors(tmp_path: Path) -> None:
+def test_a_file_of_safetensors_is_repaired(tmp_path: Path) -> None:
     def write(header: bytes, data: bytes) -> Path:
         path = tmp_path / "model.safetensors"
         path.write_bytes(struct.pack("<Q", len(header)) + header + data)
@@ -142,6 +142,6 @@ def test_safetensors(tmp_path: Path) -> None:
     }
     assert content[8 + length :] == b"\0\0\x80\x3f"
     for damaged in (b"{", b"[]", b"[" * 100_000):
-        assert "its header is damaged" in refused(write(damaged, b""))
+        assert "its header is damaged" in refusal(write(damaged, b""))
     path.write_bytes(struct.pack("<Q", 1 << 60))
-    assert "its header is damaged" in refused(path)
+    assert "its header is damaged" in refusal(path)

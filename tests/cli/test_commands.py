@@ -117,7 +117,7 @@ def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tm
     assert [place.function for place in stack] == ["<module>", "main", "loss_of", "forward"]
 
 
-def test_it_completes_in_a_shell(cli: Cli) -> None:
+def test_commands_complete_in_a_shell(cli: Cli) -> None:
     done = cli(_GRAPHBREAK_COMPLETE="bash_complete", COMP_WORDS="graphbreak no", COMP_CWORD="1")
     assert done.stdout == "plain,notebook\n"
 
@@ -251,7 +251,7 @@ def test_a_job_in_every_format(cli: Cli, tmp_path: Path) -> None:
     assert len(annotations["runs"][0]["results"]) == 2
 
 
-def test_the_gate(cli: Cli, tmp_path: Path) -> None:
+def test_the_gate_fails_on_a_new_break(cli: Cli, tmp_path: Path) -> None:
     written = cli("log", LOG, "--baseline", "allowed.toml", "--update-baseline")
     assert written.returncode == 0
     assert 'line = "torch._dynamo.graph_break()"' in (tmp_path / "allowed.toml").read_text()
@@ -362,7 +362,7 @@ def test_the_status_of_a_script_wins(cli: Cli, program: Path, tmp_path: Path) ->
     ]
 
 
-def test_a_script_that_shows_the_same(cli: Cli, tmp_path: Path) -> None:
+def test_repro_writes_a_script_and_its_issue(cli: Cli, tmp_path: Path) -> None:
     program = tmp_path / "steps.py"
     program.write_text(
         "import torch\n@torch.compile(backend='eager')\ndef step(velocity):\n    print('hi')\n    return velocity + 1\n"

@@ -41,7 +41,7 @@ def faults(cli: Cli, **options: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def test_all_is_well(cli: Cli) -> None:
+def test_a_machine_that_can_compile_has_no_faults(cli: Cli) -> None:
     done = cli("doctor")
     assert (done.returncode, done.stderr) == (0, "")
     devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
@@ -72,7 +72,7 @@ if sys.argv[1] == "second":
 """
 
 
-def test_what_was_well_is_not_compiled_again_until_something_changes(kernels: Path, tmp_path: Path) -> None:
+def test_a_passed_check_is_not_repeated_until_something_changes(kernels: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     runs = [
         warm_processes.run(kernels, ["-c", CHANGES, name], cwd=tmp_path, env={**environment, **options})
@@ -124,7 +124,7 @@ def test_a_package_fails_on_import(cli: Cli, tmp_path: Path, package: str, error
     assert ("pip uninstall triton" in fix) == (package == "triton")
 
 
-def test_a_triton_that_pytorch_does_without_is_no_fault(cli: Cli, tmp_path: Path) -> None:
+def test_a_triton_that_pytorch_does_not_need_is_no_fault(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "triton.py").write_text("raise ImportError('undefined symbol')")
     paths = f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
     done = cli("doctor", PYTHONPATH=paths, TORCH_COMPILE_DISABLE="1")

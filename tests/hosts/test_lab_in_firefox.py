@@ -1,4 +1,4 @@
-"""Clicks and keys in a report of JupyterLab, in Firefox."""
+"""Clicks and keys in a report of JupyterLab, in Firefox; the same as ``tests/browser/test_controls.py`` in Chromium."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import pytest
 from tests.hosts.firefox import Firefox, firefox
 from tests.support.find_browser import find_firefox
 from tests.support.sample_reports import remedies
-from tests.support.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.lab_server import Lab
 
-pytestmark = pytest.mark.skipif(find_firefox() is None, reason="no firefox on this machine")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(find_firefox() is None, reason="no firefox on this machine"),
+]
 
 ESCAPE = "\ue00c"
 _REPORT = "document.querySelector('.graphbreak.gb-live.gb-column')"
@@ -74,7 +76,7 @@ def page(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield opened
 
 
-@pytest.mark.parametrize("part", sampled([".gb-head", ".gb-foot", ".gb-panel", ".gb-strip"], 4))
+@pytest.mark.parametrize("part", [".gb-head", ".gb-foot", ".gb-panel", ".gb-strip"])
 def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(page: Page, part: str) -> None:
     for key in "xddbam":
         page.click(f"{_REPORT}.querySelector('{part}')", corner=True)

@@ -1,4 +1,4 @@
-"""Reports in marimo, where it is installed, or where ``MARIMO_PYTHON`` names a Python that has it and torch."""
+"""Reports in marimo, if it is installed or ``MARIMO_PYTHON`` names a Python that has it and torch."""
 
 from __future__ import annotations
 

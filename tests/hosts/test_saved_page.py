@@ -1,4 +1,4 @@
-"""The saved page of a report in Firefox and in WebKit; where one is not on the machine this is said and left out."""
+"""The saved page of a report in Firefox and in WebKit; a browser that is missing on this machine is skipped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CARD = ".gb-item[id$='-b2'] > details"
 #: The places of the only group of breaks.
 PLACES = "[data-list=places-0]"
 
-#: Runs before everything else on the page and keeps what goes wrong there.
+#: Runs before everything else on the page, and records its errors.
 _LISTEN = """<script>
 window.complaints = [];
 addEventListener("error", event => complaints.push(String(event.message)));
@@ -32,7 +32,7 @@ addEventListener("unhandledrejection", event => complaints.push(String(event.rea
 console.error = console.warn = (...words) => complaints.push(words.join(" "));
 </script>"""
 
-#: How many colours a part of a picture has.
+#: Counts the colours in a part of a picture.
 _COLOURS = """new Promise(end => {{
   const image = new Image();
   image.onload = () => {{
@@ -84,11 +84,11 @@ def _opened(name: str, folder: Path, port: int) -> AbstractContextManager[Any]:
     return firefox(folder, port) if name == "firefox" else webkit(port)
 
 
-def _or_not(name: str, path: object) -> Any:
+def _if_found(name: str, path: object) -> Any:
     return pytest.param(name, marks=pytest.mark.skipif(path is None, reason=f"no {name} on this machine"))
 
 
-@pytest.fixture(scope="module", params=[_or_not("firefox", find_firefox()), _or_not("webkit", find_webkit())])
+@pytest.fixture(scope="module", params=[_if_found("firefox", find_firefox()), _if_found("webkit", find_webkit())])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     folder = tmp_path_factory.mktemp("saved")
     path = folder / "report.html"

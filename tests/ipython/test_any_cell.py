@@ -171,7 +171,7 @@ def expected_places(name: str) -> list[str]:
     return sorted([*lines, *IN_A_LIBRARY.get(name, []), *["model"] * (name not in WITHOUT_BREAK_OF_MODEL)])
 
 
-@pytest.mark.parametrize("name", sampled(ALL, 2))
+@pytest.mark.parametrize("name", sampled(ALL, 3))
 def test_the_user_sees_the_same_as_without_the_magic(shell: Shell, name: str) -> None:
     cell = ALL[name]
     plain = Seen(shell, cell if cell.startswith("%%") else f"# no magic\n{cell}")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from jupyter_graphbreak.report.remedies import WORKING
 from tests.ipython.test_magic import Shell
 
 PAST_PYTHON = pytest.mark.skipif(
@@ -48,7 +49,7 @@ def shell() -> Iterator[Shell]:
     shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
 
 
-def both(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
+def run_both_ways(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
     """Return the results of a cell without and with the magic, with its printed output as ``stdout``."""
     results = []
     for first in ("#", f"%%compile_explain {options}"):
@@ -76,7 +77,7 @@ def frames(error: BaseException) -> list[tuple[str, int | None]]:
 
 
 def test_python_warns_about_a_statement_only_after_those_above_have_run(shell: Shell) -> None:
-    plain, explained = both(shell, "x = torch.ones(2)\nprint(x)\nraise ValueError(1)\nassert (x, 'always')")
+    plain, explained = run_both_ways(shell, "x = torch.ones(2)\nprint(x)\nraise ValueError(1)\nassert (x, 'always')")
     assert (explained.stdout.count("\n"), explained.stderr) == (plain.stdout.count("\n"), plain.stderr)
 
 
@@ -92,7 +93,7 @@ x = torch.compile(f, backend="eager")(torch.ones(2))"""
     shell.run("warnings.showwarning = told")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        plain, explained = both(shell, cell, options)
+        plain, explained = run_both_ways(shell, cell, options)
     assert "Warning 3 True\n" in plain.stdout
     assert explained.stdout == plain.stdout
 
@@ -107,7 +108,7 @@ x = torch.compile(f, backend="eager")(torch.ones(2))"""
 )
 def test_an_operation_that_warns_does_so_at_its_line(shell: Shell, operation: str) -> None:
     shell.run("warnings.showwarning = told\ntorch.set_warn_always(True)")
-    plain, explained = both(shell, f"x = torch.ones(2)\ny = {operation}\nz = y * 2")
+    plain, explained = run_both_ways(shell, f"x = torch.ones(2)\ny = {operation}\nz = y * 2")
     assert explained.stdout == plain.stdout == "UserWarning 3 True\n"
     assert is_one_function(shell)
     assert shell.report.breaks == []
@@ -120,7 +121,7 @@ def test_an_operation_in_a_function_that_warns_does_so_at_its_line(shell: Shell)
     cell += "for _ in range(2):\n    z = used(torch.ones(3))"
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        plain, explained = both(shell, cell)
+        plain, explained = run_both_ways(shell, cell)
     assert explained.stdout == plain.stdout == "UserWarning 4 True\n" * 2
     assert compiled(shell) == ["used"]
     assert shell.report.breaks == []
@@ -156,13 +157,13 @@ def test_a_random_integer_stays_the_same(shell: Shell, cell: str) -> None:
 
 
 def test_tensors_of_random_integers_are_compiled(shell: Shell) -> None:
-    both(shell, "x = torch.randint(0, 9, (3,)) + 1")
+    run_both_ways(shell, "x = torch.randint(0, 9, (3,)) + 1")
     assert is_one_function(shell)
 
 
 def test_the_text_of_an_error_is_requested_once(shell: Shell) -> None:
     shell.run("class Odd(ValueError):\n    def __str__(self):\n        print('asked')\n        return 'odd'")
-    plain, explained = both(shell, "x = torch.ones(2)\nraise Odd(3)")
+    plain, explained = run_both_ways(shell, "x = torch.ones(2)\nraise Odd(3)")
     assert plain.stdout.count("asked") == explained.stdout.count("asked") > 0
     assert shell.report.error is not None
     assert (shell.report.error.type, shell.report.error.message) == ("Odd", "3")
@@ -170,7 +171,7 @@ def test_the_text_of_an_error_is_requested_once(shell: Shell) -> None:
 
 def test_no_mark_stays_on_parameters(shell: Shell) -> None:
     cell = "layer = torch.nn.Linear(2, 2)\ny = layer(torch.ones(2))\nnorm = torch.nn.BatchNorm1d(2)\n"
-    both(shell, f"{cell}norm(torch.ones(3, 2))")
+    run_both_ways(shell, f"{cell}norm(torch.ones(3, 2))")
     assert compiled(shell) == ["layer", "norm"]
     held = [*shell.ip.user_ns["layer"].parameters(), *shell.ip.user_ns["norm"].buffers()]
     assert [vars(tensor) for tensor in held] == [{}] * len(held)
@@ -193,14 +194,14 @@ def test_an_earlier_stance_stays_in_force_with_a_backend(shell: Shell) -> None:
 
 def test_objects_that_the_cell_deletes_are_freed_immediately(shell: Shell) -> None:
     shell.run("x = torch.ones(2)")
-    _, explained = both(shell, "seen = weakref.ref(x)\ndel x\nprint(seen() is None)\nx = torch.ones(2)")
+    _, explained = run_both_ways(shell, "seen = weakref.ref(x)\ndel x\nprint(seen() is None)\nx = torch.ones(2)")
     assert explained.stdout == "True\n"
 
 
 def test_once_only_messages_of_torch_appear_later(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
     torch._dynamo.variables.tensor.TensorVariable._warn_capture_scalar_outputs.cache_clear()
     shell.run("def number(x):\n    return x + x.sum().item()")
-    both(shell, "x = torch.ones(2)\nprint(number(x))")
+    run_both_ways(shell, "x = torch.ones(2)\nprint(number(x))")
     assert compiled(shell) == ["number"]
     caplog.clear()
     shell.run("y = torch.compile(number, backend='eager')(x)")
@@ -209,14 +210,14 @@ def test_once_only_messages_of_torch_appear_later(shell: Shell, caplog: pytest.L
 
 def test_a_disabled_function_is_in_the_traceback_as_without(shell: Shell) -> None:
     shell.run("disabled = torch.compiler.disable(fails)\ndef leads(x):\n    y = x + 1\n    return disabled(y)")
-    plain, explained = both(shell, "x = torch.ones(2)\nleads(x)")
+    plain, explained = run_both_ways(shell, "x = torch.ones(2)\nleads(x)")
     assert compiled(shell) == ["leads"]
     assert frames(explained.error_in_exec) == frames(plain.error_in_exec)
     assert "_fn" in [name for name, _ in frames(plain.error_in_exec)]
 
 
 def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
-    plain, explained = both(shell, "x = torch.ones(2)\nprint(x)\ny = x - x[torch.tensor([7])]")
+    plain, explained = run_both_ways(shell, "x = torch.ones(2)\nprint(x)\ny = x - x[torch.tensor([7])]")
     assert is_one_function(shell)
     assert [name for name, _ in frames(explained.error_in_exec)] == ["<module>"]
     assert str(explained.error_in_exec) == str(plain.error_in_exec)
@@ -237,13 +238,13 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
     ],
 )
 def test_code_that_could_notice_the_magic_does_not(shell: Shell, cell: str) -> None:
-    plain, explained = both(shell, cell)
+    plain, explained = run_both_ways(shell, cell)
     assert plain.error_in_exec is explained.error_in_exec is None
     assert explained.stdout == plain.stdout
 
 
 def test_an_error_without_gradients_leaves_them_on(shell: Shell) -> None:
-    _, explained = both(shell, "x = torch.ones(2)\nwith torch.no_grad():\n    y = x - x[torch.tensor([7])]")
+    _, explained = run_both_ways(shell, "x = torch.ones(2)\nwith torch.no_grad():\n    y = x - x[torch.tensor([7])]")
     assert is_one_function(shell)
     assert isinstance(explained.error_in_exec, IndexError)
     assert torch.is_grad_enabled()
@@ -307,3 +308,44 @@ def test_trials_do_not_count_as_recompilations(shell: Shell, cell: str, later: s
         assert "recompile_limit" in str(failed.error_in_exec)
         sizes.append(shell.ip.user_ns["size"])
     assert sizes == sizes[:1] * 2
+
+
+UNCOOPERATIVE = """import torch
+ACCESSES = []
+class Missing:
+    def __getattr__(self, name):
+        ACCESSES.append(name)
+        raise ImportError("an optional package is missing")
+class Slotted(Missing):
+    __slots__ = ()
+class Strict:
+    def __getattribute__(self, name):
+        if name not in {"__class__", "__dict__"}:
+            ACCESSES.append(name)
+            raise RuntimeError(name)
+        return object.__getattribute__(self, name)
+class Kind(type):
+    def __getattr__(cls, name):
+        ACCESSES.append(name)
+        raise RuntimeError(name)
+class Made(metaclass=Kind):
+    pass
+missing, slotted, strict, use_package = Missing(), Slotted(), Strict(), False"""
+USES_THEM = """@torch.compile(backend="eager")
+def step(x):
+    if use_package:
+        return missing.array(x) + slotted.array(x) + strict.array(x) + Made.array(x)
+    if x.sum() > 3:
+        return x / 2
+    return x + 1
+step(torch.ones(3)), step(torch.ones(9))"""
+
+
+@pytest.mark.parametrize("options", ["", "--try"])
+def test_objects_whose_attributes_cannot_be_read(shell: Shell, options: str) -> None:
+    shell.run(UNCOOPERATIVE)
+    _, explained = run_both_ways(shell, USES_THEM, options)
+    assert explained.error_in_exec is None
+    assert shell.ip.user_ns["ACCESSES"] == []
+    assert shell.report.diagnostics == []
+    assert any(remedy.verdict in WORKING for remedy in shell.report.remedies or ()) == bool(options)

@@ -39,7 +39,7 @@ def kernel() -> Iterator[Kernel]:
     kernel.stop()
 
 
-def counted(kernel: Kernel) -> tuple[int, int]:
+def count_live_outputs(kernel: Kernel) -> tuple[int, int]:
     kernel.run(COUNT)
     comms, reports = map(int, kernel.stdout().split())
     return comms, reports
@@ -48,7 +48,7 @@ def counted(kernel: Kernel) -> tuple[int, int]:
 def test_running_one_cell_again_leaves_one_widget(kernel: Kernel) -> None:
     for _ in range(5):
         kernel.run(RUN, {"cellId": "one"})
-    comms, reports = counted(kernel)
+    comms, reports = count_live_outputs(kernel)
     assert comms <= 2
     assert reports <= 3
 
@@ -60,7 +60,7 @@ def test_the_oldest_reports_of_many_cells_become_static(kernel: Kernel) -> None:
     assert {"text/html", MIME_TYPE} < set(first)
     assert WIDGET_VIEW not in first
     assert WIDGET_VIEW in last
-    comms, _ = counted(kernel)
+    comms, _ = count_live_outputs(kernel)
     assert comms <= 2 * MOST
 
 

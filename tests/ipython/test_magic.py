@@ -365,16 +365,22 @@ MAGIC_FUNCTIONS = (
 )
 
 
-@pytest.mark.parametrize("function", MAGIC_FUNCTIONS)
+#: Cells: one compiled as a function, one whose calls are compiled, one that runs unchanged, one with a magic below.
+BODIES = (
+    "z = x * 2\nif z.sum() > 0:\n    z = z + 1\nz",
+    "def double(t):\n    return t * 2\nz = double(x) + 1\nz",
+    "z = torch.compile(lambda t: t * 2 + 1, backend='eager')(x)\nz",
+    "%%time\nz = x * 2 + 1",
+)
+
+
 @pytest.mark.parametrize(
-    "body",
+    ("function", "body"),
     [
-        "z = x * 2\nif z.sum() > 0:\n    z = z + 1\nz",
-        "def double(t):\n    return t * 2\nz = double(x) + 1\nz",
-        "z = torch.compile(lambda t: t * 2 + 1, backend='eager')(x)\nz",
-        "%%time\nz = x * 2 + 1",
+        pytest.param(function, body, marks=[] if number % len(BODIES) == place else [pytest.mark.exhaustive])
+        for number, function in enumerate(MAGIC_FUNCTIONS)
+        for place, body in enumerate(BODIES)
     ],
-    ids=["as a function", "calls", "unchanged", "a magic below"],
 )
 def test_a_cell_runs_even_if_the_magic_fails(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, function: str, body: str
@@ -723,7 +729,7 @@ def test_values_of_a_line_of_a_cell(shell: Shell) -> None:
 
 
 @pytest.mark.exhaustive
-def test_scripts_of_a_cell_are_written_and_run_by_themselves(shell: Shell) -> None:
+def test_scripts_of_a_cell_are_written_and_run_alone(shell: Shell) -> None:
     shell.run(BREAK)
     shell.run("%%compile_explain --repro -o report\nf(torch.ones(3))")
     (found,) = shell.report.reproducers or []
@@ -743,7 +749,7 @@ def test_other_threads_notice_nothing_of_an_explained_cell(shell: Shell, options
     seen: list[Any] = []
 
     def work() -> None:
-        while not ends.is_set():
+        while not ends.wait(0.001):  # without a pause, this thread would take most of the time from the cell
             seen.append(net(torch.ones(3)).tolist())
             began.set()
 

@@ -29,7 +29,7 @@ PROGRAMS = {
 }
 
 
-def applied(cells: list[str], report: Report, remedy: Remedy) -> list[str]:
+def apply_remedy(cells: list[str], report: Report, remedy: Remedy) -> list[str]:
     """Return the cells with the edits of a remedy applied."""
     texts = {source.id: source.segments[0].text for source in report.sources if source.kind == "cell"}
     edited = list(cells)
@@ -56,7 +56,7 @@ def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
         (remedy.title, remedy.verdict, remedy.reason) for remedy in report.remedies or []
     ]
     for remedy in claims:
-        changed = applied(cells, report, remedy)
+        changed = apply_remedy(cells, report, remedy)
         assert "backend='eager'" in "\n".join(changed)
         assert ("dynamic=True" in "\n".join(changed)) == ("dynamic=True" in "\n".join(cells))
         for cell in changed:

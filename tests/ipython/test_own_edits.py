@@ -29,36 +29,39 @@ def edit_request(*edited: tuple[str, str]) -> dict[str, Any]:
     return {"graphbreak": {"explain": "--try", "edited": edited}}
 
 
-def own(report: Report) -> list[Remedy]:
+def own_remedies(report: Report) -> list[Remedy]:
     return [remedy for remedy in report.remedies or [] if remedy.family == "own"]
 
 
-@pytest.mark.parametrize("cell", [f"{COMPILED}{CALL}", f"%%compile_explain\n{COMPILED}{CALL}"])
+@pytest.mark.parametrize(
+    "cell",
+    [f"{COMPILED}{CALL}", pytest.param(f"%%compile_explain\n{COMPILED}{CALL}", marks=pytest.mark.exhaustive)],
+)
 def test_an_edited_cell(kernel: Kernel, cell: str) -> None:
     kernel.run(cell, edit_request((cell, cell.replace(BRANCH, WHERE))))
-    (right,) = own(kernel.report())
+    (right,) = own_remedies(kernel.report())
     assert (right.verdict, right.title) == ("works", "Your edit")
     assert [edit.new for edit in right.edits] == [WHERE.rstrip()]
     (result,) = [m["content"] for m in kernel.messages if m["msg_type"] == "execute_result"]
     assert result["data"]["text/plain"] == "[4.0, 4.0]"
     kernel.run(cell, edit_request((cell, cell.replace(BRANCH, "    y = y * 2\n"))))
-    assert [wrong.verdict for wrong in own(kernel.report())] == ["another result"]
+    assert [wrong.verdict for wrong in own_remedies(kernel.report())] == ["another result"]
     kernel.run("print('where' in _ih[-2], 'where' in _ih[-3])")  # the edited cell never ran
     assert kernel.stdout() == "False False\n"
 
 
-def test_the_code_of_a_cell_that_is_compiled_itself(kernel: Kernel) -> None:
+def test_an_edit_of_a_cell_that_is_compiled_as_one_function(kernel: Kernel) -> None:
     cell = "import torch\nx = torch.ones(3) * 2\nif x.sum() > 0:\n    x = x + 1\nx.tolist()"
     new = cell.replace("if x.sum() > 0:\n    x = x + 1", "x = torch.where(x.sum() > 0, x + 1, x)")
     kernel.run(cell, edit_request((cell, new)))
     # It has no arguments, so there is only one input, and the other branch never runs.
-    assert [remedy.verdict for remedy in own(kernel.report())] == ["works on what ran"]
+    assert [remedy.verdict for remedy in own_remedies(kernel.report())] == ["works on what ran"]
 
 
 def test_a_function_of_an_earlier_cell(kernel: Kernel) -> None:
     count = kernel.run(COMPILED)["execution_count"]
     kernel.run(CALL, edit_request((COMPILED, COMPILED.replace(BRANCH, WHERE))))
-    (right,) = own(kernel.report())
+    (right,) = own_remedies(kernel.report())
     names = {source.id: source.name for source in kernel.report().sources}
     assert right.verdict == "works"
     assert {names[edit.source] for edit in right.edits} == {f"Cell In[{count}]"}
@@ -71,18 +74,18 @@ def test_several_cells_are_one_edit(kernel: Kernel) -> None:
     kernel.run(step)
     new = step.replace(BRANCH.replace("y.sum() > 0", "positive(y)"), WHERE.replace("y.sum() > 0", "positive(y)"))
     kernel.run(CALL, edit_request((helper, helper.replace("bool(y.sum() > 0)", "y.sum() > 0")), (step, new)))
-    (right,) = own(kernel.report())
+    (right,) = own_remedies(kernel.report())
     assert (right.verdict, len({edit.source for edit in right.edits})) == ("works", 2)
 
 
 def test_an_edit_that_cannot_be_judged_has_a_reason(kernel: Kernel) -> None:
     cell = f"{COMPILED}{CALL}"
     kernel.run(cell, edit_request((cell, cell.replace("torch.ones(2)", "torch.ones(3)"))))
-    (outside,) = own(kernel.report())
+    (outside,) = own_remedies(kernel.report())
     assert outside.verdict == "not tried"
     assert outside.reason == "line 8 is outside of functions; run the cell to see what changing it does"
     kernel.run(cell, edit_request(("other = 1", "other = 2")))
-    assert own(kernel.report()) == []
+    assert own_remedies(kernel.report()) == []
     assert "Your edit was not tried" in " ".join(note.message for note in kernel.report().diagnostics)
 
 
@@ -96,7 +99,9 @@ def test_a_patch(kernel: Kernel, tmp_path: Path) -> None:
     patch = difflib.unified_diff(whole.split("\n"), new.split("\n"), f"a/{name}", f"b/{name}", lineterm="")
     path.write_text("\n".join(patch) + "\n")
     kernel.run(whole)
-    assert [(remedy.verdict, remedy.title) for remedy in own(kernel.report())] == [("works", "Your patch, own.patch")]
+    assert [(remedy.verdict, remedy.title) for remedy in own_remedies(kernel.report())] == [
+        ("works", "Your patch, own.patch")
+    ]
     reply = kernel.run(f"%%compile_explain --patch {tmp_path / 'none.patch'}\n{cell}")
     assert reply["ename"] == "UsageError"
     assert "none.patch: " in reply["evalue"]

@@ -59,7 +59,7 @@ def test_lines_count_from_the_top_of_the_editor(kernel: Kernel, before: str) -> 
     assert (line, column) == (5 + before.count("\n"), 4)
 
 
-def test_an_indented_cell(kernel: Kernel) -> None:
+def test_an_indented_cell_has_its_own_columns(kernel: Kernel) -> None:
     kernel.run("".join(f"  {line}\n" for line in [*STEP.splitlines(), "f(torch.ones(2))"]), REQUEST)
     ((_, line, column),) = breaks_at(kernel.report())
     assert (line, column) == (5, 6)
@@ -100,7 +100,7 @@ def test_nothing_is_left_for_the_next_cell(kernel: Kernel) -> None:
     assert kernel.stdout() == "[]\n"
 
 
-def test_await_input_and_names(kernel: Kernel) -> None:
+def test_await_works_and_names_stay(kernel: Kernel) -> None:
     reply = kernel.run("import asyncio\nasync def g():\n    return 3\nvalue = await g()", REQUEST)
     assert reply["status"] == "ok"
     kernel.run("print(value)")
@@ -130,7 +130,7 @@ def test_requested_options_are_added_to_those_of_the_magic(kernel: Kernel) -> No
     assert kernel.stdout() == "1\n"
 
 
-def test_a_cell_with_a_different_magic(kernel: Kernel) -> None:
+def test_a_cell_magic_runs_and_its_python_is_explained(kernel: Kernel) -> None:
     kernel.run(f"%%capture shown\n{STEP}print(f(torch.ones(2)).tolist())", REQUEST)
     report = kernel.report()
     assert [(line, column) for _, line, column in breaks_at(report)] == [(6, 4)]
@@ -205,7 +205,7 @@ def test_explain_all_explains_cells_that_compile(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"graphbreak": None}, {"graphbreak": {"explain": 3}}, {"cellId": "a"}])
-def test_metadata_without_a_valid_request(kernel: Kernel, metadata: dict[str, Any]) -> None:
+def test_metadata_without_a_valid_request_has_no_effect(kernel: Kernel, metadata: dict[str, Any]) -> None:
     assert kernel.run(f"{STEP}f(torch.ones(2))", metadata)["status"] == "ok"
     assert kernel.bundles() == []
 

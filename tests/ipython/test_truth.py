@@ -72,7 +72,7 @@ COMPILED = {
 
 #: Releases of torch that behave differently.
 if torch.__version__ < "2.11":
-    # skip_frame() has no event; the caller breaks at the call and is given up.
+    # skip_frame() has no event; the caller breaks at the call and is skipped.
     COMPILED["skip_frame_nested"] = Expected("9 resumed", graphs=2, eager=1)
     # Plain torch raises its own InternalTorchDynamoError at a match statement on a mapping.
     COMPILED["match"] = Expected("6 error", graphs=0)

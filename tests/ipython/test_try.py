@@ -111,14 +111,14 @@ def test_a_cell_that_raises_raises_the_same(kernel: Kernel) -> None:
     assert all_breaks_fixed(kernel.report())
 
 
-def test_below_a_different_magic(kernel: Kernel) -> None:
+def test_remedies_below_a_different_magic(kernel: Kernel) -> None:
     kernel.run(f"%%capture kept\n%%compile_explain --try -o told\n{COMPILED}step(torch.ones(2))")
     assert kernel.bundles() == []
     kernel.run("print(kept.stdout.strip(), [r.verdict for r in told.remedies])")
     assert kernel.stdout().startswith("in step ['")
 
 
-def test_quiet_and_stored(kernel: Kernel) -> None:
+def test_a_quiet_report_with_remedies_is_stored(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain -q --try -o told\n{COMPILED}step(torch.ones(2))")
     assert kernel.bundles() == []
     assert kernel.stdout() == "in step\n"
@@ -126,7 +126,7 @@ def test_quiet_and_stored(kernel: Kernel) -> None:
     assert outputs(kernel)["values"] == ["True"]
 
 
-def test_on_a_line(kernel: Kernel) -> None:
+def test_remedies_of_a_line_magic(kernel: Kernel) -> None:
     kernel.run(STEP)
     kernel.run("%compile_explain --try step(torch.ones(2))")
     report = kernel.report()

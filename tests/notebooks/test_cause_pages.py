@@ -58,7 +58,7 @@ class _Logged(logging.Handler):
 
 @dataclass
 class Outcome:
-    """All that a reader could notice of a call; the names are the words of the measured line."""
+    """Everything that a reader could notice about a call; the names are the words of the measured line."""
 
     value: Any = None
     gradients: Any = None
@@ -185,13 +185,14 @@ def _ids(report: Report) -> set[str | None]:
     return consequences | {item.gb_id for item in report.breaks}
 
 
-def measured(before: Report, after: Report, differences: list[str]) -> str:
+def measured_line(before: Report, after: Report, differences: list[str]) -> str:
     """Return the line below a fix."""
     one, other = before.summary, after.summary
-    return f"breaks {one.breaks} -> {other.breaks}, graphs {one.graphs} -> {other.graphs}, {_told(set(differences))}"
+    counts = f"breaks {one.breaks} -> {other.breaks}, graphs {one.graphs} -> {other.graphs}"
+    return f"{counts}, {_outcome_words(set(differences))}"
 
 
-def _told(differences: set[str]) -> str:
+def _outcome_words(differences: set[str]) -> str:
     names = sorted(differences, key=list(vars(Outcome())).index)
     return f"different {' and '.join(names)}" if names else "same outcome"
 
@@ -206,7 +207,7 @@ def test_each_fix_removes_the_break_and_does_what_its_line_says(tmp_path: Path, 
     for number, fix in enumerate(example.fixes):
         fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
         differences = [name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)]
-        assert measured(report, fixed, differences) == fix.outcome
+        assert measured_line(report, fixed, differences) == fix.outcome
         assert (fixed.summary.breaks, fixed.summary.skipped) == (0, 0)
         assert not (fix.is_safe and differences)
 
@@ -225,7 +226,10 @@ def test_each_fix_ends_the_recompiles_and_does_what_its_line_says(tmp_path: Path
     for number, fix in enumerate(example.fixes):
         fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
         differences = {name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)}
-        assert f"compilations {_compilations(report)} -> {_compilations(fixed)}, {_told(differences)}" == fix.outcome
+        assert (
+            f"compilations {_compilations(report)} -> {_compilations(fixed)}, {_outcome_words(differences)}"
+            == fix.outcome
+        )
         assert _compilations(fixed) < _compilations(report)
         assert not (fix.is_safe and differences)
 
@@ -237,10 +241,10 @@ def _caches(program: Program) -> tuple[str, list[Outcome]]:
         _, outcomes = program.run()
     own, generated = counters["aot_autograd"], counters["inductor"]
     assert own["autograd_cache_bypass"] + own["autograd_cache_miss"] == 1
-    return f"{_use(own, 'autograd_cache')}, {_use(generated, 'fxgraph_cache')}", outcomes
+    return f"{_cache_use(own, 'autograd_cache')}, {_cache_use(generated, 'fxgraph_cache')}", outcomes
 
 
-def _use(counts: Counter[str], cache: str) -> str:
+def _cache_use(counts: Counter[str], cache: str) -> str:
     """Return what a cache did with a graph; one that is switched off counts nothing."""
     if counts[f"{cache}_bypass"]:
         return "bypassed"
@@ -257,7 +261,7 @@ def test_each_fix_lets_the_caches_keep_the_graph_and_does_what_its_line_says(tmp
     for number, fix in enumerate(example.fixes):
         fixed, outcomes = _caches(Program(tmp_path / f"after_{number}.py", example, fix, backend="inductor"))
         differences = {name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)}
-        assert f"caches of AOTAutograd and inductor: {caches} -> {fixed}; {_told(differences)}" == fix.outcome
+        assert f"caches of AOTAutograd and inductor: {caches} -> {fixed}; {_outcome_words(differences)}" == fix.outcome
         assert fixed == "kept, kept"
 
 

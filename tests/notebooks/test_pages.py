@@ -275,7 +275,7 @@ def test_permissions_agree_with_the_page_on_error_on_graph_break(site: Path) -> 
     ]
 
 
-def test_the_table_of_both_settings(site: Path) -> None:
+def test_the_table_of_both_settings_is_right(site: Path) -> None:
     shown_tables = (
         output.get("data", {}).get("text/markdown") for output in outputs(executed(site, "error_on_graph_break"))
     )

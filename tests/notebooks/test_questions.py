@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -12,10 +13,10 @@ import snowballstemmer  # type: ignore[import-untyped] # it ships no types
 from jupyter_graphbreak.knowledge.causes import CAUSES
 from notebooks import cause_pages
 
-#: The code of such a cell is folded; what it shows is a table, of which each row has a line with backticks.
+#: A cell whose code is folded and whose output is a table. Each row of the table comes from a code line with backticks.
 _HIDDEN = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 PAGES = Path(cause_pages.__file__).parent
-#: So many lines of a section are on the first screen.
+#: The number of lines of a section that fit on the first screen.
 SCREEN = 40
 
 #: The question, the page and section that answer it, and words of the answer.
@@ -44,7 +45,7 @@ LSTM breaks the graph | causes/gb0014 | compile the code around it
 copy.deepcopy in forward | causes/gb4198 | .detach().clone()
 break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | into a function
 break in a with block | skipped#a-break-in-a-with-block | Outside the block
-a break on one input, then all is eager | skipped#remembered-skips-an-earlier-call-a-mode | remembered for
+a break on one input, then all is eager | skipped#remembered-skips-an-earlier-call-a-mode | Dynamo remembers a skip
 a FLOP counter, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled function
 generator function is not compiled | causes/gb0003 | uses it up
 does einops break? does an assert break? does vmap? | common_breaks#suspected-but-no-break | traced into one graph
@@ -122,7 +123,7 @@ which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 a
 accumulated_recompile_limit | recompiles#instances-share-one-count | 256
 TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the code stays
 a field of a dataclass recompiles | recompiles#what-else-makes-it-compile-again | configuration
-a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | another module as an argument
+a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | a different module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
 flex_attention called without torch.compile() | errors#warnings-that-are-not-errors | ran eagerly
 ___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed
@@ -147,7 +148,7 @@ AssertionError in torch.compile of a wrapper | errors#errors-with-a-simple-cause
 no attribute '__func__' of a compiled step | errors#errors-with-a-simple-cause | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
-Tensor subclass with a __new__ of its own | common_breaks#suspected-but-no-break | super()
+Tensor subclass with a __new__ of its own | common_breaks#in-pytorch-and-numpy | super()
 TensorClass.clone() breaks the graph | case_studies#a-constructor-with-checks-tensordict | __new__
 e3nn Gate, MACE | case_studies#a-gate-of-an-equivariant-network-e3nn | argmax
 assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | rewrites it
@@ -167,7 +168,7 @@ EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys
 YOLO is missing forward | questions#other-libraries | yolo.model
 compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | their own `torch.compile`
 disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
-fail_on_recompile raises | escape_hatches#set-stance-compile-nothing-for-a-while | takes all ways
+fail_on_recompile raises | escape_hatches#set-stance-compile-nothing-for-a-while | takes all branches
 compiled.eval() and the training flag | where_to_compile#the-model | passes on `eval()`
 when do I save and load cache artifacts? | compile_time#kept-on-disk-the-second-start | before the first call
 a dropped tensor stays in memory behind a break | cost#memory-that-a-break-holds | has dropped them
@@ -179,11 +180,11 @@ autograd.grad of a returned intermediate value | errors#of-gradients-and-the-bac
 custom operator: no autograd formula was registered | errors#of-gradients-and-the-backward-pass | register_autograd
 energy and forces with create_graph | training#a-gradient-of-a-gradient | grad_and_value
 retain_grad on an intermediate value | training#what-breaks-in-training-code | retain_grad()
-per-sample gradients with functional_call | common_breaks#suspected-but-no-break | gradients of each sample
-does a spectrogram break? | common_breaks#suspected-but-no-break | istft
+per-sample gradients with functional_call | common_breaks#in-pytorch-and-numpy | gradients of each sample
+does a spectrogram break? | common_breaks#in-pytorch-and-numpy | istft
 custom operator returns its input | escape_hatches#custom-operators-one-opaque-operation | must not be an input
 arguments that are views of one another | errors#of-operators-kernels-and-files | ViewMeta
-OverflowError: Python int too large on Windows | errors#of-operators-kernels-and-files | Try no mode
+OverflowError: Python int too large on Windows | errors#of-operators-kernels-and-files | without a mode
 PermissionError in torchinductor's folder | errors#of-operators-kernels-and-files | Delete the folder
 CppCompileError | errors#of-operators-kernels-and-files | g++ 8.3
 Device mps not supported | in_a_notebook#no-gpu-no-compiler | Apple's GPU
@@ -199,7 +200,7 @@ LayerDrop: is the random choice fixed? | questions#results | drawn in each call
 rows differ with the size of the batch | cost#is-the-result-right | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
-first request of a server is slow | compile_time#a-server-compile-before-the-first-request | for each is a guard
+first request of a server is slow | compile_time#a-server-compile-before-the-first-request | each of these is a guard
 threads set after the warm-up: compiles again | compile_time#a-server-compile-before-the-first-request | set_num_threads
 keep the cache in a container | compile_time#kept-on-disk-the-second-start | mounted folder
 AOTInductor's package on another GPU | compile_time#without-a-compiler-in-production | device_index
@@ -214,7 +215,7 @@ tensor parallel with torch.compile | training#tensor-parallel-parallelize-module
 DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
-a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-again | `float()` it
+a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-again | convert it with `float()`
 slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-again | a new input size
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
 max_seqlen.item() for variable lengths | causes/gb0124 | better passed as an `int`
@@ -239,25 +240,78 @@ torch.compiler.disable on a hook with module.compile() | training#a-hook-that-ne
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
 OneCycleLR compiles the step again | recompiles#a-learning-rate-that-changes | cycle_momentum=False
 functions made by exec() reach the limit | recompiles#instances-share-one-count | code of its own
-strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, one after it is not
+strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, a break after it is not
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
-items of a dict as an argument | causes/gb0811#dict-items-or-a-generator-as-an-argument | Pass the dict
+items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
 new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | asks for the value
-NumPy's astype in compiled code breaks | common_breaks#suspected-but-no-break | .astype(int)
+NumPy's astype in compiled code breaks | common_breaks#in-pytorch-and-numpy | .astype(int)
 self.__dict__ assignment breaks | common_breaks#suspected-but-no-break | __dict__["mark"]
-aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | does not reach
+aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | compiles anyway
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
 max-autotune inside another torch.compile | questions#nothing-happens | The outer one
 memory leak in each call | questions#memory | names what keeps it
 an argument is alive after torch.cond | questions#memory | gc.collect()
 NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
+a zip object as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | `list(...)`
+model.to(dtype) in forward | causes/gb0264 | changes the `dtype`
+an LSTM in the middle of a model: what is compiled? | causes/gb0014 | runs eagerly as well
+flatten_parameters in forward | causes/gb0014 | in `__init__`
+torch.backends.cuda.sdp_kernel breaks | causes/gb0208 | sdpa_kernel
+a mask for padded sequences, arange(lengths.max()) | causes/gb0038 | pass it as an `int`
+cuda.Event in compiled code | causes/gb0007#time-perf-counter | before and after the call
+SDPAParams, a pybind class | causes/gb0007#a-python-function-that-dynamo-skips | is_compiling()
+random.shuffle and random.sample | causes/gb0007#random-random | one order
+filter, zip_longest, os.environ in forward | common_breaks#suspected-but-no-break | `os.environ.get`
+weight_norm, non_blocking copies | common_breaks#in-pytorch-and-numpy | set_priority
+a custom operator is never called | errors#nothing-raises-but-the-result-differs | declare what it changes
+isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
+try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
+mutates_args of a custom operator | escape_hatches#custom-operators-one-opaque-operation | "unknown"
+leave one submodule out | escape_hatches#torch-compiler-disable-leave-a-function-out | model.head.forward
+try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only the first call compiles
+omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler | brew install libomp
+a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler | compute capability
+evaluation on rank 0 hangs the others | training#distributeddataparallel-compile-inside-or-outside | model.module
+error in backends/distributed.py | training#distributeddataparallel-compile-inside-or-outside | comes from that cutting
+compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
+when is the backward pass compiled? | where_to_compile#the-model | is slow as well
+pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | a few lengths
+mark_dynamic fails at a matrix product | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | mark both
+stride mismatch with dynamic=True | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | .contiguous()
+another set of **kwargs compiles again | recompiles#what-else-makes-it-compile-again | the same keys
+the first block of LoRA: requires_grad mismatch | recompiles#what-else-makes-it-compile-again | two graphs are expected
+AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not traced
+the output of one compiled function into another, reduce-overhead | gpu#skipped-overwritten-recorded-again | calls both
+gradient accumulation with CUDA graphs | gpu#skipped-overwritten-recorded-again | register_hook
+mark_static_address compiles again | gpu#skipped-overwritten-recorded-again | guard=False
+a model of matrix products gains nothing | cost#how-to-read-the-figures | gains little
+what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
+which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
+checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
+use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | leave it on
+the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
+what is enforce_eager of vLLM? | questions#other-libraries | switches off
+deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
+mode and options together | cost#which-mode | list_mode_options
+an operation without inductor code: implicit fallback | cost#which-operation-is-slow | extern kernel
+what does freezing do? | causes/bypass-freezing | may go unnoticed
+accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
+Fabric: compile before or after setup? | questions#hugging-face-and-lightning | puts its wrapper inside
+a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
+failed to eagerly compile backwards for dynamic | errors#warnings-that-are-not-errors | Only a later
+capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
 """
+
+
+@functools.cache
+def _cause_pages() -> dict[str, str]:
+    return cause_pages.pages()
 
 
 def _section(page: str, anchor: str) -> str:
     """Return a section of a page from its heading on, in Markdown."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
-    text = cause_pages.pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
     text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text

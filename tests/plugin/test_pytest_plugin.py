@@ -132,7 +132,7 @@ def test_skipped():
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, kernels: Path) -> Run:
-    """Run pytest with the plugin, in a process of its own, on one module."""
+    """Run pytest with the plugin, in a separate process, on one module."""
 
     def run_on(module: str) -> pytest.RunResult:
         pytester.makepyfile(test_model=module)

@@ -34,7 +34,7 @@ def broken(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def test_logging_tells_a_break_louder_than_a_compilation(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_break_is_logged_at_a_higher_level_than_a_compilation(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.INFO, "jupyter_graphbreak.compiling"),
         jupyter_graphbreak.capture(on_event=callbacks.to_logging()),

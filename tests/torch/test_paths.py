@@ -39,7 +39,7 @@ def watch(function: Callable[..., Any], **options: Any) -> Report:
     return run.report
 
 
-def marked(function: Callable[..., Any], word: str) -> list[int]:
+def marked_lines(function: Callable[..., Any], word: str) -> list[int]:
     """Return the lines of a function with a word in their comment."""
     lines, first = inspect.getsourcelines(function)
     return [number for number, line in enumerate(lines, first) if re.search(rf"#.*\b{word}\b", line)]
@@ -48,9 +48,9 @@ def marked(function: Callable[..., Any], word: str) -> list[int]:
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_exactly_the_lines_that_the_answer_decides(function: Callable[..., Any]) -> None:
     report = watch(function)
-    assert [path.location.line for path in report.paths if path.location] == marked(function, "asks")
-    assert [line.line for path in report.paths for line in path.lines] == marked(function, "compiled")
-    assert [line.line for path in report.paths for line in path.skipped] == marked(function, "skipped")
+    assert [path.location.line for path in report.paths if path.location] == marked_lines(function, "asks")
+    assert [line.line for path in report.paths for line in path.lines] == marked_lines(function, "compiled")
+    assert [line.line for path in report.paths for line in path.skipped] == marked_lines(function, "skipped")
     assert {(path.compiled, path.eager) for path in report.paths} <= {("True", "False")}
 
 
@@ -80,7 +80,7 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
 
     report = watch(call)
     line = first.__code__.co_firstlineno
-    asked = marked(questions.compiled_here, "asks")
+    asked = marked_lines(questions.compiled_here, "asks")
     assert [path.location.line for path in report.paths if path.location] == asked * 2
     decided = [
         (path.branch.line, [at.line for at in path.lines], [at.line for at in path.skipped])
@@ -106,7 +106,7 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
 )
 def test_the_report_says_what_the_answer_changes(name: str, effect: str) -> None:
     function = getattr(questions, name)
-    (asks,) = marked(function, "asks")
+    (asks,) = marked_lines(function, "asks")
     assert effect.format(*range(asks, asks + 5)) in " ".join(watch(function).to_text().split())
 
 

@@ -46,7 +46,7 @@ class Scaled(torch.nn.Module):
 
 
 def varied(report: Report) -> dict[str, tuple[str, list[str | None]]]:
-    """Return what varied in the only recompiled function: how often, and the code of its lines."""
+    """Return the values that varied in the only recompiled function: how often, and the code of their lines."""
     (again,) = recompilations(report)
     return {guard.variation: (again.share(guard), [place.code for place in guard.locations]) for guard in again.guards}
 

@@ -58,7 +58,7 @@ def program(tmp_path: Path) -> Iterator[ModuleType]:
     del sys.modules[spec.name]
 
 
-def kept(report: Report) -> list[tuple[int, str]]:
+def kept_text(report: Report) -> list[tuple[int, str]]:
     (source,) = [candidate for candidate in report.sources if candidate.name == "program.py"]
     return [(segment.first_line, segment.text.split("\n")[0].strip()) for segment in source.segments]
 
@@ -74,7 +74,7 @@ def kept(report: Report) -> list[tuple[int, str]]:
 def test_the_function_around_a_break_is_kept_and_no_other(program: ModuleType, name: str, line: int, code: str) -> None:
     report = jupyter_graphbreak.explain(getattr(program, name), torch.ones(2))
     assert report.breaks
-    assert kept(report) == [(line, code)]
+    assert kept_text(report) == [(line, code)]
     text = report.to_text()
     assert code in text
     assert "untouched" not in text
@@ -119,7 +119,7 @@ def tries_further_out(x):
         ("tries_further_out", [("tries_further_out", "try", 24, 28), ("repeats", "loop", 18, 21)]),
     ],
 )
-def test_a_library_function_that_is_given_up_shows_the_responsible_block(
+def test_a_library_function_that_is_skipped_shows_the_responsible_block(
     name: str, expected: list[tuple[str, str, int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "site-packages"

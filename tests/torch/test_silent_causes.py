@@ -56,7 +56,7 @@ def double(x: torch.Tensor) -> torch.Tensor:
 
 
 def looping(x: torch.Tensor) -> torch.Tensor:
-    """Break in a loop: Dynamo gives up the function, and skips it from then on."""
+    """Break in a loop: Dynamo skips the function from then on."""
     for _ in range(2):
         torch._dynamo.graph_break()
     return x + 1
@@ -112,7 +112,7 @@ def test_a_mode_is_named_only_if_it_is_the_cause() -> None:
     assert reasons(watch(lambda: compiled(ONES))) == [("looping", "remembered", False)]
 
 
-def test_a_skip_while_another_exception_is_handled() -> None:
+def test_a_skip_while_an_exception_is_handled() -> None:
     compiled = torch.compile(looping, backend="eager")
     compiled(ONES)
     try:
@@ -194,7 +194,7 @@ def test_entering_compiled_code_is_hooked_only_while_a_function_may_be_skipped()
     assert reasons(run.report) == [("looping", "remembered", False)]
 
 
-def test_a_skip_of_a_function_that_was_compiled_as_part_of_another_one() -> None:
+def test_a_skip_of_a_function_that_was_compiled_as_part_of_its_caller() -> None:
     def outer(x: torch.Tensor) -> torch.Tensor:
         torch._dynamo.graph_break()
         return looping(x)
@@ -206,7 +206,7 @@ def test_a_skip_of_a_function_that_was_compiled_as_part_of_another_one() -> None
     assert reasons(run.report) == [("looping", "remembered", False)]
 
 
-def test_a_skip_that_began_on_another_thread() -> None:
+def test_a_skip_that_began_on_a_different_thread() -> None:
     compiled = torch.compile(looping, backend="eager")
     watching, has_run = threading.Event(), threading.Event()
 
@@ -295,7 +295,7 @@ def test_nothing_of_dynamo_outlives_its_reset() -> None:
     assert mark_of_known_code(code) is None
 
 
-def test_saving_a_compiled_module_is_told_once_for_each_line() -> None:
+def test_saving_a_compiled_module_is_noted_once_for_each_line() -> None:
     compiled: Any = torch.compile(Scale(), backend="eager")
     part = torch.nn.Sequential(compiled)
 

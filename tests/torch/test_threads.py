@@ -62,7 +62,7 @@ def third(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
+def fresh_dynamo() -> Iterator[None]:
     """Start with nothing compiled, and end with nothing patched."""
     torch.compiler.reset()
     start = threading.Thread.start
@@ -506,7 +506,7 @@ def test_a_trial_breaks_where_the_program_writes_to_a_standard_stream() -> None:
     assert WORKING & {remedy.verdict for remedy in report.remedies or []}
 
 
-def test_a_stream_that_somebody_kept_is_the_processs_own_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kept_stream_writes_to_the_original_stream_after_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
     with redirect_thread_streams(io.StringIO(), io.StringIO()):
         kept = sys.stdout
     print("afterwards", file=kept)

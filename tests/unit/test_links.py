@@ -1,4 +1,4 @@
-"""Links of the pages outside the documentation lead to files that are there, and to headings that are in them."""
+"""Links of the pages outside the documentation lead to files and headings that exist."""
 
 from __future__ import annotations
 

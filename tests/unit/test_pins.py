@@ -1,4 +1,4 @@
-"""What development and continuous integration install is pinned, and what is pinned has hashes."""
+"""Every package that development and continuous integration install is pinned, and every pin has hashes."""
 
 from __future__ import annotations
 

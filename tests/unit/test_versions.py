@@ -1,4 +1,4 @@
-"""What is written in Python and in TypeScript is the same in both."""
+"""Values that are written both in Python and in TypeScript are equal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRONT_END = ROOT / "labextension"
 
 
 def mime_types(files: list[Path]) -> list[str]:
-    """Return every mime type of ours that stands in the files, as often as it stands there."""
+    """Return each of our mime types in the files, as often as it occurs."""
     assert files
     matches = (re.findall(r"application/vnd\.graphbreak\.[\w.+-]+", path.read_text(encoding="utf-8")) for path in files)
     return [name for names in matches for name in names]

@@ -1,4 +1,4 @@
-"""What the wheel holds: all that runs, once."""
+"""The wheel contains everything that runs, once."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.additions import CompiledAgain, FullgraphSite
+from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,8 +76,8 @@ def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
 
 
 def _is_compiled(value: Any) -> bool:
-    if compiled_callable(value) is None or getattr(value, "_torchdynamo_disable", False):
+    if compiled_callable(value) is None or attribute_of(value, "_torchdynamo_disable"):
         return False
     # A bound method, or a function with copied attributes of a compiled one, does not count as compiled.
-    number = getattr(value, "_torchdynamo_wrapper_id", None)
+    number = attribute_of(value, "_torchdynamo_wrapper_id")
     return number is None or number == id(value)

@@ -10,6 +10,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -63,7 +64,7 @@ def flatten(value: Any) -> list[Any]:
             pending += item.values()
         elif isinstance(item, list | tuple):
             pending += item
-        elif hasattr(item, "__dict__"):
+        elif attribute_of(item, "__dict__") is not None:
             pending += vars(item).values()
     return result
 

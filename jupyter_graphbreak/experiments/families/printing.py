@@ -106,11 +106,12 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
     inner = [
         node for top in statements for node in ast.walk(top) if isinstance(node, ast.Expr | ast.Raise | ast.Assert)
     ]
-    title = "Run it after the call"
-    if all(_output_function(node) is not None for node in inner):
-        title = "Write it after the call"
+    functions = {_output_function(node) for node in inner}
+    title = "Write messages and check after the call"
+    if None not in functions:
+        title = "Print after the call" if functions == {"print"} else "Write messages after the call"
     elif all(isinstance(node, ast.Raise | ast.Assert) for node in inner):
-        title = "Check it after the call"
+        title = "Check after the call"
     for cloned in (False, True):
         parts = [deferral.defer(draft, function, node, cloned=cloned) for node in statements]
         found = [part for part in parts if part is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -96,9 +97,7 @@ def manual_step(
         return _about(variation)
     if sentence := _about_arguments(varied):
         return sentence
-    names = ", ".join(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
-    step = f"{names} varies: keep it the same, or move what depends on it out of the compiled function."
-    return step if names else GENERAL_STEP
+    return _about_sizes_and_numbers(named) or GENERAL_STEP
 
 
 def manual_steps(
@@ -141,6 +140,38 @@ def _about_arguments(varied: Varied) -> str:
             "many operations treat them differently: two graphs are expected."
         )
     return ""
+
+
+def _about_sizes_and_numbers(named: Varied) -> str:
+    """Return a sentence about sizes and numbers without a known line that makes constants of them; else empty."""
+    if len(named.sizes) == 1 and not named.numbers:
+        (size,) = named.sizes
+        return _about_size(size)
+    names = list(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
+    if len(names) > 1:
+        return (
+            f"{', '.join(names[:-1])} and {names[-1]} vary: keep them the same, or move what depends on them out of "
+            "the compiled function."
+        )
+    return (
+        f"{names[0]} varies: keep it the same, or move what depends on it out of the compiled function."
+        if names
+        else ""
+    )
+
+
+def _about_size(size: Size) -> str:
+    large, small = size.values[0], size.values[-1]
+    is_last_batch = size.dim == 0 and small < large and {*size.values} == {small, large}
+    if is_last_batch and (small, small) not in itertools.pairwise(size.values):
+        return (
+            f"Dimension 0 of `{size}` is {small} instead of {large} in some calls, as in a smaller last batch: pad "
+            "that batch, or leave it out (`drop_last=True` of a `DataLoader`)."
+        )
+    return (
+        f"Dimension {size.dim} of `{size}` varies: keep it the same, such as by padding, or move what depends on it "
+        "out of the compiled function."
+    )
 
 
 def _about_kept(guard: str, varied: Varied) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -45,7 +47,7 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
         if call is None:
             return known.manual_step
         sentence = known.about_error if break_.outcome == "error" else known.about_call
-        return sentence.format(call=f"`{_shortened(call.code or '')}` (line {call.line})")
+        return sentence.format(call=f"`{_shortened(_code_of_call(call))}` (line {call.line})")
     code = (break_.location.code if break_.location is not None else None) or ""
     step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
     if step is None:
@@ -60,6 +62,17 @@ def _own_call(report: Report, break_: Break) -> Location | None:
     compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
     last = next((place for place in reversed(break_.stack) if place.source in own), None)
     return last if last is not None and last.code and (last.source, last.function) in compiled else None
+
+
+def _code_of_call(call: Location) -> str:
+    """Return the code of a call; of a lambda only its body, not the statement that contains it."""
+    code = call.code or ""
+    if call.function == "<lambda>" and call.column is None:
+        with contextlib.suppress(SyntaxError):
+            bodies = [node.body for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Lambda)]
+            if len(bodies) == 1:
+                return ast.unparse(bodies[0])
+    return code
 
 
 def _general_step(code: str) -> str:

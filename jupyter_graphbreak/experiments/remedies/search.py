@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import re
@@ -27,7 +28,7 @@ from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.families.proposal import Proposal
     from jupyter_graphbreak.experiments.remedies.application import Program
@@ -93,6 +94,10 @@ _MAX_STEPS_TOGETHER = 12
 _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE = 0.65
 _SHARE_OF_COMBINING = 0.8
+#: The share of the remaining time that compiling a part may take before other remedies: as the first of all, and
+#: before the single breaks if there are many.
+_SHARE_OF_PART_FIRST = 0.4
+_SHARE_OF_PART_IF_MANY = 0.6
 #: The minimum number of breaks with settings or switches for which all of them are applied at once.
 _MIN_AT_ONCE = 2
 #: The family of the user's own edits, and the seconds that one may take even if no time is left.
@@ -175,8 +180,7 @@ class Search:
         start, whole = time.monotonic(), self.deadline - time.monotonic()
         is_inside_tried = self._is_a_part_the_usual_answer()
         if is_inside_tried:  # there may be no time left for it later
-            self._phase_end = self.deadline
-            self._compile_inside()
+            self._compile_inside(start + _SHARE_OF_PART_FIRST * whole)
         self._phase_end = start + _SHARE_AT_ONCE * whole
         at_once = self._apply_all_settings()
         self._phase_end = start + _SHARE_OF_SINGLE * whole
@@ -185,7 +189,8 @@ class Search:
         best = together if at_once is not None and _is_sufficient(at_once) else {}
         if not is_inside_tried and len(self._unfixed()) >= _MANY_UNREMOVED:
             is_inside_tried = True
-            self._compile_inside()
+            now = time.monotonic()
+            self._compile_inside(now + _SHARE_OF_PART_IF_MANY * (self.deadline - now))
         self._search_each_break(best)
         if at_once is not None and all(
             ident in best and RANK[best[ident].result.verdict] <= RANK[at_once.result.verdict] for ident in together
@@ -198,9 +203,8 @@ class Search:
         self._combine(
             [candidate for candidate in self.candidates if any(candidate is other for other in best.values())]
         )
-        self._phase_end = self.deadline
         if not is_inside_tried:
-            self._compile_inside()
+            self._compile_inside(self.deadline)
         return self.candidates
 
     def _search_each_break(self, best: dict[str, Candidate]) -> None:
@@ -396,8 +400,27 @@ class Search:
         steps = (known_cause(break_.gb_id, break_.gb_type, code=_code(break_)).manual_step for break_ in breaks)
         return any(step is not None and step.is_where_to_end for step in steps)
 
-    def _compile_inside(self) -> None:
-        """Compile the largest parts without breaks instead of the entry, if a break has no remedy."""
+    def _compile_inside(self, end: float) -> None:
+        """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
+
+        Parameters
+        ----------
+        end : float
+            The deadline for it, so that time is left for the other remedies.
+        """
+        with self._deadline_at(end):
+            self._try_compiling_inside()
+
+    @contextlib.contextmanager
+    def _deadline_at(self, end: float) -> Iterator[None]:
+        """Make the trials end by an earlier deadline."""
+        deadline, self._phase_end, self.deadline = self.deadline, float("inf"), end
+        try:
+            yield
+        finally:
+            self.deadline = deadline
+
+    def _try_compiling_inside(self) -> None:
         report, program = self.runner.original.report, self.runner.program
         goals = self._unfixed()
         if not goals or is_cell(self.runner.entry.call) or self._is_out_of_time():

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from jupyter_graphbreak.experiments.reproducer.definitions import class_node
+from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 MISSING = object()
@@ -22,7 +23,7 @@ _OPERATORS = {"OpOverload", "OpOverloadPacket", "_OpNamespace"}
 
 def is_of_user(value: Any) -> bool:
     """Return whether a function or a class was written by the user: in a cell or a file, not in a package."""
-    code = getattr(value, "__code__", None)
+    code = attribute_of(value, "__code__")
     if code is not None:
         return not is_library(code.co_filename) and not code.co_filename.startswith((OWN_FOLDER, "<frozen"))
     if isinstance(value, type):

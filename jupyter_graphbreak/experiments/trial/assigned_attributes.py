@@ -9,6 +9,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
     for root, path in _assignments(function.__code__):
         owner = function.__globals__.get(root, sys.modules.get(root))
         for name in path[:-1]:
-            owner = getattr(owner, "__dict__", {}).get(name)
+            owner = (attribute_of(owner, "__dict__") or {}).get(name)
         is_function = isinstance(owner, types.FunctionType) and is_library(owner.__code__.co_filename)
         if is_function or isinstance(owner, types.ModuleType | type):
             result[id(owner), path[-1]] = owner
@@ -227,7 +228,7 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
     for root, path in _passed(function.__code__):
         owner: Any = function.__globals__.get(root, sys.modules.get(root))
         for name in path:
-            owner = getattr(owner, "__dict__", {}).get(name)
+            owner = (attribute_of(owner, "__dict__") or {}).get(name)
         if isinstance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
             yield LibraryOwner(owner)
 
@@ -258,7 +259,7 @@ def _called_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespac
     for root, path in _loads(function.__code__):
         owner: Any = function.__globals__.get(root, sys.modules.get(root))
         for name in path:
-            owner = getattr(owner, "__dict__", {}).get(name)
+            owner = (attribute_of(owner, "__dict__") or {}).get(name)
         if isinstance(owner, types.FunctionType) and REGISTERS.match(owner.__name__):
             scope = owner.__globals__
             if is_library(owner.__code__.co_filename) and "__name__" in scope:
@@ -282,7 +283,7 @@ def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer
     for root, path in _loads(function.__code__):
         owner: Any = function.__globals__.get(root, sys.modules.get(root))
         for name in path:
-            value = getattr(owner, "__dict__", {}).get(name)
+            value = (attribute_of(owner, "__dict__") or {}).get(name)
             is_module = isinstance(owner, types.ModuleType) and owner.__name__ not in _NOT_WATCHED
             if type(value) in {list, dict, set} and is_module and is_library_owner(owner):
                 yield LibraryContainer(owner, name, value)

@@ -27,6 +27,7 @@ from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ class _Copier:
 
     def _separated(self, value: Any, result: Any) -> Any:
         """Return a copy that a class made, with copies of the attributes that it shares with the original."""
-        if _defines_copying(type(value)) and hasattr(value, "__dict__"):
+        if _defines_copying(type(value)) and attribute_of(value, "__dict__") is not None:
             known = vars(value)
             shared = {key: item for key, item in vars(result).items() if known.get(key, _MISSING) is item}
             vars(result).update({key: self.copy(item) for key, item in shared.items() if is_data(item)})
@@ -324,7 +325,7 @@ class _Copier:
             return value
         if isinstance(value, dict | list | set):
             return self._filled_container(value)
-        has_state = getattr(value, "__dict__", None) or any(_slot_descriptors(type(value)))
+        has_state = attribute_of(value, "__dict__") or any(_slot_descriptors(type(value)))
         return self._attributes(value) if has_state and _has_attributes_only(type(value)) else value
 
     def _attributes(self, value: Any) -> Any:
@@ -335,7 +336,7 @@ class _Copier:
 
     def _fill(self, value: Any, result: Any) -> None:
         """Copy the attributes of an object to a new instance of its class."""
-        content = getattr(value, "__dict__", None)
+        content = attribute_of(value, "__dict__")
         if isinstance(content, dict) and id(content) in self._memo:  # instances of the class share their attributes
             result.__dict__ = self._memo[id(content)]
         elif isinstance(content, dict):
@@ -568,7 +569,7 @@ class SavedState:
         if isinstance(value, tuple):
             return [*tuple.__iter__(value)]
         parts: list[Any] = []
-        if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, type):
+        if isinstance(attribute_of(value, "__dict__"), dict) and not isinstance(value, type):
             attributes = vars(value)
             self._contents.append((attributes, {key: to_slot(part) for key, part in attributes.items()}))
             parts += attributes.values()
@@ -589,7 +590,7 @@ class SavedState:
                 parts += value
             case torch.Generator():
                 self._contents.append((value, value.get_state()))
-            case _ if hasattr(value, "__array_interface__"):
+            case _ if hasattr(type(value), "__array_interface__"):
                 self._contents.append((value, value.copy()))
         return parts
 
@@ -718,7 +719,7 @@ def is_data(value: Any) -> bool:
     return (
         not is_code(value)
         and not is_shared(value)
-        and hasattr(value, "__dict__")
+        and attribute_of(value, "__dict__") is not None
         and is_own(kind)
         and kind.__module__.partition(".")[0] not in sys.stdlib_module_names
     )

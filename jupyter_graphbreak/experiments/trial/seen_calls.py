@@ -20,6 +20,7 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -424,7 +425,7 @@ def _attributes(value: Any, *, inside: bool) -> dict[str, Any]:
     is_own_object = inside and is_own(type(value)) and not _is_library_class(type(value))
     if isinstance(value, torch.nn.Module) or not (dataclasses.is_dataclass(value) or is_own_object):
         return {}
-    return {name: part for name, part in getattr(value, "__dict__", {}).items() if isinstance(name, str)}
+    return {name: part for name, part in (attribute_of(value, "__dict__") or {}).items() if isinstance(name, str)}
 
 
 def _is_library_class(kind: type) -> bool:

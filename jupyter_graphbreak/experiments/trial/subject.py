@@ -47,6 +47,7 @@ from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ class Subject:
         for name, root in self.roots():
             parts = root.named_modules() if isinstance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
-                holder = part if type(part) is dict else getattr(part, "__dict__", {}) if is_data(part) else {}
+                holder = part if type(part) is dict else (attribute_of(part, "__dict__") or {}) if is_data(part) else {}
                 for key, value in holder.items() if not isinstance(part, torch.Tensor) else ():
                     if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):
                         whole = ".".join(step for step in (name or "self", path, key) if step)

@@ -17,6 +17,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import is_code
 from jupyter_graphbreak.experiments.trial.digests import shape_of
+from jupyter_graphbreak.records.attributes import attribute_of
 
 #: Tensors with more elements are shown by their shape.
 _MAX_SHOWN_ELEMENTS = 6
@@ -146,7 +147,9 @@ class _Comparison:
             close = torch.equal(expected.get_state(), actual.get_state())
         elif isinstance(expected, str | bytes | int | range | AbstractSet | type(None)):
             close = bool(expected == actual)
-        elif not is_code(expected) and (hasattr(expected, "__dict__") or dataclasses.is_dataclass(expected)):
+        elif not is_code(expected) and (
+            attribute_of(expected, "__dict__") is not None or dataclasses.is_dataclass(expected)
+        ):
             return self._find_in_attributes(expected, actual, depth)
         else:
             close = _equal(expected, actual)
@@ -218,7 +221,7 @@ def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor) -> bool:
 
 def attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an instance; a module's parameters, buffers and submodules are included by name."""
-    own_attributes = dict(getattr(value, "__dict__", {}))
+    own_attributes = dict(attribute_of(value, "__dict__") or {})
     if isinstance(value, torch.nn.Module):
         parts = {name: part for key in _MODULE_DICTS for name, part in own_attributes.get(key, {}).items()}
         others = {name: part for name, part in own_attributes.items() if name not in _STANDARD_MODULE_ATTRIBUTES}

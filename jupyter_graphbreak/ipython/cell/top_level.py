@@ -14,6 +14,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.ipython.cell.bindings import bound_names, own_nodes
+from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,7 +196,7 @@ def _is_of(home: str, *packages: str) -> bool:
 
 
 def _home(value: Any) -> str:
-    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    home = value.__name__ if isinstance(value, types.ModuleType) else attribute_of(value, "__module__")
     if home is None and isinstance(value, types.BuiltinFunctionType):
         home = type(value.__self__).__module__ if value.__self__ is not None else None
     return home if isinstance(home, str) else ""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.diff import Changes
     from jupyter_graphbreak.report.frontends import Frontends
+    from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Graph, Report
     from jupyter_graphbreak.views.html.source_lines import SourceListing
 
@@ -56,13 +57,14 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
 
     numbers = view.numbers
 
-    def place(_: int, break_: Break) -> Any:
-        return macros.break_item(numbers[break_.id], break_, open=False, grouped=True)
+    def place(fix: Remedy | None, break_: Break) -> Any:
+        return macros.break_item(numbers[break_.id], break_, open=False, grouped=True, shared=fix)
 
     add("breaks", lambda index, group: macros.entry(index, group, open=False), view.groups, limits.breaks)
     for index, group in enumerate(view.groups):
         if not group.is_single:
-            add(f"places-{index}", place, group.breaks, limits.places)
+            fix = view.shared_fix(group)
+            add(f"places-{index}", lambda _, item, fix=fix: place(fix, item), group.breaks, limits.places)
     add("minor", lambda _, item: macros.break_item(numbers[item.id], item, open=False), view.minor, limits.breaks)
     add("graphs", macros.graph_item, report.graphs, limits.graphs)
     add("frames", macros.frame_row, report.frames, limits.rows)

@@ -41,7 +41,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     recompile_remedies,
     shows_advice,
 )
-from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict
+from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict, why_untried
 from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
 if TYPE_CHECKING:
@@ -330,10 +330,25 @@ class View:
         best = best_remedy(self.report, group.breaks[0])
         return best if best is not None and len(best.breaks) > 1 else None
 
+    @cached_property
+    def compatible_remedies(self) -> list[Remedy]:
+        """The remedies that can be applied together."""
+        return remedies.compatible_remedies(self.report)
+
+    @property
+    def first_fix(self) -> Remedy | None:
+        """The remedy to apply first, shown above all breaks: one that removes several; ``None`` if there is none."""
+        chosen = self.compatible_remedies
+        return chosen[0] if len(chosen) == 1 and len(chosen[0].breaks) > 1 else None
+
     def trials(self, break_: Break) -> str:
         """Describe the outcome of the changes that do not work."""
         tried = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(tried) if tried is not None else ""
+
+    def why_untried(self, tried: remedies.BreakRemedies) -> str:
+        """Return why no change was tried for a break; empty if one was, or if the report says it elsewhere."""
+        return why_untried(self.report, tried)
 
     def recompile_trials(self, recompilation: Recompilation) -> remedies.BreakRemedies | None:
         """Return the remedies for the recompiles of a function; ``None`` without trials."""

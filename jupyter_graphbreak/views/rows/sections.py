@@ -20,6 +20,7 @@ from jupyter_graphbreak.views.words.cost import (
 )
 from jupyter_graphbreak.views.words.cost_findings import Finding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again
+from jupyter_graphbreak.views.words.groups import best_remedy
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.paths import decided_at, helper_of, ordered_paths, path_beside, path_effect
@@ -199,8 +200,11 @@ def _break(report: Report, number: int, break_: Break, effect: str) -> Row:
     details = []
     if at is not None:
         details = [_where(report, at), effect, f"in {function}" if function and code else ""]
-    advice = guidance(report, break_)
-    more = [(break_.explanation or "").partition("\n")[0], f"Do: {advice[0].text}" if advice else "", cost_of(break_)]
+    fix, advice = best_remedy(report, break_), guidance(report, break_)
+    step = f"Do: {advice[0].text}" if advice else ""
+    if fix is not None:
+        step = f"Fix: {fix.title} ({verdict_label(fix)})"
+    more = [(break_.explanation or "").partition("\n")[0], step, cost_of(break_)]
     return Row(
         break_.id,
         _cut(code or function or title_of(break_)),

@@ -1,4 +1,4 @@
-"""Breaks with one cause and one remedy: a report describes them once and lists their places."""
+"""Breaks with one way out: a report describes it once and lists their places."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: Fewer breaks of one cause are shown one by one, unless one remedy removes them.
+#: Fewer breaks with one way out are shown one by one, unless one remedy removes them.
 _MIN_GROUPED = 3
 #: At most this many causes are named.
 _MAX_CAUSES = 3
@@ -38,7 +38,7 @@ class Group:
 
 @per_report
 def break_groups(report: Report) -> list[Group]:
-    """Return all breaks in reading order, those with the same cause and the same remedy together."""
+    """Return all breaks in reading order, those with the same remedy, advice or cause together."""
     by_key: dict[Hashable, list[Break]] = {}
     for break_ in ordered_breaks(report):
         by_key.setdefault(_key(report, break_), []).append(break_)
@@ -66,6 +66,8 @@ def _key(report: Report, break_: Break) -> Hashable:
     advice = guidance(report, break_)
     trials = remedies_for_break(report, break_)
     failed = tuple((trial.title, trial.verdict) for trial in trials.failed) if trials is not None else ()
+    if advice and not failed:  # whatever the cause, the reader does the same
+        return advice[0].text, break_.minor
     return title_of(break_), break_.gb_id, break_.outcome, break_.minor, advice[0].text if advice else "", failed
 
 
@@ -76,7 +78,7 @@ def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def several_causes(breaks: Sequence[Break]) -> str:
-    """Return several causes that one remedy removes: "print (GB0059); Tensor.tolist() (GB0109)"; else empty."""
+    """Return several causes of breaks with one way out: "print (GB0059); Tensor.tolist() (GB0109)"; else empty."""
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""

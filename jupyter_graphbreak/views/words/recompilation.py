@@ -55,6 +55,8 @@ _MAX_NAMES = 2
 _MIN_FOR_ONE_ENTRY = 4
 #: At most this many lines of one guard are named.
 _MAX_LINES = 3
+#: The advice for functions that are compiled for tensors with and without gradients.
+_EACH_KIND_IS_EXPECTED = "Each kind has its own graph, and two graphs are expected."
 #: The number of values to write out at the beginning of a series; a longer series shows these and the last.
 _MAX_VALUES = 2
 #: From this share of the recompile limit on, there is a warning.
@@ -79,6 +81,8 @@ class FailedGuard:
         Whether it is about the size of a tensor.
     is_of_break : bool
         Whether it is about a number that a break returned.
+    is_of_gradients : bool
+        Whether it is about tensors that require gradients in some calls only.
     """
 
     variation: str
@@ -87,6 +91,7 @@ class FailedGuard:
     advice: str
     is_size: bool = False
     is_of_break: bool = False
+    is_of_gradients: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,8 @@ class Recompilation:
     is_by_results : bool
         Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
         varied: the program passes none of them to a compiled function itself.
+    is_by_gradients : bool
+        Whether only the need for gradients varied, so that two graphs are expected.
     is_several : bool
         Whether these are several functions.
     """
@@ -125,6 +132,7 @@ class Recompilation:
     ids: list[str]
     limit: int
     is_by_results: bool = False
+    is_by_gradients: bool = False
     is_several: bool = False
 
     @property
@@ -168,6 +176,7 @@ class _Variation:
     #: The key that identifies the variable; the name may be words.
     subject: str = ""
     is_size: bool = False
+    is_of_gradients: bool = False
 
 
 @per_report
@@ -192,12 +201,20 @@ def recompilations(report: Report) -> list[Recompilation]:
 
 
 def listed_recompilations(report: Report) -> list[Recompilation]:
-    """Return the recompiled functions for views; many that recompile only because of breaks' results are one entry."""
+    """Return the recompiled functions for views; many that are recompiled for one reason are one entry."""
     functions = recompilations(report)
+    merged: list[Recompilation] = []
     inner = [function for function in functions if function.is_by_results and shows_advice(report, function)]
-    if len(inner) < _MIN_FOR_ONE_ENTRY:
-        return functions
-    return [*(function for function in functions if function not in inner), _by_results(inner)]
+    with_gradients = [
+        function
+        for function in functions
+        if function.is_by_gradients and best_recompile_remedy(report, function) is None
+    ]
+    for alike, merge in ((inner, _by_results), (with_gradients, _by_gradients)):
+        if len(alike) >= _MIN_FOR_ONE_ENTRY:
+            functions = [function for function in functions if function not in alike]
+            merged.append(merge(alike))
+    return [*functions, *merged]
 
 
 def shows_advice(report: Report, recompilation: Recompilation) -> bool:
@@ -208,25 +225,30 @@ def shows_advice(report: Report, recompilation: Recompilation) -> bool:
 
 def _by_results(functions: Sequence[Recompilation]) -> Recompilation:
     """Return functions between breaks that were recompiled because of values computed there, as one entry."""
-    frames = [frame for function in functions for frame in function.frames]
     guards = [guard for function in functions for guard in function.guards]
     varied = [
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
         *(["numbers that breaks returned"] if any(guard.is_of_break for guard in guards) else []),
     ]
+    advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
+    return _as_one(functions, f"{len(functions)} functions between breaks", f"{and_list(varied)} varied", advice)
+
+
+def _by_gradients(functions: Sequence[Recompilation]) -> Recompilation:
+    """Return functions that are compiled for tensors with and without gradients as one entry."""
+    story = "a tensor requires a gradient in some calls only"
+    return replace(_as_one(functions, f"{len(functions)} functions", story, ""), is_by_gradients=True)
+
+
+def _as_one(functions: Sequence[Recompilation], name: str, story: str, advice: str) -> Recompilation:
+    frames = [frame for function in functions for frame in function.frames]
     places = [function.location for function in functions if function.location is not None]
-    why = FailedGuard(
-        f"{and_list(varied)} varied",
-        len(frames),
-        list({(location.source, location.line): location for location in places}.values()),
-        "remove the breaks, or `torch.compile(..., dynamic=True)`",
-        is_size=True,
-    )
+    unique = {(location.source, location.line): location for location in places}
     return Recompilation(
-        function=f"{len(functions)} functions between breaks",
+        function=name,
         location=None,
         frames=frames,
-        guards=[why],
+        guards=[FailedGuard(story, len(frames), list(unique.values()), advice)],
         limit_hit=False,
         total=0,
         ids=[ident for function in functions for ident in function.ids],
@@ -262,6 +284,8 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
     """
     if report.remedies is None:
         return None
+    if recompilation.is_several and recompilation.is_by_gradients:
+        return BreakRemedies([], [], [_EACH_KIND_IS_EXPECTED])
     return _remedies_by_frame(report)[recompilation.frames[0]]
 
 
@@ -335,6 +359,7 @@ def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool, i
         and not last.limit_hit
         and bool(guards)
         and all(guard.is_size or guard.is_of_break for guard in guards),
+        is_by_gradients=not last.limit_hit and bool(guards) and all(guard.is_of_gradients for guard in guards),
     )
 
 
@@ -374,6 +399,7 @@ def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> Faile
         advice=variations[-1][1].advice if variations else "",
         is_size=bool(variations) and all(variation.is_size for _, variation in variations),
         is_of_break=is_number_of_break(group[0][1].guard),
+        is_of_gradients=bool(variations) and all(variation.is_of_gradients for _, variation in variations),
     )
 
 
@@ -459,7 +485,8 @@ def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bo
         new = _OTHER_FLAG[old]
     feature = _OF_TENSOR.get(what, what).format(index=index)
     shown = "a tensor that the break returned" if is_from_break else name
-    return _Variation(f"{feature} of {shown}", old, new, advice, f"{feature} of {name}", what == "size")
+    subject = f"{feature} of {name}"
+    return _Variation(f"{feature} of {shown}", old, new, advice, subject, what == "size", what == "requires_grad")
 
 
 def _advice_for(name: str, value: str, *, is_library: bool) -> str:

@@ -55,11 +55,14 @@ class BreakRemedies:
         The best first.
     person : list of str
         Decisions that are left to a person.
+    untried : str
+        Why no change was tried, such as an error of the function on copies; empty if one was tried.
     """
 
     working: list[Remedy]
     failed: list[Remedy]
     person: list[str]
+    untried: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.working or self.failed or self.person)
@@ -116,6 +119,7 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         [remedy for remedy in changes if remedy.verdict in WORKING],
         list(reversed(failed.values())),
         list(dict.fromkeys(remedy.person for remedy in ordered if remedy.person)),
+        next((remedy.reason for remedy in ordered if remedy.reason and not changes), ""),
     )
 
 
@@ -444,16 +448,29 @@ def trials_sentence(trials: BreakRemedies) -> str:
     A change that removes the break or saves compilations but changes results is named, because a reader may still want
     it.
     """
-    failed = trials.failed
-    if not failed:
-        return ""
-    others = (
-        f"{len(failed)} {'other' if len(failed) == 1 else 'others'} tried" if trials.working else f"{len(failed)} tried"
+    failed = [trial for trial in trials.failed if trial.verdict != "not tried"]
+    untried = len(trials.failed) - len(failed)
+    other = f" {'other' if len(failed) == 1 else 'others'}" if trials.working else ""
+    outcomes = (
+        [f"{len(failed)}{other} tried, {'it does not work' if len(failed) == 1 else 'none works'}"] if failed else []
     )
     changed = next((trial for trial in failed if trial.verdict == "another result" and _has_effect(trial)), None)
-    does = "saves compilations" if changed is not None and changed.recompiles else "removes the break"
-    but = f'; "{changed.title}" {does}, but changes the result' if changed is not None else ""
-    return f"{others}, {'it does not work' if len(failed) == 1 else 'none works'}{but}"
+    if changed is not None:
+        does = "saves compilations" if changed.recompiles else "removes the break"
+        outcomes.append(f'"{changed.title}" {does}, but changes the result')
+    if untried:
+        outcomes.append(f"{untried} more not tried" if failed or trials.working else f"{untried} not tried")
+    return "; ".join(outcomes)
+
+
+def failed_heading(failed: list[Remedy]) -> str:
+    """Return the heading of the changes that do not work: "2 trials failed, 1 change not tried"."""
+    untried = sum(remedy.verdict == "not tried" for remedy in failed)
+    parts = [
+        f"{counted(len(failed) - untried, 'trial')} failed" if len(failed) > untried else "",
+        f"{counted(untried, 'change')} not tried" if untried else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _has_effect(remedy: Remedy) -> bool:

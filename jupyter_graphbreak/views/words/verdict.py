@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.knowledge.switches import switch_with_title
-from jupyter_graphbreak.report.remedies import INTERRUPTED, NO_TIME
+from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
-from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all
+from jupyter_graphbreak.views.words.effects import not_run_again
+from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, several_causes
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
+    from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 Outcome = Literal["good", "bad", "error", "plain"]
 #: Usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
@@ -61,6 +63,14 @@ def verdict(report: Report) -> Verdict:
             "error", f"Compiled, {named} {'returns' if len(wrong) == 1 else 'return'} a wrong result. {text}"
         )
     return Verdict(outcome, text)
+
+
+def why_untried(report: Report, remedies: BreakRemedies) -> str:
+    """Return why no change was tried for a break, if neither the verdict nor the note on side effects says it."""
+    reason = one_line(remedies.untried)
+    said = f"{verdict(report).text} {not_run_again(report)}"
+    is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
+    return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in said else reason
 
 
 def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
@@ -127,7 +137,9 @@ def _first_step(report: Report) -> str:
     if alike:
         share = "all" if len(alike) == total else f"{len(alike)} of them"
         cost = cost_of_all(alike)
-        return f", {share} for one reason: {title_of(alike[0])}.{nothing}{f' They {cost}.' if cost else ''}"
+        advice = _shared_advice(report, alike)
+        reason = f"with one way out: {advice}" if advice else f"for one reason: {title_of(alike[0])}"
+        return f", {share} {reason}.{nothing}{f' They {cost}.' if cost else ''}"
     first = ordered_breaks(report)[0]
     effect = _effect(report, first)
     if not effect and total > 1:
@@ -140,9 +152,16 @@ def _first_step(report: Report) -> str:
 
 
 def _main_group(report: Report) -> list[Break]:
-    """Return the breaks that happen for one reason, if at least half of all breaks do; empty otherwise."""
+    """Return the breaks with one reason or one way out, if at least half of all breaks have it; empty otherwise."""
     breaks = max(break_groups(report), key=lambda group: len(group.breaks)).breaks
     return breaks if len(breaks) > 1 and 2 * len(breaks) >= len(report.breaks) else []
+
+
+def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
+    """Return the advice about breaks that have several causes but one way out; empty for one cause."""
+    if not several_causes(breaks):
+        return ""
+    return next((advice.text for advice in guidance(report, breaks[0])), "")
 
 
 def advice_beside_verdict(report: Report) -> str:
@@ -155,6 +174,8 @@ def advice_beside_verdict(report: Report) -> str:
         return next(filter(None, [*(guard.advice for guard in guards), *ways_out]), "")
     first = ordered_breaks(report)[0]
     if alike := _main_group(report):
+        if _shared_advice(report, alike):
+            return ""  # it is in the verdict
         first = alike[0]
     elif not _effect(report, first):
         first = max(report.breaks, key=_weight)
@@ -168,9 +189,13 @@ def _what_failed(report: Report) -> str:
         if remedy.verdict == "another result" and switch is not None and switch.differs is not None:
             target = "it" if len(report.breaks) == 1 else breaks_of(report, remedy)
             return f' Only "{remedy.title}" removes {target}, but {switch.differs}.'
-    if all(remedy.reason == NO_TIME for remedy in report.remedies or [] if remedy.kind != "person"):
-        return " There was no time to try a change."
-    return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}."
+    changes = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
+    late = next((remedy for remedy in changes if remedy.family == INNER and remedy.reason == NO_TIME), None)
+    named = f'"{late.title}"' if late is not None else "a change"
+    if all(remedy.reason == NO_TIME for remedy in changes):
+        return f" There was no time to try {named}."
+    untried = f"; there was no time to try {named}" if late is not None else ""
+    return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}{untried}."
 
 
 def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:

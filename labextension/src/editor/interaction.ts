@@ -1,9 +1,5 @@
 /** The behaviour of an editor with marks: gutter, tooltips, announcements, and selection by the cursor. */
-import {
-  EditorState,
-  type Extension,
-  type Transaction
-} from '@codemirror/state';
+import { EditorState, type Extension, Transaction } from '@codemirror/state';
 import { EditorView, gutter, hoverTooltip, tooltips } from '@codemirror/view';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
@@ -12,6 +8,7 @@ import { totalOf } from '../report/lookup';
 import { breakHeading, breakTooltip, type IBreakAt } from './descriptions';
 import { markAt, markField } from './markstate';
 import { notePlacement } from './noteplacement';
+import { isOf } from './positions';
 
 /** How many breaks of a line are announced when the cursor reaches it. */
 const MOST_ANNOUNCED = 5;
@@ -59,8 +56,16 @@ export function interaction({
     }),
     EditorView.updateListener.of(update => {
       if (update.selectionSet && update.view.hasFocus) {
-        const { head } = update.state.selection.main;
-        const selection = selectionAt(update.state, head);
+        const { state, transactions } = update;
+        const isByReader = transactions.some(
+          transaction =>
+            transaction.annotation(Transaction.userEvent) !== undefined
+        );
+        const selection = selectionAt(
+          state,
+          state.selection.main.head,
+          isByReader ? null : state.field(markField).selection
+        );
         if (selection !== null) {
           select(selection);
         }
@@ -109,16 +114,31 @@ export function interaction({
   ];
 }
 
-/** The part at a position that is nearest to it. */
-function selectionAt(state: EditorState, position: number): ISelection | null {
+/**
+ * The part at a position that is nearest to it: of breaks inside others, as in `print(x.item())`, the innermost.
+ *
+ * @param state - The state of the editor.
+ * @param position - A position in its text.
+ * @param current - A break to keep if the position is in its expression.
+ */
+export function selectionAt(
+  state: EditorState,
+  position: number,
+  current: ISelection | null = null
+): ISelection | null {
   const mark = markAt(state, position);
   if (mark === undefined) {
     return null;
   }
   const { line, origin, from } = mark;
   const column = position - from;
+  const around = line.breaks
+    .filter(({ start, end }) => start <= column && column <= end)
+    .sort((one, other) => one.end - one.start - (other.end - other.start));
+  const isCurrent = current?.kind === 'break' && isOf(origin.run, current);
   const nearest =
-    line.breaks.find(({ start, end }) => start <= column && column <= end) ??
+    around.find(it => isCurrent && it.break.id === current.id) ??
+    around[0] ??
     line.breaks[0] ??
     line.leadsTo[0];
   if (nearest !== undefined) {
@@ -164,7 +184,7 @@ function totalAt(state: EditorState, position: number, known: number): number {
   return known + totalOf(breaks) - breaks.length;
 }
 
-/** The breaks at a position, or all breaks of a stale line. */
+/** The breaks at a position, the innermost first, or all breaks of a stale line. */
 function breaksAt(state: EditorState, position: number): IBreakAt[] {
   const mark = markAt(state, position);
   if (mark === undefined) {
@@ -182,5 +202,6 @@ function breaksAt(state: EditorState, position: number): IBreakAt[] {
             mark
           }
     )
-    .filter(range => range.from <= position && position <= range.to);
+    .filter(range => range.from <= position && position <= range.to)
+    .sort((one, other) => one.to - one.from - (other.to - other.from));
 }

@@ -1,4 +1,4 @@
-/** Which reports are about which cells of a notebook, updated when the reports change. */
+/** Finds the reports about each cell of a notebook, and updates them when the reports change. */
 import { type ICodeCellModel, isCodeCellModel } from '@jupyterlab/cells';
 import type { INotebookModel } from '@jupyterlab/notebook';
 

@@ -20,7 +20,7 @@ export namespace ExplainCommandIDs {
   export const checkInstallation = 'jupyter-graphbreak:check-installation';
 }
 
-/** Has a shortcut in the cell that a remedy has inserted, so it is in no menu. */
+/** This command has a shortcut in the cell that a remedy has inserted, so it is in no menu. */
 const UNDO_REMEDY = 'jupyter-graphbreak:undo-remedy';
 
 const NO_ARGS = { type: 'object', properties: {} } as const;

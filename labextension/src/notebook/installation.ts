@@ -1,4 +1,4 @@
-/** Shows whether PyTorch can compile in a notebook's kernel, as `graphbreak doctor` finds out. */
+/** Shows whether PyTorch can compile in a notebook's kernel, by running `graphbreak doctor`. */
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
@@ -7,7 +7,7 @@ import { Widget } from '@lumino/widgets';
 
 import { makeElement } from '../view/elements';
 
-/** Runs the command in a process of its own, so that the kernel stays as it is; defines no name. */
+/** Python code that runs the command in a separate process, so the kernel stays unchanged, and defines no name. */
 const DOCTOR =
   '(lambda done: print(done.stdout or done.stderr, end=""))(__import__("subprocess").run(' +
   '[__import__("sys").executable, "-m", "jupyter_graphbreak", "doctor"], capture_output=True, text=True))';
@@ -45,7 +45,7 @@ export async function showInstallation(
   });
 }
 
-/** What the kernel prints. */
+/** The output of the command. */
 async function findings(kernel: Kernel.IKernelConnection): Promise<string> {
   const future = kernel.requestExecute({
     code: DOCTOR,

@@ -23,7 +23,7 @@ import {
 /**
  * The reports of the current notebook, in the order of its cells.
  *
- * They are read from the outputs in the notebook's model, so they are right after a reload, without a kernel and in
+ * They are read from the outputs in the notebook's model, so they are correct after a reload, without a kernel and in
  * several views of one notebook. Without watchers, nothing is followed, and reports are read only on demand.
  */
 export class NotebookReports {

@@ -8,12 +8,11 @@
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Panel, type Widget } from '@lumino/widgets';
 
-import { JOB_TYPE, MIME_TYPE, REST_TYPE } from '../report/mimetype';
+import { JOB_TYPE, MIME_TYPE } from '../report/mimetype';
 import { onReportEvent, type IReportData, isolateReports } from '../view/link';
-import type { Rest } from '../view/list';
 import { keepKeys } from '../view/roving';
-import { unpack } from '../report/packed';
 import { addBehaviour } from '../view/view';
+import { dataOf, dataOfProcess, NO_DATA } from './outputdata';
 
 export const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
 
@@ -96,8 +95,8 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
       if (this._live !== live) {
         return;
       }
-      // ipywidgets adds the view as a child; until then it has one text, and another where it has no model for it. That
-      // may change: when the widgets of a notebook are restored, or when one is closed.
+      // ipywidgets adds the view as a child. Until then it shows a text, and a different text if it has no model. Both can
+      // change later: when the widgets of a notebook are restored, or when one is closed.
       const isAlive = live.node.childElementCount > 0;
       live.setHidden(!isAlive);
       if (isAlive) {
@@ -209,79 +208,5 @@ function only(
     metadata,
     trusted,
     setData: () => undefined
-  };
-}
-
-const NO_DATA: IReportData = {
-  rest: () => Promise.resolve({}),
-  text: () => Promise.resolve(''),
-  json: () => Promise.resolve('null')
-};
-
-/** The compressed data of the report at an index of an output. */
-interface IPacked {
-  gzip?: string;
-  processes?: { gzip: string }[];
-}
-
-/** What an output has in compressed form: the rest of the markup, and the code of long graphs by their ids. */
-interface IUnpacked {
-  rest: Rest;
-  code?: Record<string, string>;
-}
-
-/** The data of an output's report besides the markup. */
-function dataOf(data: IOutput['data']): IReportData {
-  const packed = data[REST_TYPE] as IPacked | undefined;
-  const text = data['text/plain'] ?? '';
-  const report = data[MIME_TYPE];
-  let unpacked: Promise<IUnpacked> | null = null;
-  const load = (): Promise<IUnpacked> =>
-    (unpacked ??=
-      packed?.gzip === undefined
-        ? Promise.resolve({ rest: {} })
-        : unpack<IUnpacked>(packed.gzip));
-  return {
-    rest: async () => (await load()).rest,
-    text: () =>
-      Promise.resolve(Array.isArray(text) ? text.join('') : String(text)),
-    // The rows come with the report, but are not part of it.
-    json: async () =>
-      JSON.stringify({
-        ...withCode(Object(report) as ICoded, (await load()).code ?? {}),
-        rows: undefined
-      })
-  };
-}
-
-/** A report with graphs whose code may be missing. */
-interface ICoded {
-  graphs?: { id: string; code?: string }[];
-}
-
-/** Add the code of the graphs that an output has in compressed form. */
-function withCode(report: ICoded, code: Record<string, string>): ICoded {
-  return {
-    ...report,
-    graphs: report.graphs?.map(graph =>
-      graph.id in code ? { ...graph, code: code[graph.id] } : graph
-    )
-  };
-}
-
-/** The data of the report of one process of a job. */
-function dataOfProcess(data: IOutput['data'], index: number): IReportData {
-  const packed = (data[REST_TYPE] as IPacked | undefined)?.processes?.[index];
-  const job = data[JOB_TYPE] as { processes?: { report: unknown }[] } | undefined; // prettier-ignore
-  let unpacked: Promise<{ rest: Rest; text: string }> | null = null;
-  const load = (): Promise<{ rest: Rest; text: string }> =>
-    (unpacked ??= packed
-      ? unpack(packed.gzip)
-      : Promise.resolve({ rest: {}, text: '' }));
-  return {
-    rest: async () => (await load()).rest,
-    text: async () => (await load()).text,
-    json: () =>
-      Promise.resolve(JSON.stringify(job?.processes?.[index]?.report ?? null))
   };
 }

@@ -50,7 +50,7 @@ export class ReportLinks {
     });
     actions.executionScheduled.connect((_, { cell }) => {
       this._running.add(cell);
-      // The parts of its next report are other ones.
+      // The next report has different parts.
       if (reports.selection?.cellId === cell.model.id) {
         reports.selection = null;
       }

@@ -227,7 +227,7 @@ function sectionCounts({ runs }: IPanelState): readonly ISectionCount[] {
   return counts;
 }
 
-/** What trying the reader's edits has shown, for each run with such a trial. */
+/** The results of trying the reader's edits, for each run with such a trial. */
 function editResults({
   runs
 }: IPanelState): { key: string; label: string; look: string }[] {

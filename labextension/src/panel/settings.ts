@@ -19,7 +19,7 @@ export async function followSortSetting(
   });
 }
 
-/** Follow whether the panel opens by itself. */
+/** Follow the setting that makes the panel open automatically. */
 export async function followOpenSetting(
   registry: ISettingRegistry,
   plugin: string,

@@ -50,6 +50,12 @@ export function Tree(props: ITreeProps): JSX.Element {
       aria-label={label}
       className="jp-GraphBreakPanel-tree"
       onKeyDown={event => onKey(event, props)}
+      onClick={event => {
+        // Otherwise, a click below the rows would leave the focus nowhere.
+        if (event.target === event.currentTarget) {
+          activeElement.current?.focus({ preventScroll: true });
+        }
+      }}
     >
       {rows.map((row, index) => {
         const isActive = hasActive ? row.key === activeKey : index === 0;

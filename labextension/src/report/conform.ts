@@ -73,7 +73,7 @@ export class ConformError extends Error {
  *
  * Only the beginning of very long lists is read; `totalOf` returns their original lengths.
  *
- * @throws Misfit if the data do not conform.
+ * @throws ConformError if the data do not conform.
  */
 export function conform(data: unknown): Report {
   const budget = { left: MOST_WITHIN };

@@ -1,4 +1,4 @@
-/** A list of which only the beginning is on the page. */
+/** A long list; only its beginning is on the page. */
 import { reasonOf } from './elements';
 
 /** The markup of items that a report leaves out, by list name. */

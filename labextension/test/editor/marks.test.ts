@@ -87,6 +87,44 @@ test('marks are at the positions of the report', () => {
   assert.equal(view.state.doc.toString(), textOf().text.join('\n'));
 });
 
+test('of breaks inside others, the innermost is selected, unless the outer one was chosen', () => {
+  const selected: string[] = [];
+  const reported = textOf();
+  const line = reported.lines.find(({ number }) => number === 14)!;
+  const [outer] = line.breaks;
+  const inner = {
+    ...outer!,
+    break: { ...outer!.break, id: 'inner' },
+    start: outer!.start,
+    end: outer!.end - 4
+  };
+  const nested = { ...line, breaks: [outer!, inner] };
+  const view = new EditorView({
+    doc: reported.text.join('\n'),
+    extensions: markExtension(),
+    parent: document.body
+  });
+  showMarks(
+    view,
+    [{ ...reported, lines: [nested] }],
+    { ...RUN, kind: 'break', id: outer!.break.id },
+    {
+      ...OPTIONS,
+      isFollowing: () => false,
+      select: ({ id }) => selected.push(id)
+    }
+  );
+  view.focus();
+  const anchor = view.state.doc.line(14).from + outer!.start;
+  view.dispatch({ selection: { anchor } });
+  view.dispatch({ selection: { anchor: anchor + 1 }, userEvent: 'select' });
+  view.dispatch({
+    selection: { anchor: anchor + outer!.end - outer!.start },
+    userEvent: 'select'
+  });
+  assert.deepEqual(selected, [outer!.break.id, 'inner', outer!.break.id]);
+});
+
 test('an editor without marks has no gutter', () => {
   const view = new EditorView({ doc: 'x', extensions: markExtension() });
   assert.equal(view.dom.querySelector('.cm-gutters'), null);

@@ -14,7 +14,7 @@ import { afterPaint } from '../../src/view/link';
 const REPORT = await saved('two_breaks');
 const TEXT = REPORT.sources[0]!.segments[0]!.text;
 
-/** A cell as the model reads it; how often its outputs were read is counted. */
+/** A cell that counts how often its outputs are read. */
 class Cell {
   constructor(
     readonly id: string,

@@ -80,7 +80,7 @@ test('rows are recomputed only if their state changes', () => {
   assert.notEqual(model.rows, rows);
 });
 
-test('rows are runs, groups of several and parts, and a closed group has none inside', () => {
+test('rows are runs, groups and parts, and a closed group shows no parts', () => {
   const [breaks, ...others] = ROWS.sections;
   const rows = [...breaks!.rows, { ...breaks!.rows[1]!, id: 'b3' }];
   const sections = [{ ...breaks!, rows, total: 3 }, ...others];

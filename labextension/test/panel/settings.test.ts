@@ -5,7 +5,7 @@ import { Signal } from '@lumino/signaling';
 
 import { keep } from '../../src/panel/settings';
 
-/** Settings that are stored when the server says so. */
+/** Settings that are stored only when the test lets the server answer. */
 class Slow {
   constructor(public value: unknown) {}
   readonly changed = new Signal<this, void>(this);

@@ -20,7 +20,7 @@ function edit(first: number, last: number, old: string, text: string): Edit {
   return { source: 's1', first_line: first, last_line: last, old, new: text };
 }
 
-/** The text after all edits, of which the diff shows every line that goes or comes. */
+/** The text after all edits; checks that the diff leads to the same text. */
 function applied(text: string, edits: Edit[], original = text): string {
   const changes = changesFor(text, edits, original);
   const made = withChanges(text, changes);
@@ -28,14 +28,14 @@ function applied(text: string, edits: Edit[], original = text): string {
   return made;
 }
 
-/** A text after the lines of a diff; an error where they are not those of the text. */
+/** Apply a diff to a text; throws if the lines of the diff are not those of the text. */
 function patched(text: string, diff: IDiffLine[]): string {
   const lines = text.split('\n');
   const made: string[] = [];
   let above = 0;
   for (const [at, { sign, number, text: line }] of diff.entries()) {
     if (sign === '+') {
-      // Lines that come stand where the next line stood that is shown.
+      // Added lines go before the next old line of the diff.
       const next = diff.slice(at).find(({ number: n }) => n !== null)?.number;
       made.push(...lines.slice(above, next ? next - 1 : undefined), line);
       above = next ? next - 1 : lines.length;

@@ -1,4 +1,4 @@
-/** Reports that nobody's Python wrote: too long, with wrong references, with texts that mislead. */
+/** Reports that our Python code would never write: too long, with wrong references, with misleading texts. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -67,7 +67,7 @@ test('only the beginning of a very long list is read, and its length is kept', (
   const [breaks] = readRows({}, report).sections;
   assert.equal(breaks!.rows.length, MOST_PARTS);
   assert.equal(breaks!.total, 20_000);
-  // The numbers are those that the markup has.
+  // The markup has the same numbers.
   assert.deepEqual(
     orderedBreaks(report).slice(0, 3).map(({ id }) => id),
     ['b19999', 'b19998', 'b19997']

@@ -10,7 +10,7 @@ interface IListFixture {
   requests: () => number;
 }
 
-/** A list of 100 of which two are in the page. */
+/** A list of 100 items, two of them on the page. */
 function makeList(fail = false): IListFixture {
   let requests = 0;
   const box = document.createElement('ol');

@@ -78,7 +78,7 @@ def test_an_error_only_has_the_traceback_of_the_program() -> None:
     assert run.report.status == "error"
 
 
-def test_calls_of_another_thread_are_not_compiled() -> None:
+def test_calls_of_a_different_thread_are_not_compiled() -> None:
     model, shapes = Net(), []
     with capture(compile=True) as run:
         thread = threading.Thread(target=lambda: shapes.append(model(torch.ones(1, 3)).shape))

@@ -1,4 +1,4 @@
-"""The outermost calls of modules and the routed calls of functions are compiled; nothing of that stays."""
+"""The outermost calls of modules and the routed calls of functions are compiled, and nothing stays compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was compiled is named as the program names it, with the statement that compiles it and its place."""
+"""Compiled modules and functions have their names in the program, the statement that compiles them, and its place."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_statement_compiles_the_module_as_one_graph(model: torch.nn.Module) 
     assert run.report.summary.graphs == 1
 
 
-def test_a_function_is_bound_anew() -> None:
+def test_the_statement_binds_the_name_of_a_function_again() -> None:
     made = description(loss, {"loss": loss, "t": torch})
     assert (made.name, made.type, made.code) == ("loss", None, "loss = t.compile(loss)")
     assert description(loss, {"loss": loss}).code == "import torch\nloss = torch.compile(loss)"

@@ -32,7 +32,7 @@ def _nothing_compiled_before() -> None:
     torch.compiler.reset()
 
 
-def tried(fn: Any, calls: Iterable[Callable[[Any], object]], **options: Any) -> Report:
+def try_on_calls(fn: Any, calls: Iterable[Callable[[Any], object]], **options: Any) -> Report:
     """Make calls of a compiled function, and try to end its recompiles."""
     compiled = torch.compile(fn, backend="eager", **options)
     with jupyter_graphbreak.capture(entries=True) as run:
@@ -46,12 +46,12 @@ def calling(call: Callable[..., object], value: Any) -> Callable[[Any], object]:
     return lambda compiled: call(compiled, value)
 
 
-def best(report: Report) -> Remedy:
+def best_remedy(report: Report) -> Remedy:
     """Return the first remedy for recompiles that works."""
     return next(remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING)
 
 
-def counts(remedy: Remedy) -> tuple[int | None, int | None, int | None]:
+def compilation_counts(remedy: Remedy) -> tuple[int | None, int | None, int | None]:
     """Return the compilations before and after, and those for unseen calls."""
     evidence = remedy.evidence
     assert evidence is not None
@@ -59,8 +59,8 @@ def counts(remedy: Remedy) -> tuple[int | None, int | None, int | None]:
     return evidence.compilations_before, evidence.compilations_after, unseen
 
 
-def person(report: Report) -> str:
-    """Return the decision that recompiles leave to a person."""
+def decision(report: Report) -> str:
+    """Return the decision about recompiles that is left to the reader."""
     return next(remedy.person or "" for remedy in report.remedies or [] if remedy.recompiles and remedy.person)
 
 
@@ -75,12 +75,12 @@ def test_a_mark_ends_recompiles_for_sizes_also_for_sizes_that_the_run_never_used
     def scale(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x).sum(0) * 2
 
-    report = tried(scale, [calling(lambda c, n: c(torch.randn(n, 3)), n) for n in (4, 6, 9, 6, 13)])
-    assert best(report).edits  # a lambda has no place for a mark, so dynamic=True comes first
+    report = try_on_calls(scale, [calling(lambda c, n: c(torch.randn(n, 3)), n) for n in (4, 6, 9, 6, 13)])
+    assert best_remedy(report).edits  # a lambda has no place for a mark, so dynamic=True comes first
     remedy = next(remedy for remedy in report.remedies or [] if remedy.kind == "mark")
     assert (remedy.kind, remedy.code, remedy.verdict) == ("mark", "torch._dynamo.mark_dynamic(x, 0)", "works")
     assert remedy.recompiles == [recompile.id for recompile in report.recompiles] == ["r1"]
-    assert counts(remedy) == (2, 1, 0)
+    assert compilation_counts(remedy) == (2, 1, 0)
 
     torch.compiler.reset()
     compiled = torch.compile(scale, backend="eager")
@@ -107,7 +107,7 @@ def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
-    remedy = best(run.try_remedies(seconds=600))
+    remedy = best_remedy(run.try_remedies(seconds=600))
     (edit,) = remedy.edits
     assert edit.new.split("\n") == [
         "for n in (4, 6, 9):",
@@ -122,7 +122,7 @@ def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any
     assert not again.report.recompiles
 
 
-def test_a_global_of_another_file_is_assigned_by_the_name_of_its_module(tmp_path: Any, monkeypatch: Any) -> None:
+def test_a_global_of_a_different_file_is_assigned_by_the_name_of_its_module(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "library_of_a_scale.py").write_text(
         "import torch\nSCALE = 1\n@torch.compile(backend='eager')\ndef step(x):\n    return x.sin() * SCALE\n"
@@ -144,7 +144,7 @@ def test_a_global_of_another_file_is_assigned_by_the_name_of_its_module(tmp_path
     exec(compile(text, str(path), "exec"), scope)  # noqa: S102
     with jupyter_graphbreak.capture(entries=True) as run:
         scope["train"]((1, 2, 3, 1))  # the imported SCALE is equal in the first and in the last call
-    remedy = best(run.try_remedies(seconds=600))
+    remedy = best_remedy(run.try_remedies(seconds=600))
     (edit,) = remedy.edits
     assert edit.new.strip() == "lib.SCALE = torch.as_tensor(lib.SCALE, dtype=torch.int64)"
     exec(compile(apply_edits(text, remedy.edits), str(path), "exec"), scope)  # noqa: S102
@@ -167,8 +167,8 @@ def test_a_mark_without_a_place_gives_way_to_a_change_that_can_be_written(tmp_pa
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
     report = run.try_remedies(seconds=600)
-    assert [edit.new for edit in best(report).edits] == ['@torch.compile(backend="eager", dynamic=True)']
-    assert counts(best(report)) == (2, 1, 0)
+    assert [edit.new for edit in best_remedy(report).edits] == ['@torch.compile(backend="eager", dynamic=True)']
+    assert compilation_counts(best_remedy(report)) == (2, 1, 0)
     assert any(remedy.kind == "mark" and remedy.verdict == "works" for remedy in report.remedies or [])
 
 
@@ -185,20 +185,20 @@ def test_a_default_that_a_call_leaves_out_is_left_out_again() -> None:
 
     counted = compiled_frames(lambda: train(partial(torch.compile, backend="eager")(optimizer.step)))
     torch.compiler.reset()
-    report = tried(optimizer.step, [train])
-    assert counts(best(report))[0] == counted
+    report = try_on_calls(optimizer.step, [train])
+    assert compilation_counts(best_remedy(report))[0] == counted
 
 
 def test_sizes_one_and_zero_need_an_unbacked_mark() -> None:
-    report = tried(lambda x: x * 2, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (5, 1, 8)])
-    assert "mark_unbacked(x, 0)" in (best(report).code or "")
-    assert counts(best(report))[1:] == (1, 0)
+    report = try_on_calls(lambda x: x * 2, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (5, 1, 8)])
+    assert "mark_unbacked(x, 0)" in (best_remedy(report).code or "")
+    assert compilation_counts(best_remedy(report))[1:] == (1, 0)
 
 
 def test_numbers_that_are_arguments_need_dynamic_true() -> None:
-    report = tried(lambda x, k: x * k, [calling(lambda c, k: c(torch.ones(3), k), k) for k in (2, 3, 5)])
-    assert best(report).family == "dynamic"
-    assert counts(best(report)) == (2, 1, 0)
+    report = try_on_calls(lambda x, k: x * k, [calling(lambda c, k: c(torch.ones(3), k), k) for k in (2, 3, 5)])
+    assert best_remedy(report).family == "dynamic"
+    assert compilation_counts(best_remedy(report)) == (2, 1, 0)
 
 
 SCALE = 1
@@ -213,9 +213,9 @@ def test_a_global_int_is_compiled_for_each_value_until_it_is_a_tensor() -> None:
         SCALE = value
         compiled(torch.ones(3))
 
-    report = tried(times_scale, [calling(call, value) for value in (2, 3, 4, 5)])
-    assert best(report).code == "SCALE = torch.as_tensor(SCALE, dtype=torch.int64)"
-    assert counts(best(report)) == (4, 1, 0)
+    report = try_on_calls(times_scale, [calling(call, value) for value in (2, 3, 4, 5)])
+    assert best_remedy(report).code == "SCALE = torch.as_tensor(SCALE, dtype=torch.int64)"
+    assert compilation_counts(best_remedy(report)) == (4, 1, 0)
     assert SCALE == 5
 
 
@@ -234,9 +234,9 @@ class Counting(torch.nn.Module):
 
 def test_a_counter_of_a_module_becomes_a_tensor_and_the_module_stays_as_it_was() -> None:
     counting = Counting()
-    report = tried(counting, [lambda c: c(torch.ones(3))] * 6)
-    assert ".calls = torch.as_tensor(" in (best(report).code or "")
-    assert counts(best(report)) == (6, 1, 0)
+    report = try_on_calls(counting, [lambda c: c(torch.ones(3))] * 6)
+    assert ".calls = torch.as_tensor(" in (best_remedy(report).code or "")
+    assert compilation_counts(best_remedy(report)) == (6, 1, 0)
     assert counting.calls == 6
     assert type(counting.calls) is int
 
@@ -247,7 +247,7 @@ def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
     with jupyter_graphbreak.capture(entries=True) as run:
         for _ in range(4):
             module(torch.ones(3))
-    assert best(run.try_remedies(seconds=600)).family == "tensor"
+    assert best_remedy(run.try_remedies(seconds=600)).family == "tensor"
 
 
 class Numbered(torch.nn.Module):
@@ -277,8 +277,8 @@ def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None
     names = {"torch": torch, "Numbered": Numbered, "__name__": "__main__"}
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), dict(names))  # noqa: S102
-    remedy = best(run.try_remedies(seconds=600))
-    assert counts(remedy) == (5, 1, 0)
+    remedy = best_remedy(run.try_remedies(seconds=600))
+    assert compilation_counts(remedy) == (5, 1, 0)
     (edit,) = remedy.edits
     assert edit.new.strip() == "layer.number = torch.as_tensor(layer.number, dtype=torch.int64)"
     lines = text.split("\n")
@@ -309,10 +309,10 @@ def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_beta
     count = compiled_frames(lambda: [call(compiled) for _ in range(20)])
     torch.compiler.reset()
     update, call = update_and_call()
-    remedy = best(tried(update, [call] * 20))
+    remedy = best_remedy(try_on_calls(update, [call] * 20))
     assert "group['lr'] = torch.as_tensor(" in (remedy.code or "")
     assert "group['betas'] = tuple(" in (remedy.code or "")
-    assert counts(remedy) == (count, count - 1, 0)
+    assert compilation_counts(remedy) == (count, count - 1, 0)
     assert remedy.verdict == "works"
 
 
@@ -327,11 +327,11 @@ def test_the_step_of_an_optimizer_that_a_scheduler_has_wrapped_is_repeated_on_co
         optimizer.zero_grad()
         scheduler.step()
 
-    remedy = best(tried(optimizer.step, [call] * 6))
+    remedy = best_remedy(try_on_calls(optimizer.step, [call] * 6))
     assert remedy.code == (
         "for group in optimizer.param_groups:\n    group['lr'] = torch.as_tensor(group['lr'], dtype=torch.float64)"
     )
-    before, after, unseen = counts(remedy)
+    before, after, unseen = compilation_counts(remedy)
     assert before is not None
     assert (after, unseen) == (before - 1, 0)
 
@@ -377,12 +377,12 @@ def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_repeated_as_w
         optimizer.zero_grad()
         scheduler.step()
 
-    remedy = best(tried(step, [call] * 8))
+    remedy = best_remedy(try_on_calls(step, [call] * 8))
     assert frames[1:4] == [1, 1, 0]  # the second call finds the state that the first has created
-    assert counts(remedy) == (sum(frames), sum(frames) - 1, 0)
+    assert compilation_counts(remedy) == (sum(frames), sum(frames) - 1, 0)
 
 
-def test_limits_count_also_for_library_code_that_trials_do_not_copy() -> None:
+def test_the_limit_also_applies_to_library_code_that_trials_do_not_copy() -> None:
     linear = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.5)
     frames = []
@@ -398,7 +398,7 @@ def test_limits_count_also_for_library_code_that_trials_do_not_copy() -> None:
         optimizer.zero_grad()
 
     flags = [(a, b, c, d) for a in (False, True) for b in (False, True) for c in (False, True) for d in (0, 0.1)]
-    report = tried(step, [calling(lambda c, given: call(c, *given), given) for given in flags])
+    report = try_on_calls(step, [calling(lambda c, given: call(c, *given), given) for given in flags])
     seen = {
         remedy.evidence.compilations_before
         for remedy in report.remedies or []
@@ -423,16 +423,18 @@ def test_a_global_with_the_name_of_an_attribute_is_no_state() -> None:
         namespace["k"] = torch.ones(n, 2)
         compiled(namespace["k"])
 
-    report = tried(namespace["Keys"](), [calling(call, n) for n in (3, 4, 5)])
-    assert best(report).code == "torch._dynamo.mark_dynamic(x, 0)"
+    report = try_on_calls(namespace["Keys"](), [calling(call, n) for n in (3, 4, 5)])
+    assert best_remedy(report).code == "torch._dynamo.mark_dynamic(x, 0)"
 
 
 def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
     def forward(x: torch.Tensor, train: bool) -> torch.Tensor:
         return x * 2 if train else x + 1
 
-    report = tried(forward, [calling(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)])
-    assert "two graphs are expected" in person(report)
+    report = try_on_calls(
+        forward, [calling(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)]
+    )
+    assert "two graphs are expected" in decision(report)
     assert verdict(report).text.startswith("No breaks. ")
     assert verdict(report).text.endswith("forward was compiled 2 times, as expected: train varied.")
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
@@ -443,12 +445,12 @@ def test_a_list_of_ints_becomes_one_tensor_and_stays_as_it_was() -> None:
         return torch.stack([x * weight for weight in weights]).sum()
 
     lists = [[1, 2, 3], [2, 2, 5], [3, 1, 4]]
-    report = tried(scale, [calling(lambda c, w: c(torch.ones(4), w), weights) for weights in lists])
-    assert best(report).title == "Compile with `dynamic=True`"  # nothing shows where the other one belongs
+    report = try_on_calls(scale, [calling(lambda c, w: c(torch.ones(4), w), weights) for weights in lists])
+    assert best_remedy(report).title == "Compile with `dynamic=True`"  # nothing shows where the other one belongs
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.title == "Make `weights` one tensor"]
     assert remedy.verdict == "works"
     assert remedy.code == "weights = torch.as_tensor(weights, dtype=torch.int64)"
-    assert counts(remedy) == (3, 1, 0)
+    assert compilation_counts(remedy) == (3, 1, 0)
     assert lists == [[1, 2, 3], [2, 2, 5], [3, 1, 4]]
 
 
@@ -471,9 +473,9 @@ def test_a_list_of_ints_of_any_length_becomes_one_tensor_with_a_mark(tmp_path: A
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
         runpy.run_path(str(path))
-    remedy = best(run.try_remedies(seconds=600))
+    remedy = best_remedy(run.try_remedies(seconds=600))
     assert remedy.title == "Make `index` one tensor, marked as dynamic"
-    assert counts(remedy) == (4, 1, 0)
+    assert compilation_counts(remedy) == (4, 1, 0)
     changed = apply_edits(text, remedy.edits)
     assert "        index_tensor = torch.as_tensor(indices, dtype=torch.int64)\n" in changed
     path.write_text(changed)
@@ -509,21 +511,21 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
 
     count = compiled_frames(lambda: [step(torch.compile(model, backend="eager")) for step in (train, evaluate)])
     torch.compiler.reset()
-    report = tried(model, [train, evaluate])
+    report = try_on_calls(model, [train, evaluate])
     works = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     assert [remedy.title for remedy in works] == ["Mark dimension 0 of `x` as dynamic"]
-    assert counts(works[0]) == (count, 2, 0) == (3, 2, 0)
-    assert person(report).startswith("Training or evaluation selects between two branches")
+    assert compilation_counts(works[0]) == (count, 2, 0) == (3, 2, 0)
+    assert decision(report).startswith("Training or evaluation selects between two branches")
 
 
-def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_a_person() -> None:
+def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader() -> None:
     # By default, older releases do not look at defaults: they use the first number in all calls, without a recompile.
     with torch._dynamo.config.patch(skip_guards_on_constant_func_defaults=False):
-        report = tried(
+        report = try_on_calls(
             lambda x, callback: callback(torch.relu(x)),
             [calling(lambda c, k: c(torch.ones(3), lambda y, k=k: y * k), k) for k in (2, 3, 4)],
         )
-    assert "`callback` is a new function in each call, and a number that it keeps varies" in person(report)
+    assert "`callback` is a new function in each call, and a number that it keeps varies" in decision(report)
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
     assert "calls cannot be made again" in (remedy.reason or "")
 
@@ -541,8 +543,11 @@ def applied(x: torch.Tensor, function: Any) -> Any:
 def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
     x = torch.ones(3)
     partials = [partial(blend, 0.5, shift=shift) for shift in (0.1, 0.2, 0.3)]
-    passed = tried(applied, [calling(lambda c, function: c(x, function), function) for function in partials])
-    assert (best(passed).title, counts(best(passed))) == ("Compile with `dynamic=True`", (2, 1, 0))
+    passed = try_on_calls(applied, [calling(lambda c, function: c(x, function), function) for function in partials])
+    assert (best_remedy(passed).title, compilation_counts(best_remedy(passed))) == (
+        "Compile with `dynamic=True`",
+        (2, 1, 0),
+    )
     assert [fixed.keywords for fixed in partials] == [{"shift": 0.1}, {"shift": 0.2}, {"shift": 0.3}]
 
     torch.compiler.reset()
@@ -550,7 +555,7 @@ def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
         for alpha in (0.1, 0.2, 0.3):
             torch.compile(partial(blend, alpha), backend="eager")(x)
     compiled = run.try_remedies(seconds=600)
-    assert (best(compiled).family, counts(best(compiled))) == ("dynamic", (2, 1, 0))
+    assert (best_remedy(compiled).family, compilation_counts(best_remedy(compiled))) == ("dynamic", (2, 1, 0))
     for report_calls in (
         [partial(torch.compile(applied, backend="eager", dynamic=True), x, function) for function in partials],
         [partial(torch.compile(partial(blend, k), backend="eager", dynamic=True), x) for k in (0.1, 0.2, 0.3, 0.9)],
@@ -562,9 +567,9 @@ def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
 def test_partials_of_different_functions_are_not_taken_for_each_other() -> None:
     x = torch.ones(3)
     functions = [partial(torch.add, other=2), partial(torch.mul, other=2)]
-    report = tried(applied, [calling(lambda c, function: c(x, function), function) for function in functions])
+    report = try_on_calls(applied, [calling(lambda c, function: c(x, function), function) for function in functions])
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert person(report)
+    assert decision(report)
 
 
 @dataclasses.dataclass
@@ -579,8 +584,8 @@ def test_a_dataclass_is_made_again_for_each_call() -> None:
     def masked(batch: Batch) -> torch.Tensor:
         return (batch.x * (torch.arange(batch.x.shape[0]) < batch.length)).sum()
 
-    report = tried(masked, [calling(lambda c, n: c(Batch(torch.ones(n), n - 1)), n) for n in (4, 6, 8)])
-    assert counts(best(report)) == (2, 1, 0)
+    report = try_on_calls(masked, [calling(lambda c, n: c(Batch(torch.ones(n), n - 1)), n) for n in (4, 6, 8)])
+    assert compilation_counts(best_remedy(report)) == (2, 1, 0)
 
 
 class Side(enum.Enum):
@@ -593,8 +598,8 @@ def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
         return x * 2 if mask is None else x * mask
 
     x = torch.ones(3)
-    report = tried(masked, [lambda compiled: compiled(x), lambda compiled: compiled(x, mask=x)])
-    assert "`mask` is sometimes None" in person(report)
+    report = try_on_calls(masked, [lambda compiled: compiled(x), lambda compiled: compiled(x, mask=x)])
+    assert "`mask` is sometimes None" in decision(report)
 
 
 @pytest.mark.parametrize(
@@ -607,9 +612,9 @@ def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
         (lambda m: torch.ones(3) * (2 if m is Side.LEFT else 3), [Side.LEFT, Side.RIGHT], "has 2 values"),
     ],
 )
-def test_other_variations_leave_a_decision_to_a_person(fn: Any, calls: list[Any], words: str) -> None:
-    report = tried(fn, [calling(lambda c, given: c(given), given) for given in calls])
-    assert words in person(report)
+def test_other_variations_leave_a_decision_to_the_reader(fn: Any, calls: list[Any], words: str) -> None:
+    report = try_on_calls(fn, [calling(lambda c, given: c(given), given) for given in calls])
+    assert words in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -617,9 +622,9 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
     def label(x: torch.Tensor) -> torch.Tensor:
         return x * len(f"{x.shape[0]}")
 
-    report = tried(label, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
-    assert "len(f" in person(report)
-    assert "makes a constant" in person(report)
+    report = try_on_calls(label, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
+    assert "len(f" in decision(report)
+    assert "makes a constant" in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -631,9 +636,9 @@ def test_both_sides_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
             y = y * 2
         return y
 
-    report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
-    remedy = best(report)
-    assert counts(remedy) == (3, 1, 0)
+    report = try_on_calls(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
+    remedy = best_remedy(report)
+    assert compilation_counts(remedy) == (3, 1, 0)
     assert "torch.cond" in remedy.title
     assert remedy.title.endswith("; Mark dimension 0 of `x` as dynamic")
     assert "y = torch.cond(length > 10, lambda: y * 2, lambda: y.clone())" in (remedy.patch or "")
@@ -646,9 +651,9 @@ def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
             return x.sum(0)
         return x * 3
 
-    report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
-    assert counts(best(report)) == (3, 2, 0)
-    assert "if x.shape[0] > 10" in person(report)
+    report = try_on_calls(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
+    assert compilation_counts(best_remedy(report)) == (3, 2, 0)
+    assert "if x.shape[0] > 10" in decision(report)
     (rewritten,) = [remedy for remedy in report.remedies or [] if "torch.cond" in remedy.title]
     assert rewritten.verdict not in WORKING
 
@@ -660,8 +665,8 @@ def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work()
             out = out * 0.5 + x[i]
         return out
 
-    report = tried(unrolled, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
-    assert "`for i in range(1, x.shape[0])`, is unrolled" in person(report)
+    report = try_on_calls(unrolled, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
+    assert "`for i in range(1, x.shape[0])`, is unrolled" in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -671,8 +676,8 @@ def test_a_condition_on_size_one_has_two_graphs_and_that_is_right() -> None:
             return x.squeeze(0)
         return x.mean(0)
 
-    report = tried(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (1, 4, 5)])
-    assert "`x` has size 1 in some calls" in person(report)
+    report = try_on_calls(either, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (1, 4, 5)])
+    assert "`x` has size 1 in some calls" in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
@@ -682,10 +687,10 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
 
     start = torch.zeros(2, 3)
     caches = [(start, start), *((torch.zeros(n, 3), torch.ones(n, 3)) for n in range(3, 7))]
-    report = tried(attend, [calling(lambda c, given: c(torch.ones(1, 3), *given), given) for given in caches])
-    assert best(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
-    assert counts(best(report)) == (3, 2, 0)
-    assert "`k` and `v` are the same tensor in some calls only" in person(report)
+    report = try_on_calls(attend, [calling(lambda c, given: c(torch.ones(1, 3), *given), given) for given in caches])
+    assert best_remedy(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
+    assert compilation_counts(best_remedy(report)) == (3, 2, 0)
+    assert "`k` and `v` are the same tensor in some calls only" in decision(report)
 
 
 def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_path: Any) -> None:
@@ -706,14 +711,14 @@ def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_p
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
-    remedy = best(run.try_remedies(seconds=600))
-    assert counts(remedy) == (3, 2, 0)
+    remedy = best_remedy(run.try_remedies(seconds=600))
+    assert compilation_counts(remedy) == (3, 2, 0)
     marked = "if past is not None:\n    torch._dynamo.mark_dynamic(past[0], 0)"
     assert marked in (remedy.code or "")
     assert textwrap.indent(marked, "    ") in "\n".join(edit.new for edit in remedy.edits)
 
 
-def test_a_cache_of_transformers_that_grows_is_to_be_of_fixed_length() -> None:
+def test_for_a_growing_cache_of_transformers_a_fixed_length_is_advised() -> None:
     from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -726,9 +731,9 @@ def test_a_cache_of_transformers_that_grows_is_to_be_of_fixed_length() -> None:
         with torch.no_grad():
             compiled(input_ids=torch.tensor([[1]]), past_key_values=cache, use_cache=True)
 
-    report = tried(LlamaForCausalLM(config).eval(), [call] * 4)
-    assert "`past_key_values` grows with each call: pass a cache of fixed length" in person(report)
-    assert "StaticCache" in person(report)
+    report = try_on_calls(LlamaForCausalLM(config).eval(), [call] * 4)
+    assert "`past_key_values` grows with each call: pass a cache of fixed length" in decision(report)
+    assert "StaticCache" in decision(report)
 
 
 def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
@@ -751,14 +756,14 @@ def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() ->
     with jupyter_graphbreak.capture(entries=True) as run:
         for n in (4, 6, 9):
             compiled(torch.ones(2, n))
-    remedy = best(run.try_remedies(seconds=600))
+    remedy = best_remedy(run.try_remedies(seconds=600))
     assert remedy.code is not None
     assert "torch._dynamo.mark_dynamic(x, 1)" in remedy.code
     assert remedy.settings == {"torch._inductor.config.layout_optimization": False}
-    assert counts(remedy) == (3, 1, 0)
+    assert compilation_counts(remedy) == (3, 1, 0)
 
 
-def test_a_change_that_contains_another_one_that_is_as_good_is_not_shown() -> None:
+def test_a_larger_change_is_not_shown_if_a_smaller_one_is_as_good() -> None:
     linear = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)
 
@@ -770,7 +775,7 @@ def test_a_change_that_contains_another_one_that_is_as_good_is_not_shown() -> No
         linear(torch.ones(2, 2)).sum().backward()
         compiled()
 
-    report = tried(step, [calling(call, lr) for lr in (0.1, 0.1, 0.2, 0.3)])
+    report = try_on_calls(step, [calling(call, lr) for lr in (0.1, 0.1, 0.2, 0.3)])
     works = [remedy.title for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING]
     assert works == ["Make `lr` of `optimizer` a tensor", "Compile with `dynamic=True`"]
 
@@ -797,11 +802,11 @@ def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> No
     assert both.title.endswith("; Mark dimension 0 of `x` as dynamic")
     assert both.breaks == [break_.id for break_ in report.breaks]
     assert both.recompiles == [recompile.id for recompile in report.recompiles]
-    assert counts(both) == (4, 1, 0)
+    assert compilation_counts(both) == (4, 1, 0)
     assert both.evidence is not None
     assert both.evidence.breaks_after == 0
     mark = next(remedy for remedy in report.remedies or [] if remedy.kind == "mark" and not remedy.breaks)
-    assert counts(mark) == (4, 3, 0)  # without our own code that captures the output
+    assert compilation_counts(mark) == (4, 3, 0)  # without our own code that captures the output
     assert not [remedy for remedy in report.remedies or [] if remedy.person and remedy.recompiles]
 
     changed = text.split("\n")
@@ -819,7 +824,7 @@ def test_the_time_of_a_call_with_a_mark_is_measured() -> None:
     with jupyter_graphbreak.capture(entries=True) as run:
         for n in (4, 6, 9):
             compiled(torch.ones(n, 3))
-    remedy = best(run.try_remedies(seconds=600))
+    remedy = best_remedy(run.try_remedies(seconds=600))
     cost = run.measure(seconds=600).cost
     assert cost is not None
     (entry,) = cost.entries
@@ -841,7 +846,7 @@ def test_the_arguments_of_later_calls_are_not_kept() -> None:
             call(compiled, n)
         gc.collect()
         assert [reference() for reference in large] == [None] * 3
-    assert counts(best(run.try_remedies(seconds=600))) == (2, 1, 0)
+    assert compilation_counts(best_remedy(run.try_remedies(seconds=600))) == (2, 1, 0)
 
 
 def test_a_call_late_in_a_long_loop_is_repeated_if_something_was_compiled_in_it() -> None:
@@ -849,12 +854,12 @@ def test_a_call_late_in_a_long_loop_is_repeated_if_something_was_compiled_in_it(
         for _ in range(300 if n == 4 else 1):
             compiled(torch.ones(n))
 
-    report = tried(lambda x: x * 2, [calling(call, n) for n in (4, 6)])
-    assert counts(best(report)) == (2, 1, 0)
+    report = try_on_calls(lambda x: x * 2, [calling(call, n) for n in (4, 6)])
+    assert compilation_counts(best_remedy(report)) == (2, 1, 0)
 
 
 def test_a_run_without_recompiles_has_no_trials_of_them() -> None:
-    report = tried(lambda x: x * 2, [lambda c: c(torch.ones(3))] * 3)
+    report = try_on_calls(lambda x: x * 2, [lambda c: c(torch.ones(3))] * 3)
     assert report.remedies == []
 
 
@@ -863,12 +868,12 @@ def test_the_limit_counts_as_in_the_run() -> None:
         return x * len(name)
 
     def trials(*lengths: int) -> list[Remedy]:
-        report = tried(nothing_helps, [calling(lambda c, n: c(torch.ones(3), "a" * n), n) for n in lengths])
+        report = try_on_calls(nothing_helps, [calling(lambda c, n: c(torch.ones(3), "a" * n), n) for n in lengths])
         return [remedy for remedy in report.remedies or [] if remedy.family == "limit"]
 
     (raised,) = trials(*range(10), 3)
     assert raised.settings == {"torch._dynamo.config.recompile_limit": 64}
-    assert counts(raised)[:2] == (8, 10)
+    assert compilation_counts(raised)[:2] == (8, 10)
     assert raised.verdict == "works on what ran"
     torch.compiler.reset()
     assert trials(*range(10)) == [], "no call used code of an earlier one, so that a higher limit would help nothing"
@@ -940,7 +945,7 @@ def test_what_only_a_varied_value_decides_is_computed_before_the_call(
     path, report = hoisted
     remedy = next(r for r in report.remedies or [] if r.title.startswith(title) and r.verdict in WORKING)
     assert remedy.kind == "edit"
-    assert counts(remedy)[1:] == (1, 0)
+    assert compilation_counts(remedy)[1:] == (1, 0)
     changed = apply_edits(HOISTED, list(remedy.edits))
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(changed, str(path.with_name("changed.py")), "exec"), names)  # noqa: S102

@@ -1,4 +1,4 @@
-"""What the trace says about PyTorch's caches: hits, misses and bypasses are told apart."""
+"""PyTorch's caches in the trace: hits, misses and bypasses are distinguished."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_bypass_is_no_miss() -> None:
     assert build_report([]).timing.cache_bypasses is None
 
 
-def test_of_a_cache_only_the_reason_of_a_bypass_is_kept() -> None:
+def test_only_the_reason_of_a_bypass_is_kept() -> None:
     reduced = without_spare_data(use_of_cache("aotautograd_cache_bypass", cache_bypass_reason="freezing"))
     assert (reduced.kind, reduced.payload) == ("artifact:aotautograd_cache_bypass", "freezing")
     assert without_spare_data(use_of_cache("fx_graph_cache_hit")).payload is None

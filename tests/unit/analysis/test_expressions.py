@@ -92,7 +92,7 @@ def test_a_test_that_begins_below_its_if_begins_with_it() -> None:
 
 
 def test_only_text_in_the_source_is_quoted() -> None:
-    """Of a function that is too long to be recorded only some lines are known."""
+    """Only some lines are known of a function that is too long to be recorded."""
     known = {2: "    if (", 4: "        and p.any()"}
     sources = Sources([SourceText("m.py", "m.py", "library", [], known)])
     place = sources.location("m.py", 2, "f", (4, 16, 4))

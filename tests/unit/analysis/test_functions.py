@@ -1,4 +1,4 @@
-"""Where functions end: what runs eagerly spans all their lines."""
+"""The last lines of functions: a function that runs eagerly spans all its lines."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def f(x):
 """
 
 
-def test_heads_of_with_and_while_and_long_tests_are_reached_again() -> None:
+def test_lines_that_python_may_reach_a_second_time() -> None:
     sources = Sources([SourceText(FILE, "model.py", "file", [Segment(1, HEADS)])])
     for branches, expected in ((False, [2, 3, 4, 5, 7, 8, 9]), (True, [2, 3, 4, 5, 7, 8, 9, 13])):
         assert [line for line in range(1, 14) if sources.is_reached_again(FILE, line, branches)] == expected

@@ -81,7 +81,7 @@ def test_inputs() -> None:
         ("Sym(u0)", CodeTensor(None, "Sym(u0)", None)),
     ],
 )
-def test_annotations(annotation: str, tensor: CodeTensor) -> None:
+def test_type_annotations_are_read(annotation: str, tensor: CodeTensor) -> None:
     assert parse_tensor(annotation) == tensor
 
 

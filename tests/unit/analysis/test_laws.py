@@ -43,7 +43,7 @@ def message(line: int, reason: int, opening: int) -> str:
 
 @st.composite
 def recordings(draw: st.DrawFn) -> list[Record]:
-    """Some frames, each with some breaks, perhaps a graph and resume functions; interleaved as threads would."""
+    """Some frames, each with some breaks, perhaps a graph and resume functions, interleaved as those of threads."""
     streams = []
     for frame in range(draw(st.integers(0, 5))):
         compile_id = draw(st.integers(0, 2))

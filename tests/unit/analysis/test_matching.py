@@ -54,7 +54,7 @@ LAYERS = (("norm", 3), ("scale", 20))
 def library_run(
     *met: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
 ) -> Report:
-    """Return a run of a cell that calls a library's functions, of which the named ones were compiled and broke."""
+    """Return a run of a cell that calls a library's functions; the named ones were compiled and broke."""
     lines = dict(LAYERS)
     cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, text)])
     library = Source("s2", "norms.py", "library", LIBRARY)
@@ -83,7 +83,7 @@ def library_run(
     )
 
 
-def test_a_break_in_code_that_pytorch_had_from_earlier_is_neither_gone_nor_new() -> None:
+def test_a_break_in_code_compiled_earlier_is_neither_gone_nor_new() -> None:
     both, one = library_run("norm", "scale"), library_run("scale", held=("norm",))
     changes = both.diff(one)
     assert [(change.change, change.function, change.break_) for change in changes.breaks] == [("unknown", "norm", None)]
@@ -146,7 +146,7 @@ def test_without_a_list_of_held_functions_any_function_may_have_been_held() -> N
     assert [change.change for change in library_run("norm", "scale").diff(old).breaks] == ["unknown"]
 
 
-def test_a_function_that_pytorch_refused_once_is_refused_in_silence_later() -> None:
+def test_a_function_that_pytorch_skipped_once_is_skipped_silently_later() -> None:
     place = Location("s2", 3, 5, function="norm")
     refused = msgspec.structs.replace(
         library_run(),

@@ -40,7 +40,7 @@ def report(*entries: EntryCost) -> Report:
     )
 
 
-def test_the_dearest_of_the_reader_s_own_breaks_is_first() -> None:
+def test_the_most_expensive_of_the_readers_own_breaks_is_first() -> None:
     assert with_priorities(report()).order == ["b1", "b2", "b3"]
     assert with_priorities(report(entry({"b1": 50, "b2": 800, "b3": 900}, {}))).order == ["b2", "b1", "b3"]
 
@@ -50,7 +50,7 @@ def test_savings_of_a_remedy_take_precedence_over_time_outside_graphs() -> None:
     assert with_priorities(report(measured)).order == ["b1", "b2", "b3"]
 
 
-def test_of_several_entries_the_dearest_counts_and_none_that_still_compiles() -> None:
+def test_the_most_expensive_settled_entry_counts() -> None:
     unsettled = entry({"b2": 9000}, {}, settled=False)
     assert with_priorities(report(entry({"b1": 50}, {}), unsettled)).order == ["b1", "b2", "b3"]
     assert with_priorities(report(entry({"b1": 50}, {}), entry({"b2": 60}, {}))).order == ["b2", "b1", "b3"]

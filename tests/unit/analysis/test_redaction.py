@@ -30,7 +30,7 @@ from jupyter_graphbreak.views.sarif import render_sarif
 HERE = Path(__file__).parents[2]
 RECORDINGS = sorted((HERE / "recordings").glob("*/*.log"))
 REPORTS = sorted((HERE / "reports").glob("*.json"))
-#: Words of Python, of PyTorch's reasons and of a report's own sentences, which say nothing of the code they stand in.
+#: Words of Python, of PyTorch's reasons and of a report's own sentences, which reveal nothing about the user's code.
 WORDS = """
     and as backend branch break call class code compile compiled config contextlib def dtype eager else except false for
     from graph graph_break if import in into is it line loop of ones or out print range recompile recompile_limit return
@@ -137,7 +137,7 @@ def test_a_secret_in_every_field_at_every_depth_is_gone(secret: str) -> None:
             assert "hunter2" not in text, path.stem
 
 
-def test_many_names_are_replaced_soon_and_each_by_its_own() -> None:
+def test_many_names_are_replaced_quickly_and_each_by_its_own() -> None:
     sources = [Source(f"s{index}", f"file{index}.py", "file", f"a/file{index}.py") for index in range(20_000)]
     made = Report("ok", schema.Device("cpu", "cpu"), sources=sources)
     start = time.process_time()

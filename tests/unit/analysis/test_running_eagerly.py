@@ -56,7 +56,7 @@ def third(*args):
 
 
 @pytest.mark.parametrize(("line", "name", "block"), [(1, "first", "try"), (9, "second", None), (14, "third", None)])
-def test_a_function_in_an_unknown_variadic_call_is_in_the_block_of_all_of_them(
+def test_a_variadic_call_has_a_block_if_all_calls_in_the_function_share_it(
     line: int, name: str, block: str | None
 ) -> None:
     shift = 30

@@ -27,7 +27,7 @@ from jupyter_graphbreak.analysis.messages import Cause
         ("GB4198", None, "detach().clone()"),
     ],
 )
-def test_the_first_advice_names_the_step(gb_id: str, context: str | None, part: str) -> None:
+def test_the_first_advice_is_our_own(gb_id: str, context: str | None, part: str) -> None:
     first, *_ = advise(Cause("type", gb_id, context=context, hints=["Something of PyTorch's."]), None)
     assert part in first.text
     assert first.origin == "graphbreak"

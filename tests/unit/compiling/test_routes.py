@@ -21,7 +21,7 @@ HOME = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Return the names of what is routed."""
+    """Return the names of the routed calls."""
     names: list[str] = []
 
     def route(call: Any) -> Any:
@@ -33,8 +33,8 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     linecache.cache.pop(FILE, None)
 
 
-def defined(text: str, name: str = "f") -> Any:
-    """Return a function out of a text that is a file to Python."""
+def define(text: str, name: str = "f") -> Any:
+    """Return a function defined in a text that Python treats as a file."""
     text = textwrap.dedent(text)
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     namespace: dict[str, Any] = {"functools": functools}
@@ -83,7 +83,7 @@ def test_the_route_of_a_call_has_the_position_of_the_callee() -> None:
 
 
 def test_a_twin_does_the_same_and_routes_its_calls(called: list[str]) -> None:
-    function = defined(
+    function = define(
         """
         count = 0
         def helper(x):
@@ -108,7 +108,7 @@ def test_a_twin_does_the_same_and_routes_its_calls(called: list[str]) -> None:
 
 
 def test_a_twin_shares_the_closure(called: list[str]) -> None:
-    count, read = defined(
+    count, read = define(
         """
         def outer():
             seen = 0
@@ -131,7 +131,7 @@ def test_a_twin_shares_the_closure(called: list[str]) -> None:
 
 
 def test_a_twin_of_a_method_knows_its_class(called: list[str]) -> None:
-    kind = defined(
+    kind = define(
         """
         class Base:
             def f(self):
@@ -149,7 +149,7 @@ def test_a_twin_of_a_method_knows_its_class(called: list[str]) -> None:
 
 
 def test_the_error_of_a_twin_is_at_the_line_of_the_function(called: list[str]) -> None:
-    function = defined("def f(x):\n    y = abs(x)\n    return int(y / 0)\n")
+    function = define("def f(x):\n    y = abs(x)\n    return int(y / 0)\n")
     with pytest.raises(ZeroDivisionError) as caught:
         twin(function)(1)
     last = caught.traceback[-1]
@@ -158,15 +158,15 @@ def test_the_error_of_a_twin_is_at_the_line_of_the_function(called: list[str]) -
 
 
 def test_generators_and_coroutines_have_twins(called: list[str]) -> None:
-    generator = defined("def f(n):\n    for i in range(n):\n        yield str(i)\n")
+    generator = define("def f(n):\n    for i in range(n):\n        yield str(i)\n")
     assert list(twin(generator)(2)) == ["0", "1"]
-    coroutine = defined("import asyncio\nasync def f(n):\n    await asyncio.sleep(0)\n    return str(n)\n")
+    coroutine = define("import asyncio\nasync def f(n):\n    await asyncio.sleep(0)\n    return str(n)\n")
     assert asyncio.run(twin(coroutine)(2)) == "2"
     assert called == ["range", "str", "str", "sleep", "str"]
 
 
 def test_a_decorated_function_has_a_twin(called: list[str]) -> None:
-    wrapper = defined(
+    wrapper = define(
         """
         def twice(function):
             @functools.wraps(function)
@@ -195,13 +195,13 @@ def test_a_decorated_function_has_a_twin(called: list[str]) -> None:
     ],
 )
 def test_a_function_without_its_source_cannot_be_routed(text: str) -> None:
-    function = defined("def f(x):\n    return abs(x)\n")
+    function = define("def f(x):\n    return abs(x)\n")
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     assert routed_code(function.__code__) is None
 
 
 def test_a_changed_constant_is_a_changed_source() -> None:
-    function = defined("def f(x):\n    return abs(x) + 1\n")
+    function = define("def f(x):\n    return abs(x) + 1\n")
     text = "def f(x):\n    return abs(x) + 2\n"
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     assert routed_code(function.__code__) is None

@@ -77,7 +77,7 @@ def verdict_of(after: Report, before: Report = BEFORE) -> GateVerdict:
         (report_of(("f", "if x.sum() > 0:", "Other name"), ("g", "print(x)", PRINT), torch="2.15.0"), 0, 0),  # upgrade
     ],
 )  # fmt: skip
-def test_the_same_break_is_known_again(after: Report, new: int, gone: int) -> None:
+def test_the_same_break_is_recognized(after: Report, new: int, gone: int) -> None:
     verdict = verdict_of(after)
     assert (len(verdict.new), len(verdict.gone)) == (new, gone)
     assert verdict.passed == (new == 0)
@@ -85,7 +85,7 @@ def test_the_same_break_is_known_again(after: Report, new: int, gone: int) -> No
     assert len(details(verdict)) == new + gone
 
 
-def test_the_new_one_of_two_alike_is_the_later_one() -> None:
+def test_of_two_equal_breaks_the_later_one_is_new() -> None:
     after = report_of(("f", "print(x)", PRINT), ("f", "print(x)", PRINT))
     verdict = verdict_of(after, report_of(("f", "print(x)", PRINT)))
     assert new_breaks(verdict, after) == {"b2"}
@@ -131,7 +131,7 @@ def test_a_baseline_may_allow_some_recompiles_of_every_function() -> None:
     assert not judge(read_baseline("version = 1\n"), [report_of(again=("f",))]).passed
 
 
-def test_a_difference_that_comes_with_another_version_of_a_library_says_so() -> None:
+def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> None:
     def with_libraries(report: Report, **versions: str) -> Report:
         return msgspec.structs.replace(report, libraries=versions)
 

@@ -1,4 +1,4 @@
-"""The rule of --device, with devices that are only described."""
+"""The rule of --device, with simulated devices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_auto_takes_the_kernels_device() -> None:
         ({name: tensor("cpu") for name in "abcde"}, "a, b, c and 2 more are on the CPU"),
     ],
 )
-def test_auto_leaves_code_alone_that_names_something_on_the_cpu(values: dict[str, Any], named: str) -> None:
+def test_auto_chooses_the_cpu_if_the_code_names_something_on_it(values: dict[str, Any], named: str) -> None:
     choice = choose_device("auto", GPU, values)
     assert choice.default is None
     assert choice.device.used == "cpu"

@@ -88,7 +88,7 @@ def test_a_cell_that_only_computes_becomes_one_function() -> None:
         ("import torch\nx = torch.ones(2) + 1\n", "'function', ''"),
     ],
 )
-def test_plans(body: str, plan: str) -> None:
+def test_the_call_before_a_cell_names_its_plan(body: str, plan: str) -> None:
     assert f"begin('-q', {plan}, False)" in rewritten(body)
 
 

@@ -1,4 +1,4 @@
-"""How the magic divides its time among reruns."""
+"""The magic divides its time among reruns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebooks of somebody else: what is no report costs a sentence, and what was checked is what is run."""
+"""Untrusted notebooks: an invalid report causes one sentence, and only the notebook that was checked is run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def nested(depth: int) -> Any:
     ],
     ids=str,
 )  # fmt: skip
-def test_what_is_no_report_costs_one_sentence(tmp_path: Path, spoil: Any) -> None:
+def test_an_invalid_report_causes_one_sentence(tmp_path: Path, spoil: Any) -> None:
     path = tmp_path / "a.ipynb"
     path.write_text(json.dumps(notebook_with(two_breaks().to_dict(), spoil)))
     with pytest.warns(UserWarning, match="the report in cell 1 cannot be read"):
@@ -62,7 +62,7 @@ def test_a_report_with_numbers_that_json_lacks_can_be_written_again(tmp_path: Pa
     assert type(report).from_json(report.to_json()) == report
 
 
-def test_what_is_run_is_what_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_that_runs_is_the_one_that_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.ipynb"
     path.write_text(json.dumps(notebook_with()))
     other = notebook_with()

@@ -86,9 +86,7 @@ def test_a_file_that_a_log_names_stays_secret(
         assert "daemon" not in text
 
 
-def test_only_the_functions_of_which_a_log_quotes_a_line_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_functions_whose_lines_a_log_quotes_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.py").write_text(PROGRAM + "\n\ndef g(x):\n    return x.cosine()\n")
     (tmp_path / "t.log").write_bytes(log_naming(tmp_path / "model.py", 10, "return x.cosine()", "g"))
     assert [source.segments for source in report_of(tmp_path / "t.log").sources] == [[]]

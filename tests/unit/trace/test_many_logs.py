@@ -30,7 +30,7 @@ _METRICS = re.compile(r'("entire_frame_compile_time_s": [\d.]+)')
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make the logs of twelve ranks, of which rank 7 has another break and compiles later than the others."""
+    """Make the logs of twelve ranks; rank 7 has a different break and compiles later than the others."""
     common = (LOGS / "2.13.0" / "branch.log").read_text()
     own = (LOGS / "2.13.0" / "nested_break.log").read_text()
     for rank in range(RANKS):
@@ -86,7 +86,7 @@ def test_several_processes_read_the_same_as_one(folder: Path, place: str, monkey
         assert isinstance(read_trace(f"{path}/dedicated_log_torch_trace_rank_0_0000.log"), Report)
 
 
-def test_a_process_that_dies_costs_its_log_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_loses_only_its_own_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reading, "_cores", lambda: 2)
     answer = log_reading._Worker.answer
 
@@ -115,7 +115,7 @@ def test_too_many_different_reports_are_listed_without_operations(folder: Path) 
         ("nonsense://bucket/traces", "nonsense://bucket/traces: "),
     ],
 )
-def test_what_is_wrong_with_a_url_is_said_in_one_line(url: str, message: str) -> None:
+def test_a_problem_with_a_url_is_reported_in_one_line(url: str, message: str) -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(UnreadableTrace) as raised:
         read_trace(url)
@@ -145,7 +145,7 @@ def test_ranks_on_devices_of_their_own_are_equal() -> None:
         EqualProcess("p4", 4, 4),
     ]
     kernel = build_job([Process(f"p{number}", None, number, None, no_breaks()) for number in range(2)])
-    assert len(kernel.processes) == 2  # they have no rank: the kernel and what it started stay apart
+    assert len(kernel.processes) == 2  # they have no rank: the kernel and the process that it started stay separate
 
 
 def test_a_rank_stalls_the_others_while_at_least_half_of_them_do_not_compile() -> None:

@@ -1,4 +1,4 @@
-"""What is said about cost and checks: nothing that was not measured, and no ratio where there is none."""
+"""The sentences about cost and checks claim nothing that was not measured."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def entry_of(report: Report) -> EntryCost:
 
 
 def with_entry(report: Report, **fields: object) -> Report:
-    """Return a report with other fields of its entry, without what is said of regions and kernels by default."""
+    """Return a report with some fields of its entry replaced, by default without findings on regions and kernels."""
     assert report.cost is not None
     changed = {"regions": None, "unfused": []} | fields
     return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **changed)]))
@@ -125,7 +125,7 @@ def test_several_entries_are_named() -> None:
     ]
 
 
-def test_what_a_call_has_a_cuda_device_do() -> None:
+def test_the_work_of_a_call_on_a_cuda_device_is_named() -> None:
     eager, graphs = DeviceWork(48, 0, 3, 5 * 2**20), DeviceWork(0, 1, 1, 1536)
     (sentence,) = coverage_sentences(with_entry(cost(), eager_device_work=eager, device_work=graphs))
     assert sentence.endswith(
@@ -137,7 +137,7 @@ def test_what_a_call_has_a_cuda_device_do() -> None:
     assert "launches 12 kernels (eager 48), waits for the device 2 times (eager 3), takes up to 3.0 GiB" in sentence
 
 
-def test_what_a_break_costs_is_what_mending_it_saved_before_what_runs_outside() -> None:
+def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> None:
     report = cost()
     first, second = report.breaks
     assert break_time(report, first) == "fixing it saves 1.18 ms of 4.21 ms a call"
@@ -420,7 +420,7 @@ def test_kernels_that_are_not_fused_are_named_with_the_reason() -> None:
     ]
 
 
-def test_the_way_to_compile_blocks_that_starts_first_is_named_first() -> None:
+def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
     line = Location("s1", 12, 12, function="step")
     ways = [
         CompiledWay("whole", 19.3, 1, 1, time_ratio=1.0),

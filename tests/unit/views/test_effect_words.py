@@ -1,4 +1,4 @@
-"""What was not run again because of its side effects, in every view and in a redacted report."""
+"""Functions that were not run again because of their side effects, in every view and in a redacted report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def writing() -> Effect:
     return Effect("file", "writes to the file /home/u/secret.csv", Location(source.id, 11, 11, function="step"))
 
 
-def test_one_sentence_names_what_was_not_run_again_and_why() -> None:
+def test_one_sentence_names_the_function_that_was_not_run_again_and_why() -> None:
     assert not_run_again(with_effects(writing())) == (
         "Nothing was run again, because that would repeat side effects: "
         "line 11 in step writes to the file /home/u/secret.csv."

@@ -316,6 +316,14 @@ def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
     assert "/*" not in whole
 
 
+def test_a_group_shows_the_fix_of_all_its_breaks_once() -> None:
+    report = remedies()
+    shared = replace(report.remedies[0], breaks=[break_.id for break_ in report.breaks])
+    page = render_html(replace(report, remedies=[shared]))
+    assert page.count('class="gb-group"') == 1
+    assert page.count('class="gb-remedy gb-fix"') == 1
+
+
 def test_trials_are_offered_until_they_were_made_in_full() -> None:
     report = two_breaks()
     tried = remedies()

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.location import Source
-from jupyter_graphbreak.report.remedies import INNER, Edit, Evidence, Remedy, RemedyVerdict
+from jupyter_graphbreak.report.remedies import INNER, NO_TIME, Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.rows.sections import about
@@ -21,6 +21,7 @@ from jupyter_graphbreak.views.words.remedies import (
     comment_for_cell,
     comment_for_code,
     compatible_remedies,
+    failed_heading,
     has_separate_code,
     how_to_apply,
     how_to_undo,
@@ -96,6 +97,22 @@ def test_a_failed_trial_is_named_for_what_it_would_have_done() -> None:
         "for recompiles": '1 tried, it does not work; "A change" saves compilations, but changes the result',
         "no effect": "1 tried, it does not work",
     }
+
+
+def test_a_change_that_was_not_tried_is_not_called_a_failed_trial() -> None:
+    untried, failed = a_remedy("not tried", reason=NO_TIME), a_remedy("fails", reason="NameError: y")
+    cases = {
+        (0, 1): ("1 not tried", "1 change not tried"),
+        (1, 1): ("1 tried, it does not work; 1 more not tried", "1 trial failed, 1 change not tried"),
+        (2, 0): ("2 tried, none works", "2 trials failed"),
+    }
+    for (trials, more), (sentence, heading) in cases.items():
+        listed = [*([failed] * trials), *([untried] * more)]
+        assert trials_sentence(BreakRemedies([], listed, [])) == sentence
+        assert failed_heading(listed) == heading
+    report = replace(two_breaks(), remedies=[untried])
+    assert f"not tried: A change: {NO_TIME}" in " ".join(render_text(report).split())
+    assert "does not work" not in render_html(report)
 
 
 def test_working_remedies_come_first_and_decisions_are_separate() -> None:

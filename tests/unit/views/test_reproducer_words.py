@@ -1,4 +1,4 @@
-"""What is shown about standalone scripts: a sentence in every view, and the script with its copy buttons in cards."""
+"""Standalone scripts have a sentence in every view, and are shown with copy buttons in cards."""
 
 from __future__ import annotations
 

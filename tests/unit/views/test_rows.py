@@ -67,6 +67,8 @@ def test_a_break_has_place_consequence_and_advice() -> None:
     assert first.spot is not None
     assert (first.spot.source, first.spot.line, first.spot.column) == ("s1", 14, 11)
     assert second.beside == "✂2 torch._dynamo.graph_break()"
+    tried = section(remedies(), "break").rows[0]
+    assert tried.more[1] == "Fix: Take both sides with `torch.where` (works)", "trials say more than advice"
 
 
 def test_rows_have_notes_for_their_lines() -> None:
@@ -145,7 +147,7 @@ def test_long_texts_and_lists_are_truncated() -> None:
 
 
 def test_a_section_in_sentences_is_in_every_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An experiment needs only rows to be shown in all views."""
+    """To appear in all views, an experiment only needs rows."""
 
     def weather(_: schema.Report) -> Section:
         return Section("weather", "Weather", [Row("0", "it rains in `step`", "bad")], 1)

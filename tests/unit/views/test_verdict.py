@@ -1,4 +1,4 @@
-"""Tests of the verdict on a run, and of its figures."""
+"""The verdict on a run, and its figures."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from jupyter_graphbreak.report.cost import Check, Cost, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
-from jupyter_graphbreak.report.remedies import INTERRUPTED, NO_TIME, Remedy
+from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME, Remedy
 from jupyter_graphbreak.report.schema import (
+    Advice,
     Break,
     BreakCost,
     CompiledCall,
@@ -51,6 +52,8 @@ def remedy(*breaks: str, title: str = "Take both sides with torch.where", verdic
 
 LEFT = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
 LAYERDROP = "Turn off the random dropping of layers"
+PART = "Compile net instead of step (it does 82% of the operations)"
+LATE = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER, reason=NO_TIME)
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
 STOPPED = replace(run(broken(1), broken(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
 SKIPPED = Skipped("k1", None, "norm", None, "a generator function")
@@ -73,6 +76,9 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
          "4 breaks, all for one reason: Branch on a tensor's value. They add 4 graphs, 2.00 s of compiling."),
         (run(*(broken(number) for number in range(1, 5)), broken(5, gb_id="GB0059")), "bad",
          "5 breaks, 4 of them for one reason: Branch on a tensor's value."),
+        (run(*(replace(broken(number, gb_id=gb_id, graphs=1), advice=[Advice("set x = True")])
+               for number, gb_id in enumerate(["GB0124", "GB0033", "GB0124"], 1)), broken(4)), "bad",
+         "4 breaks, 3 of them with one way out: set x = True. They add 3 graphs, 1.50 s of compiling."),
         (run(broken(1), broken(2), remedies=[remedy("b1", "b2")]), "bad",
          "2 breaks. Take both sides with torch.where: that removes both."),
         (run(broken(1), broken(2), remedies=[remedy("b2", verdict="works but differs")]), "bad",
@@ -83,6 +89,9 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
          "2 breaks. No change that was tried removes one. Fix break 1 first: it makes 1 function run eagerly."),
         (run(broken(1), remedies=[replace(remedy("b1", verdict="not tried"), reason=NO_TIME)]), "bad",
          "1 break, line 1 in step. There was no time to try a change."),
+        (run(broken(1), remedies=[LATE]), "bad", f'1 break, line 1 in step. There was no time to try "{PART}".'),
+        (run(broken(1), remedies=[remedy("b1", verdict="fails"), LATE]), "bad",
+         f'1 break, line 1 in step. No change that was tried removes it; there was no time to try "{PART}".'),
         (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", title=LAYERDROP, verdict="another result")]), "bad",
          f'2 breaks. Only "{LAYERDROP}" removes break 1, but layers are no longer dropped in training. Fix break 1 '
          "first: it makes 1 function run eagerly."),
@@ -125,7 +134,7 @@ def test_the_verdict_says_what_to_do_first(report: Report, outcome: str, text: s
     assert render_text(report).replace("\n", " ").startswith(text.replace("`", "")[:90])
 
 
-def test_what_the_verdict_says_about_recompiles_is_not_repeated() -> None:
+def test_sentences_of_the_verdict_about_recompiles_are_not_repeated() -> None:
     assert render_text(replace(run(), recompiles=[AGAIN], remedies=[KEEP])).count("Keep k the same.") == 1
 
 
@@ -162,7 +171,7 @@ def test_a_remedy_that_makes_a_call_slower_is_not_praised() -> None:
     assert text_if(fast) == "1 break. Compile net instead of sample: that removes it."
 
 
-def test_what_a_change_against_recompiles_costs_at_run_time_is_said_with_it() -> None:
+def test_a_change_against_recompiles_comes_with_its_cost_per_call() -> None:
     remedy = Remedy("r1", [], "mark", "Mark dimension 0 of `x` as dynamic", "mark", "works", recompiles=["r1"])
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")], id="r1")
     fast, slow = Spread(1000, 990, 1010, 9), Spread(1200, 1190, 1210, 9)
@@ -176,3 +185,21 @@ def test_what_a_change_against_recompiles_costs_at_run_time_is_said_with_it() ->
     assert "a call then takes 1.20 ms, not 1.00 ms" in render_text(report_if(slow))
     assert "without recompiles: as fast as eager" in " ".join(cost_verdicts(report_if(slow)))
     assert "a call then takes as long as before, within measurement error" in render_text(report_if(fast))
+
+
+def test_the_reason_why_nothing_was_tried_is_said_once() -> None:
+    one, two = (
+        replace(
+            remedy(ident, verdict="not tried"),
+            kind="person",
+            person="Decide.",
+            reason=f"{function} could not run again",
+        )
+        for ident, function in (("b1", "step"), ("b2", "loss"))
+    )
+    each = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, two]))
+    assert "not tried: step could not run again" in each
+    assert "not tried: loss could not run again" in each
+    alike = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, replace(two, reason=one.reason)]))
+    assert alike.count("could not run again") == 1
+    assert "could not run again" in alike.partition("\n")[0]

@@ -362,7 +362,7 @@ def between_breaks(count: int, guard: str) -> Report:
         ),
     ],
 )
-def test_sizes_between_breaks_are_not_marked_where_no_reader_can(name: str, subject: str, advice: str) -> None:
+def test_a_mark_is_advised_only_for_variables_of_the_reader(name: str, subject: str, advice: str) -> None:
     guard = f"tensor '{name}' size mismatch at index 0. expected 2, actual 3"
     few = between_breaks(3, guard)
     first = recompilations(few)[0].guards[0]
@@ -403,6 +403,32 @@ def test_functions_that_results_of_breaks_recompile_are_one_entry_in_every_view(
     assert render_html(report).count(why) == 1
     different = between_breaks(6, "k == 2")
     assert listed_recompilations(different) == recompilations(different)
+
+
+def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in_every_view() -> None:
+    guard = "tensor 'dt' requires_grad mismatch. expected requires_grad=1"
+    person = Remedy(
+        "m1", [], "person", "A person must decide", "person", "not tried", recompiles=["r1"], person="As is."
+    )
+    report = replace(between_breaks(6, guard), remedies=[person])
+    report = replace(report, recompiles=[replace(each, id=f"r{n}") for n, each in enumerate(report.recompiles, 1)])
+    why = "a tensor requires a gradient in some calls only"
+    text = " ".join(render_text(report).split())
+    assert (
+        f"6 functions recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more Each kind has its own graph, and two"
+        " graphs are expected."
+    ) in text
+    assert text.count("As is.") == 1, "only in the verdict"
+    (row,) = next(section for section in build_rows(report).sections if section.id == "recompile").rows
+    assert (row.label, row.details) == (
+        "6 functions",
+        ["recompiled 6 times", f"{why}, line 1, line 2, line 3 and 3 more"],
+    )
+    assert render_html(report).count(why) == 1
+    few = between_breaks(3, guard)
+    assert listed_recompilations(few) == recompilations(few)
+    mixed = replace(report, recompiles=[replace(report.recompiles[0], limit_hit=True), *report.recompiles[1:4]])
+    assert len(listed_recompilations(mixed)) == 4
 
 
 SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"
@@ -592,7 +618,7 @@ def test_a_run_is_titled_by_what_was_compiled() -> None:
     assert build_rows(replace(report, compiled=called)).title == "Net, loss and 1 more"
 
 
-def test_what_makes_a_wrong_result_right() -> None:
+def test_the_change_that_makes_a_wrong_result_right_is_named() -> None:
     def sentences(*tried: NumericsTrial) -> list[str]:
         check = Check("f", "inductor", equal=False, step="backend", restored_by=list(tried))
         report = Report("ok", Device("auto", "cpu"), check=[check])

@@ -1,4 +1,4 @@
-"""What the tests of costs have in common."""
+"""A fixture for the tests of costs."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def replaced(gm: torch.fx.GraphModule, target: Any, other: Any) -> None:
     gm.recompile()
 
 
-def another_function(gm: torch.fx.GraphModule, _: Any) -> Any:
+def wrong_function(gm: torch.fx.GraphModule, _: Any) -> Any:
     replaced(gm, "cos", "sin")
     return gm.forward
 
@@ -75,7 +75,7 @@ class OnlyTheSecond:
         return gm.forward
 
 
-def a_little(gm: torch.fx.GraphModule, _: Any) -> Any:
+def wrong_by_a_little(gm: torch.fx.GraphModule, _: Any) -> Any:
     if not any(node.target is torch.exp for node in gm.graph.nodes):
         return gm.forward
     for node in list(gm.graph.nodes):
@@ -99,10 +99,10 @@ def at_run_time(gm: torch.fx.GraphModule, _: Any) -> Any:
 @pytest.mark.parametrize(
     ("backend", "graph", "op"),
     [
-        (another_function, "B", "cos"),
+        (wrong_function, "B", "cos"),
         (before_aot, "C", "sub"),
         (OnlyTheSecond(), "B", "sin"),
-        (a_little, "C", "exp"),
+        (wrong_by_a_little, "C", "exp"),
         (at_run_time, "A", "relu"),
     ],
 )
@@ -224,17 +224,17 @@ class OuterCosine(torch.nn.Module):
 
 def cosine_in_place() -> Any:
     module = Cosine()
-    module.compile(backend=another_function_of_cos)
+    module.compile(backend=wrong_function_of_cos)
     return module
 
 
 def cosine_inside() -> Any:
     module = OuterCosine()
-    module.inner.compile(backend=another_function_of_cos)
+    module.inner.compile(backend=wrong_function_of_cos)
     return module
 
 
-def another_function_of_cos(gm: torch.fx.GraphModule, _: Any) -> Any:
+def wrong_function_of_cos(gm: torch.fx.GraphModule, _: Any) -> Any:
     replaced(gm, torch.cos, torch.sin)
     return gm.forward
 
@@ -268,7 +268,7 @@ def test_a_step_before_the_backend_is_named() -> None:
         assert (check.equal, check.step, check.first) == (False, "eager", None)
 
 
-def hides(x: torch.Tensor) -> torch.Tensor:
+def hides_the_difference(x: torch.Tensor) -> torch.Tensor:
     y = x.sin() + 2
     y = y.exp() * 3
     print(end="")  # noqa: T201 - a break
@@ -280,14 +280,14 @@ def test_wrong_graph_is_named_even_if_a_later_one_hides_it() -> None:
         replaced(gm, "exp", "cosh")
         return gm.forward
 
-    check = checked(hides, triples_otherwise, torch.rand(8))
+    check = checked(hides_the_difference, triples_otherwise, torch.rand(8))
     assert not check.equal
     assert check.first is not None
     assert (check.first.graph, check.step) == ("A", "backend")
     assert check.first.location is not None
-    assert check.first.location.line == 2 + hides.__code__.co_firstlineno
+    assert check.first.location.line == 2 + hides_the_difference.__code__.co_firstlineno
     assert check.differences == ["graph A computes a different value, which does not affect the result"]
-    assert checked(hides, "aot_eager", torch.rand(8)).equal
+    assert checked(hides_the_difference, "aot_eager", torch.rand(8)).equal
 
 
 def rounds(x: torch.Tensor) -> torch.Tensor:
@@ -336,7 +336,7 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
 
 
 def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:
-    check = checked(f, another_function, *arguments())
+    check = checked(f, wrong_function, *arguments())
     assert not check.equal
     assert [trial.change for trial in check.restored_by] == ['backend="aot_eager"']
     assert checked(silu_of, "eager", torch.ones(3)).restored_by == []
@@ -361,7 +361,7 @@ def test_later_calls_are_compared_with_the_guards_that_the_user_kept() -> None:
     assert [(trial.change, trial.equal) for trial in check.restored_by] == [('options={"guard_filter_fn": None}', True)]
 
 
-def test_a_change_with_which_pytorch_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_with_which_pytorch_fails_has_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> Any:
         raise RuntimeError("not here")
 
@@ -389,7 +389,7 @@ def instances(*factors: int, guard_filter: Callable[..., Any] | None = None) -> 
     ]
 
 
-def test_an_instance_that_uses_the_code_of_another_one_is_wrong() -> None:
+def test_an_instance_that_uses_the_code_of_a_different_one_is_wrong() -> None:
     unguarded = torch.compiler.skip_guard_on_all_nn_modules_unsafe
     entries = instances(2, 3, guard_filter=unguarded)
     assert [check_entry(entry).check.equal for entry in entries] == [True, True]  # each alone

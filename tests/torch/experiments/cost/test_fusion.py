@@ -67,7 +67,7 @@ def kernel(*sizes: str, reduces: bool = False, library_op: str | None = None) ->
         (kernel("64"), kernel("64"), "", None),
     ],
 )
-def test_reasons(first: Kernel, second: Kernel, said: str, reason: str | None) -> None:
+def test_each_pair_of_kernels_has_its_reason(first: Kernel, second: Kernel, said: str, reason: str | None) -> None:
     assert reason_of(UnfusedPair(first, second, 1, said)) == reason
 
 

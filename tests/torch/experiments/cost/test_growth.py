@@ -121,7 +121,7 @@ def test_bytes_per_call_of_simulated_activities() -> None:
     assert in_rounds((100,), (100,), (100,), end=-300) == 0
 
 
-def test_what_holds_most_tensors() -> None:
+def test_the_holder_of_most_tensors_is_found() -> None:
     assert common_holder([]) is None
     assert common_holder(["total"]) == "total"
     assert common_holder(["cache[3][0]", "cache[3][1]", "cache[4][0]"]) == "cache"

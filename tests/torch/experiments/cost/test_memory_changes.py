@@ -89,7 +89,7 @@ def test_results_agree_except_for_rounding() -> None:
     assert not agree([one], [])
     noise = torch.tensor([1e-6, -2e-6])
     assert not agree([noise], [-noise])
-    assert agree([noise], [-noise], [noise * 2])  # eager code has other noise
+    assert agree([noise], [-noise], [noise * 2])  # eager code draws different noise
     assert not agree([noise], [noise + 1], [noise * 2])
     assert not agree([torch.tensor(3)], [torch.tensor(4)])
     assert not agree([one], [one.double()])

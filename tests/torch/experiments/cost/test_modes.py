@@ -72,10 +72,10 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
     made: Any = default_dtype if mode == "dtype" else MODES[mode]
     x = torch.ones(3)
     before = CallModes.now()
-    with jupyter_graphbreak.capture(entries=True) as run_, made():
+    with jupyter_graphbreak.capture(entries=True) as run, made():
         there = CallModes.now()
         torch.compile(breaks, backend="eager")(x)
-    for answer in (run_.try_remedies, run_.measure, run_.check):
+    for answer in (run.try_remedies, run.measure, run.check):
         entered.clear()
         answer()
         assert set(entered) == {there}
@@ -97,11 +97,11 @@ def reads_values(x: torch.Tensor) -> Any:
 def test_trials_of_a_call_without_gradients_have_none() -> None:
     torch._dynamo.reset()
     x = torch.ones(3, requires_grad=True)
-    with torch.no_grad(), jupyter_graphbreak.capture(entries=True) as run_:
+    with torch.no_grad(), jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(reads_values, backend="eager")(x)
-    report = run_.try_remedies()
+    report = run.try_remedies()
     assert [remedy.verdict for remedy in report.remedies or [] if remedy.verdict in WORKING] == ["works"]
-    (check,) = run_.check().check or []
+    (check,) = run.check().check or []
     assert check.equal
 
 
@@ -118,10 +118,10 @@ def test_graphs_without_a_backward_pass_are_equal(mode: str) -> None:
     torch._dynamo.reset()
     module = torch.nn.Linear(3, 3)
     x = torch.ones(2, 3, requires_grad=True)
-    with jupyter_graphbreak.capture(entries=True) as run_, MODES[mode]():
+    with jupyter_graphbreak.capture(entries=True) as run, MODES[mode]():
         torch.compile(module, backend="aot_eager")(x)
         torch.compile(partly_without, backend="aot_eager")(x)
-    assert [check.differences for check in run_.check().check or []] == [[], []]
+    assert [check.differences for check in run.check().check or []] == [[], []]
 
 
 class Scaled(torch.nn.Module):
@@ -135,22 +135,22 @@ class Scaled(torch.nn.Module):
 
 
 def wrong_for_three(gm: torch.fx.GraphModule, _: Any) -> Any:
-    def run_(*args: Any) -> Any:
+    def run(*args: Any) -> Any:
         wrong = any(isinstance(arg, torch.Tensor) and arg.numel() == 1 and float(arg) == 3 for arg in args)
         return tuple(part + wrong for part in gm(*args))
 
-    return run_
+    return run
 
 
 def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
     torch._dynamo.reset()
     x = torch.ones(2)
-    with jupyter_graphbreak.capture(entries=True) as run_:
+    with jupyter_graphbreak.capture(entries=True) as run:
         for by in (2.0, 3.0):
             torch.compile(Scaled(by), backend=wrong_for_three)(x)
-    assert run_.report.summary.frames == 1
-    assert [(check.equal, check.instances) for check in run_.check().check or []] == [(False, 2)]
-    cost = run_.measure().cost
+    assert run.report.summary.frames == 1
+    assert [(check.equal, check.instances) for check in run.check().check or []] == [(False, 2)]
+    cost = run.measure().cost
     assert cost is not None
     assert [entry.function for entry in cost.entries] == ["Scaled", "Scaled"]
 

@@ -70,7 +70,7 @@ def test_the_slow_operation_is_named_with_its_line() -> None:
     assert not {"y", "mul_"} & set(compiler.single)  # a matrix product, and an operation in place
 
 
-def test_of_a_fast_graph_no_operation_is_compiled_alone() -> None:
+def test_operations_of_a_fast_graph_are_not_compiled_alone() -> None:
     compiler = Compiler(torch.sin)
     assert measured(compiler).cost.ops == []
     assert compiler.single == []

@@ -91,7 +91,9 @@ def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch
     assert not hasattr(forward, "__marked_compile_region_config__")
 
 
-def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_separately(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(regions, "_WORTH_S", 0.0)
     with torch._dynamo.config.patch(recompile_limit=3):
         ways = ways_of(measured(Scaled, "eager"))

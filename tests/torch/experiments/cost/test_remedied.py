@@ -49,7 +49,7 @@ def says_its_shape(x: torch.Tensor) -> torch.Tensor:
 
 
 def run_of(function: Callable[..., Any], *args: object) -> Run:
-    torch.compiler.reset()  # another test may have compiled it
+    torch.compiler.reset()  # an earlier test may have compiled it
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(*args)
@@ -105,7 +105,7 @@ def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_back
     (cost,) = report.cost.entries
     (remedied,) = cost.remedied
     (remedy,) = [remedy for remedy in report.remedies if remedy.id in remedied.remedies]
-    assert remedy.title == "Write it after the call"
+    assert remedy.title == "Print after the call"
     assert len(COMPILED) == 3  # two graphs without the remedy, one with it
     assert remedied.time.runs >= 7
     assert break_time(report, report.breaks[0]).startswith("fixing it ")

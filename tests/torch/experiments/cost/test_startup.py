@@ -1,4 +1,4 @@
-"""A second start: which graphs the caches have, and why others are not in them."""
+"""A second start: the graphs that the caches have, and the reasons why the other graphs are not in them."""
 
 from __future__ import annotations
 

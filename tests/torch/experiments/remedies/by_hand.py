@@ -29,21 +29,21 @@ _ADDRESSES = re.compile(r", grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 Observed = dict[str, Any]
 
 
-class Written(NamedTuple):
+class ProgramText(NamedTuple):
     """A program as a text."""
 
     name: str
     text: str
 
 
-def programs(stem: str) -> list[Written]:
+def programs(stem: str) -> list[ProgramText]:
     """Return the programs of a file, each with their common head."""
     head, *parts = (PROGRAMS / f"{stem}.py").read_text(encoding="utf-8").split("# === ")
     named = [part.partition("\n") for part in parts]
-    return [Written(name.strip(), f"{head}{body}".rstrip("\n")) for name, _, body in named]
+    return [ProgramText(name.strip(), f"{head}{body}".rstrip("\n")) for name, _, body in named]
 
 
-class Loaded:
+class LoadedProgram:
     """A program, executed from a file."""
 
     def __init__(self, path: Path, text: str) -> None:
@@ -66,7 +66,7 @@ class Loaded:
         return given, {}
 
 
-def edited(loaded: Loaded, report: Report, remedy: Remedy) -> str:
+def apply_edits(loaded: LoadedProgram, report: Report, remedy: Remedy) -> str:
     """Return a program's text with the edits of a remedy."""
     path = {source.id: source.path for source in report.sources}
     lines = loaded.text.split("\n")
@@ -79,17 +79,17 @@ def edited(loaded: Loaded, report: Report, remedy: Remedy) -> str:
 
 @contextlib.contextmanager
 def remedied(
-    loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backend: str
+    loaded: LoadedProgram, report: Report, remedy: Remedy, folder: Path, backend: str
 ) -> Iterator[Callable[..., Any]]:
     """Yield a function that loads the program with a remedy, compiled."""
-    text = edited(loaded, report, remedy)
+    text = apply_edits(loaded, report, remedy)
     is_wrapped = text.count("torch.compile(") + text.count("torch.compile\n") > loaded.text.count("torch.compile")
     saved, compile_before = torch._dynamo.config.save_config(), torch.compile
 
     def make(*, fullgraph: bool = False) -> Any:
         compile_now = functools.partial(compile_before, backend=backend, fullgraph=fullgraph)
         torch.compile = compile_now
-        made = Loaded(folder / loaded.path.name, text)
+        made = LoadedProgram(folder / loaded.path.name, text)
         if remedy.code is not None:
             exec(remedy.code, {"model": made.f})  # noqa: S102
         call = made.f if is_wrapped else compile_now(made.f)
@@ -137,7 +137,7 @@ def observe_runs(make: Callable[[], Any], variants: Iterable[str], seed: int = 3
     return ObservedRun(observed, *counted)
 
 
-def _observe(made: Loaded, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observed:
+def _observe(made: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observed:
     out, err = io.StringIO(), io.StringIO()
     value, raised = None, None
     with (
@@ -197,7 +197,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _state(made: Loaded) -> Iterator[tuple[str, Any]]:
+def _state(made: LoadedProgram) -> Iterator[tuple[str, Any]]:
     for name, value in vars(made.module).items():
         if isinstance(value, torch.nn.Module):
             for key, tensor in (*value.named_parameters(), *value.named_buffers()):

@@ -20,13 +20,13 @@ from torch._dynamo.utils import counters
 
 from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.results import Report
-from tests.torch.experiments.remedies.by_hand import Loaded, Written
+from tests.torch.experiments.remedies.by_hand import LoadedProgram, ProgramText
 
 _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
 _OF_COMPILING = re.compile(r",\s+grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """The observation of one call: its output in order, its result or error, and the changed state."""
 
     events: list[tuple[str, ...]]
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
     gradients: dict[str, Any]
 
 
-def patched(text: str, patch: str) -> str:
+def apply_diff(text: str, patch: str) -> str:
     """Apply a unified diff of one file as ``patch`` does."""
     lines, made, at = text.split("\n"), list[str](), 0
     hunks = re.split(r"^@@ ", patch, flags=re.MULTILINE)[1:]
@@ -93,7 +93,7 @@ def counted_breaks(path: Path) -> Iterator[list[int]]:
         owner.log_graph_break = log
 
 
-class _Out(io.TextIOBase):
+class _OutputRecorder(io.TextIOBase):
     def __init__(self, kind: str, events: list[tuple[str, ...]]) -> None:
         self.kind, self.events = kind, events
 
@@ -118,7 +118,7 @@ def _left_uncompiled(path: Path) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def set_up(loaded: Loaded) -> Iterator[None]:
+def set_up(loaded: LoadedProgram) -> Iterator[None]:
     """Set the warning filters and log handlers that a program requires, temporarily."""
     handlers = {name: list(logging.getLogger(name).handlers) for name in ("program.log",)}
     with warnings.catch_warnings():
@@ -131,8 +131,10 @@ def set_up(loaded: Loaded) -> Iterator[None]:
                 logging.getLogger(name).handlers[:] = before
 
 
-def seen(path: Path, text: str, turn: Callable[[Loaded], Any], compile_with: Callable[..., Any] | None) -> Seen:
-    """Load a program anew, and call it once.
+def observe_call(
+    path: Path, text: str, turn: Callable[[LoadedProgram], Any], compile_with: Callable[..., Any] | None
+) -> Observation:
+    """Load a program again, and call it once.
 
     Parameters
     ----------
@@ -149,14 +151,14 @@ def seen(path: Path, text: str, turn: Callable[[Loaded], Any], compile_with: Cal
     recorder.emit = lambda record: events.append(("log", record.name, record.levelname, record.getMessage()))  # type: ignore[method-assign]
     torch.compile = compile_with or _left_uncompiled(path)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(_Out("out", events)):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(_OutputRecorder("out", events)):
             warnings.simplefilter("always")
             shown = warnings.showwarning
             warnings.showwarning = lambda message, category, *_, **__: events.append(
                 ("warning", category.__name__, str(message))
             )
             root.handlers[:] = [recorder]
-            loaded = Loaded(path, text)
+            loaded = LoadedProgram(path, text)
             getattr(loaded.module, "setup", lambda: None)()
             arguments = turn(loaded)
             call = loaded.f
@@ -202,7 +204,7 @@ def seen(path: Path, text: str, turn: Callable[[Loaded], Any], compile_with: Cal
     ]
     kept |= {f"grad left on {place}": _plain(t.grad) for place, t in found.values() if t.is_leaf and t.requires_grad}
     kept["random"] = [torch.get_rng_state().tolist(), repr(random.getstate())]
-    return Seen(events, raised, kept, _gradients(returned, list(found.values())))
+    return Observation(events, raised, kept, _gradients(returned, list(found.values())))
 
 
 def _gradients(returned: list[torch.Tensor], found: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
@@ -250,13 +252,13 @@ def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
                 yield from _tensors(item, f"{place}[{index}]")
 
 
-def turns(program: Loaded) -> dict[str, Callable[[Loaded], Any]]:
+def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
     """Return ways to call a program: with what it gives itself, and with other tensors, sizes, numbers and globals."""
 
     def turn_of(
         change: Callable[[Any], Any], index: int | None = None, other: Any = None, name: str | None = None
-    ) -> Callable[[Loaded], Any]:
-        def turn(loaded: Loaded) -> Any:
+    ) -> Callable[[LoadedProgram], Any]:
+        def turn(loaded: LoadedProgram) -> Any:
             if name is not None:
                 setattr(loaded.module, name, other)
             made: dict[int, Any] = {}
@@ -355,7 +357,7 @@ _OTHER_KINDS = (
 )  # fmt: skip
 
 
-def names_of_differences(expected: Seen, actual: Seen, remedy: Remedy, what: str) -> list[str]:
+def names_of_differences(expected: Observation, actual: Observation, remedy: Remedy, what: str) -> list[str]:
     """Return how a call differs from that of the original, beyond what the verdict allows."""
     may_differ = remedy.verdict == "works but differs"
     if expected.raised is not None or actual.raised is not None:
@@ -394,7 +396,7 @@ def _raised(expected: BaseException | None, actual: BaseException | None, *, may
     return [f"raised {expected!r} became {actual!r}"]
 
 
-def _finite(result: Seen) -> bool:
+def _finite(result: Observation) -> bool:
     tensors = [*result.gradients.values(), *(t for _, t in _tensors(result.kept.get("value"), "value"))]
     return all(bool(t.isfinite().all()) for t in tensors if isinstance(t, torch.Tensor))
 
@@ -424,26 +426,28 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _originals(
-    path: Path, text: str, loaded: Loaded, remedy: Remedy
-) -> list[tuple[str, Callable[[Loaded], Any], Seen]]:
+    path: Path, text: str, loaded: LoadedProgram, remedy: Remedy
+) -> list[tuple[str, Callable[[LoadedProgram], Any], Observation]]:
     """Return the calls to which a claim applies, with the observations of the original."""
-    every = turns(loaded)
+    every = ways_to_call(loaded)
     if remedy.verdict == "works on what ran":
         every = {"as given": every["as given"]}
     elif remedy.verdict == "works but differs" and remedy.reason is not None:  # it names what else differs
         every = {what: turn for what, turn in every.items() if not any(what in kind for kind in _OTHER_KINDS)}
-    expected = {what: seen(path, text, turn, None) for what, turn in every.items()}
+    expected = {what: observe_call(path, text, turn, None) for what, turn in every.items()}
     refused = {what for what, result in expected.items() if result.raised is not None}
     left_out = {what for kind in _OTHER_KINDS if kind & refused for what in kind}
     return [(what, turn, expected[what]) for what, turn in every.items() if what not in left_out]
 
 
-def false_claims(program: Written, loaded: Loaded, report: Report, remedy: Remedy, backend: str) -> list[str]:
+def false_claims(
+    program: ProgramText, loaded: LoadedProgram, report: Report, remedy: Remedy, backend: str
+) -> list[str]:
     """Return the false claims of a remedy with a working verdict."""
     path = loaded.path.with_name("changed.py")
     text = program.text
     if remedy.patch is not None:
-        text = patched(text, remedy.patch)
+        text = apply_diff(text, remedy.patch)
         lines = program.text.split("\n")
         for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
             lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
@@ -464,18 +468,18 @@ def false_claims(program: Written, loaded: Loaded, report: Report, remedy: Remed
             if remedy.settings == {} and remedy.verdict == "works":
                 found += [
                     f"{what}: uncompiled: {each}"
-                    for each in names_of_differences(expected, seen(path, text, turn, None), remedy, what)
+                    for each in names_of_differences(expected, observe_call(path, text, turn, None), remedy, what)
                 ]
             if what in _ONLY_UNCOMPILED:
                 continue
             counters.clear()
             with counted_breaks(path) as broken:
-                actual = seen(path, text, turn, compiling)
+                actual = observe_call(path, text, turn, compiling)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
             differs = names_of_differences(expected, actual, remedy, what)
             if differs:  # compilation alone makes the same difference
-                usual = names_of_differences(expected, seen(path, program.text, turn, compiling), remedy, what)
+                usual = names_of_differences(expected, observe_call(path, program.text, turn, compiling), remedy, what)
                 differs = [difference for difference in differs if difference not in usual]
             found += [f"{what}: {difference}" for difference in differs]
             if forbidden & set(broken) and expected.raised is None:

@@ -13,9 +13,9 @@ from jupyter_graphbreak.report.remedies import WORKING, Remedy
 from jupyter_graphbreak.results import Report
 from tests.torch.experiments.remedies.by_hand import (
     VARIANTS,
-    Loaded,
+    LoadedProgram,
     ObservedRun,
-    Written,
+    ProgramText,
     is_allowed_difference,
     names_of_differences,
     observe_runs,
@@ -24,16 +24,16 @@ from tests.torch.experiments.remedies.by_hand import (
 )
 
 STEMS = ("traps", "kinds", "loops_and_sizes")
-#: `make test` runs one in twenty-four.
+#: `make test` runs one in forty-eight.
 CASES = [
-    pytest.param(each, id=f"{stem}-{each.name}", marks=[pytest.mark.exhaustive] if number % 48 else [])
+    pytest.param(program, id=f"{stem}-{program.name}", marks=[pytest.mark.exhaustive] if number % 48 else [])
     for stem in STEMS
-    for number, each in enumerate(programs(stem))
+    for number, program in enumerate(programs(stem))
 ]
 
 
 @pytest.mark.parametrize("program", CASES)
-def test_every_claim_holds(tmp_path: Path, program: Written) -> None:
+def test_every_claim_holds(tmp_path: Path, program: ProgramText) -> None:
     check_claims(tmp_path, program, "aot_eager")
 
 
@@ -43,10 +43,10 @@ def test_every_claim_holds_with_generated_code(tmp_path: Path, name: str) -> Non
     check_claims(tmp_path, next(each for each in programs("traps") if each.name == name), "inductor")
 
 
-def check_claims(folder: Path, program: Written, backend: str) -> Report:
+def check_claims(folder: Path, program: ProgramText, backend: str) -> Report:
     """Try the remedies of a program, apply those with working verdicts by hand, and compare."""
     (folder / "with").mkdir()
-    loaded = Loaded(folder / "program.py", program.text)
+    loaded = LoadedProgram(folder / "program.py", program.text)
     args, kwargs = loaded.given()
     report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend=backend), *args, **kwargs)
     assert report.remedies is not None
@@ -54,7 +54,7 @@ def check_claims(folder: Path, program: Written, backend: str) -> Report:
         ident for remedy in report.remedies if remedy.person or remedy.verdict in WORKING for ident in remedy.breaks
     }
     assert decided == {break_.id for break_ in report.breaks}, "each break has a remedy or a manual step"
-    alone = _Alone(loaded, backend)
+    alone = _UnchangedProgram(loaded, backend)
     for remedy in report.remedies:
         assert (remedy.verdict == "not tried") >= (remedy.kind == "person")
         if remedy.verdict in WORKING:
@@ -62,10 +62,10 @@ def check_claims(folder: Path, program: Written, backend: str) -> Report:
     return report
 
 
-class _Alone:
+class _UnchangedProgram:
     """A program without any remedy, eager and compiled, each run once."""
 
-    def __init__(self, loaded: Loaded, backend: str) -> None:
+    def __init__(self, loaded: LoadedProgram, backend: str) -> None:
         self.loaded = loaded
         self.backend = backend
 
@@ -77,11 +77,11 @@ class _Alone:
     def compiled(self) -> ObservedRun:
         return observe_runs(lambda: (made := self._made(), torch.compile(made.f, backend=self.backend)), VARIANTS)
 
-    def _made(self) -> Loaded:
-        return Loaded(self.loaded.path, self.loaded.text)
+    def _made(self) -> LoadedProgram:
+        return LoadedProgram(self.loaded.path, self.loaded.text)
 
 
-def _check_claim(alone: _Alone, report: Report, remedy: Remedy, folder: Path) -> None:
+def _check_claim(alone: _UnchangedProgram, report: Report, remedy: Remedy, folder: Path) -> None:
     what = f"{remedy.id} {remedy.title}: {remedy.verdict}\n{remedy.patch or remedy.code}\n"
     evidence = remedy.evidence
     assert evidence is not None

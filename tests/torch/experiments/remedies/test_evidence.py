@@ -1,4 +1,4 @@
-"""What counts as evidence: differences that compiling alone makes do not, nor do results without values."""
+"""Differences that compiling alone makes are no evidence against a change, and results without values none for it."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def forgotten() -> Iterator[None]:
 
 
 def import_text(text: str, folder: Path) -> Any:
-    """Import a text as a module of its own."""
+    """Import a text as a separate module."""
     name = f"inner_calls_{next(_numbers)}"
     path = folder / f"{name}.py"
     path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Sizes that are passed as numbers stay right for other numbers, which are compiled anew."""
+"""Sizes that are passed as numbers are right for other numbers as well, which are compiled again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch._dynamo.utils import counters
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.families.sizes import SWITCHES
 from jupyter_graphbreak.report.remedies import WORKING
-from tests.torch.experiments.remedies.by_hand import Loaded, edited, programs
+from tests.torch.experiments.remedies.by_hand import LoadedProgram, apply_edits, programs
 
 LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
 
@@ -28,14 +28,14 @@ LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
         "repeated by lengths",
     ],
 )
-def test_other_lengths(tmp_path: Path, name: str) -> None:
+def test_a_fix_for_one_length_works_for_other_lengths(tmp_path: Path, name: str) -> None:
     program = next(each for each in programs("loops_and_sizes") if each.name == name)
-    loaded = Loaded(tmp_path / "program.py", program.text)
+    loaded = LoadedProgram(tmp_path / "program.py", program.text)
     report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *loaded.given()[0])
     remedy = next(each for each in report.remedies or [] if each.family == "sizes")
     assert remedy.verdict in WORKING
     (tmp_path / "with").mkdir()
-    changed = Loaded(tmp_path / "with" / "program.py", edited(loaded, report, remedy))
+    changed = LoadedProgram(tmp_path / "with" / "program.py", apply_edits(loaded, report, remedy))
     torch._dynamo.reset()
     counters.clear()
     for lengths in LENGTHS:

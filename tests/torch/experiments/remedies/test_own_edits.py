@@ -80,7 +80,7 @@ def judged(tmp_path: Path) -> Judge:
     return judge
 
 
-def test_a_correct_patch(judged: Judge) -> None:
+def test_a_correct_patch_works(judged: Judge) -> None:
     own = judged((BRANCH, WHERE))
     assert own.verdict == "works"
     assert "b1" in own.breaks
@@ -98,7 +98,7 @@ def test_a_correct_patch(judged: Judge) -> None:
         WHERE.replace("return", "x.add_(0.5)\n        return"),
     ],
 )
-def test_a_wrong_patch(judged: Judge, instead: str) -> None:
+def test_a_wrong_patch_has_a_different_result(judged: Judge, instead: str) -> None:
     assert judged((BRANCH, instead)).verdict == "another result"
 
 
@@ -121,7 +121,7 @@ def test_a_patch_may_add_a_function(judged: Judge) -> None:
     ],
 )
 def test_changes_of_module_level_code_are_not_tried(judged: Judge, old: str, new: str, line: int) -> None:
-    """The functions that exist would not have it, and a verdict on them would be about another program."""
+    """The existing functions do not have such a change, so a verdict on them would be about a different program."""
     own = judged((BRANCH, WHERE), (old, new))
     assert own.verdict == "not tried"
     assert own.reason is not None
@@ -200,8 +200,8 @@ def test_a_failure_has_a_reason(judged: Judge, new: str, wanted: str) -> None:
     assert wanted in own.reason or "cannot be applied" in own.reason
 
 
-def test_a_patch_that_also_changes_other_files(judged: Judge) -> None:
-    """What else changes could change the result; what is no Python cannot."""
+def test_a_patch_may_also_change_files_that_are_not_python(judged: Judge) -> None:
+    """A change of other Python code could change the result as well; a change of other files cannot."""
     other = diff("x = 1\n", "x = 2\n", "pkg/other.py")
     own = judged((BRANCH, WHERE), beside=other)
     assert own.verdict == "not tried"
@@ -209,7 +209,7 @@ def test_a_patch_that_also_changes_other_files(judged: Judge) -> None:
     assert judged((BRANCH, WHERE), beside=diff("old\n", "new\n", "README.md")).verdict == "works"
 
 
-def test_a_patch_of_a_different_text(tmp_path: Path) -> None:
+def test_a_patch_of_a_different_text_is_not_tried(tmp_path: Path) -> None:
     file = tmp_path / "drifted.py"
     file.write_text(MODULE)
     patch = tmp_path / "own.patch"
@@ -235,7 +235,7 @@ def test_an_invalid_patch_is_an_error(tmp_path: Path) -> None:
         jupyter_graphbreak.try_remedies(step, torch.ones(3), also=[tmp_path / "none.patch"])
 
 
-def test_a_patch_for_a_run_whose_entries_were_kept(tmp_path: Path) -> None:
+def test_a_patch_is_judged_on_the_kept_entries_of_a_run(tmp_path: Path) -> None:
     torch.compiler.reset()
     file = tmp_path / "kept.py"
     file.write_text(MODULE)

@@ -9,7 +9,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.report.remedies import WORKING
-from tests.torch.experiments.remedies.by_hand import Loaded, Written, programs
+from tests.torch.experiments.remedies.by_hand import LoadedProgram, ProgramText, programs
 from tests.torch.experiments.remedies.oracle import false_claims, set_up
 
 #: `make test` runs one of the pairs.
@@ -17,7 +17,7 @@ CASES = [
     pytest.param(program, id=program.name, marks=[pytest.mark.exhaustive] if number // 2 else [])
     for number, program in enumerate(programs("pairs"))
 ]
-#: Programs with the word "right" for which no change is known that works: a person decides.
+#: Programs marked "right" without a known change that works: the reader has to decide.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
 #: The same for changes that give the result a different dtype if the input has one, which the verdict says.
 RIGHT_FOR_ONE_DTYPE = frozenset(
@@ -32,8 +32,8 @@ RIGHT_FOR_ONE_DTYPE = frozenset(
 
 
 @pytest.mark.parametrize("program", CASES)
-def test_every_claim_is_true(tmp_path: Path, program: Written) -> None:
-    loaded = Loaded(tmp_path / "program.py", program.text)
+def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
+    loaded = LoadedProgram(tmp_path / "program.py", program.text)
     args, kwargs = loaded.given()
     with set_up(loaded):
         report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *args, **kwargs)

@@ -124,6 +124,23 @@ def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch
     assert len(report.breaks) == 2
 
 
+def test_compiling_a_part_first_leaves_time_for_other_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(search_: Search, change: Change, *_: Any, **__: Any) -> TrialResult:
+        limits.append((bool(change.inner), search_.deadline - clock.now))
+        clock.now += limits[-1][1] if change.inner else 1
+        return TrialResult(change, "not tried", NO_TIME)
+
+    limits: list[tuple[bool, float]] = []
+    clock = Clock()
+    clocks = SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic, thread_time=clock.monotonic)
+    for module in (finding, search, time_limit):
+        monkeypatch.setattr(module, "time", clocks)
+    monkeypatch.setattr(Search, "_run_trial", slow)
+    jupyter_graphbreak.try_remedies(train, torch.ones(2, 3), seconds=100)
+    assert limits[0] == (True, 40)
+    assert any(not is_inner for is_inner, _ in limits[1:])
+
+
 def test_without_time_nothing_is_called_and_the_report_says_so() -> None:
     calls = []
 

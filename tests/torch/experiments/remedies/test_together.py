@@ -73,7 +73,7 @@ def test_all_settings_are_tried_together() -> None:
     assert fewest_breaks(report) == 0
 
 
-def test_code_that_dynamo_gave_up_on_is_compiled_again() -> None:
+def test_code_that_dynamo_skips_is_compiled_again() -> None:
     x = torch.ones(3)
     with jupyter_graphbreak.capture() as run:
         torch.compile(looked_up, backend="eager")(x, "chosen")

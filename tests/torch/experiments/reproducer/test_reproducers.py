@@ -1,4 +1,4 @@
-"""A reproducer runs by itself, shows the same as the run, and is short; if there is none, it says why."""
+"""A reproducer runs alone, reproduces the finding of the run, and is short; if there is none, an error says why."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def exhaustive(*values: object) -> ParameterSet:
         exhaustive("a_setting", ERROR, ["first"], "count > 2"),
     ],
 )
-def test_scripts_show_the_same_and_are_short(
+def test_scripts_reproduce_the_finding_and_are_short(
     warm: ScriptRunner, case: str, ident: str, functions: list[str], has: str
 ) -> None:
     run = watched(case)
@@ -144,7 +144,7 @@ def test_script_has_the_optimizer_with_its_groups() -> None:
 
 
 @pytest.mark.exhaustive
-def test_script_of_a_wrong_result_fails_by_itself() -> None:
+def test_script_of_a_wrong_result_fails_alone() -> None:
     run = watched("wrong_result")
     run.check()
     script = run.reproducer(CHECK, seconds=SECONDS)
@@ -157,7 +157,7 @@ def test_script_of_a_wrong_result_fails_by_itself() -> None:
 
 
 @pytest.mark.exhaustive  # tests/cli has the same break
-def test_script_prints_the_break_by_itself() -> None:
+def test_script_prints_the_break_alone() -> None:
     report = jupyter_graphbreak.explain(helper_with_a_break, torch.randn(3))
     script = report.reproducer("b1", seconds=SECONDS)
     assert "Failed to trace builtin operator" in script.shows
@@ -209,7 +209,7 @@ def test_script_is_stopped_where_processes_cannot_fork(monkeypatch: pytest.Monke
     assert not file.exists()
 
 
-def test_reason_says_what_cannot_be_written(runner: ScriptRunner) -> None:
+def test_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
     found = reproduced(watched("locked"), "b1", runner)
     assert found.script is None
     assert found.reason is not None

@@ -83,7 +83,7 @@ def raises() -> Any:
     "exception",
     "returns tensor([1., 1., 1.]), but the original raises ZeroDivisionError: integer division or modulo by zero",
 )
-def raises_no_more() -> Any:
+def no_longer_raises() -> Any:
     return lambda x: x / (1 // int(x.dim() - 1)), lambda x: x * 1
 
 
@@ -140,7 +140,7 @@ def a_statement_raises_what_operations_raise() -> Any:
 
 
 @case("exception", "raises ValueError: b, but the original raises ValueError: a")
-def raises_with_another_message() -> Any:
+def raises_with_a_different_message() -> Any:
     def raising(text: str) -> Any:
         def f(x: torch.Tensor) -> Any:
             raise ValueError(text)
@@ -244,7 +244,7 @@ def view_instead_of_the_same() -> Any:
 
 
 @case("aliasing", "makes the result a separate object, but in the original it is the argument given", [1, 2])
-def list_apart() -> Any:
+def separate_list() -> Any:
     return lambda given: given, lambda given: list(given)
 
 
@@ -282,7 +282,7 @@ def printed() -> Any:
 
 
 @case("printed", "prints 'b', but the original prints 'a'")
-def printed_in_another_order() -> Any:
+def printed_in_a_different_order() -> Any:
     def f(x: torch.Tensor) -> None:
         print("a")
         print("b")

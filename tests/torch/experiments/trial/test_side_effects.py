@@ -44,7 +44,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError
 programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
 KINDS = ("file", "network", "process", "database", "state")
-#: The first two end the process or the test; Dynamo fails to compile a call in the third; the last asks a person.
+#: The first two end the process or the test; Dynamo fails to compile a call in the third; the last waits for input.
 NEVER_REAL = {"exits", "ends_process", "dumps_array", "asks_for_password"}
 PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,

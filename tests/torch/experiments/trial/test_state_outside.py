@@ -305,7 +305,7 @@ def test_change_is_undone(program: Callable[[str, str], Any], case: str) -> None
     assert made.changed() == before
 
 
-def test_what_monitors_the_interpreter_is_not_set(
+def test_a_trial_sets_no_monitor_of_the_interpreter(
     program: Callable[[str, str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[int] = []

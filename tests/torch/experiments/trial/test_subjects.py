@@ -334,7 +334,7 @@ def test_endless_loop_in_such_a_folder_is_stopped() -> None:
 
 
 class Generated(torch.nn.Module):
-    """Contains a module whose class PyTorch generates, and would generate anew for each copy."""
+    """Contains a module whose class PyTorch generates, and would generate again for each copy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -447,7 +447,7 @@ def test_global_objects_that_their_classes_copy_as_themselves_are_copied() -> No
 
 
 class Keeper:
-    """Copies share what it keeps."""
+    """Its copies share its list."""
 
     def __init__(self, kept: list[int]) -> None:
         self.kept = kept
@@ -456,7 +456,7 @@ class Keeper:
         return Keeper(self.kept)
 
 
-def test_what_a_class_shares_with_its_copies_is_copied() -> None:
+def test_an_object_that_a_class_shares_with_its_copies_is_copied() -> None:
     kept: list[int] = []
     keeper = Keeper(kept)
 

@@ -181,7 +181,7 @@ class Net(torch.nn.Module):
         return y.log1p()
 
 
-def test_what_was_there_before_the_call_is_named() -> None:
+def test_inf_in_a_parameter_before_the_call_is_named() -> None:
     net = Net()
     torch.nn.init.constant_(net.inner.weight, math.inf)
     report = jupyter_graphbreak.values(net, torch.ones(1, 2))
@@ -255,7 +255,7 @@ def test_a_graph_that_runs_several_times_in_a_call_that_is_one_of_several() -> N
     assert [(line.forward.elements, line.forward.nan) for line in lines] == [(2, 0), (4, 0)]
 
 
-def test_one_line_operation_by_operation() -> None:
+def test_the_operations_of_one_line_are_listed() -> None:
     line = line_of(scaled_up, "y * 300")
     sigmoid = line_of(with_breaks, "sigmoid")
     report = jupyter_graphbreak.values(

@@ -68,7 +68,7 @@ def test_a_row_that_fails_or_is_out_of_time_costs_its_own_field_only(monkeypatch
     assert measured(monkeypatch, rows) == EntryCost("f", "0/0", settled=True, eager=TIME, compiled=TIME, memory=MEMORY)
 
 
-def test_what_a_row_leaves_of_its_time_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_time_of_a_row_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[float] = []
     rows = [
         FurtherMeasurement("memory", "entry", share, lambda *_: left.append(seconds_left())) for share in (0.5, 1.0)

@@ -1,10 +1,12 @@
-"""What a person can do about recompiles: one sentence for each cause, with its own recompiles."""
+"""What the reader can do about recompiles: one sentence for each cause, with its own recompiles."""
 
 from __future__ import annotations
 
+import pytest
+
 from jupyter_graphbreak.experiments.recompiles.manual_steps import manual_step, manual_steps
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
-from jupyter_graphbreak.experiments.recompiles.varied import Number, Varied
+from jupyter_graphbreak.experiments.recompiles.varied import Number, Size, Varied
 from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 
@@ -23,7 +25,7 @@ def test_line_of_the_reader_says_how_to_write_it() -> None:
     assert "convert it outside" in sentence
 
 
-def test_values_that_share_a_graph_are_not_said_to_have_their_own() -> None:
+def test_values_that_share_a_graph_are_not_reported_to_have_their_own() -> None:
     position = Number(Path(Root("argument", "position")), (0, 1, 2, 3))
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("position == 0")], id="r1")
     line = SpecializingLine("s1", 7, "cache[position] = x")
@@ -32,6 +34,29 @@ def test_values_that_share_a_graph_are_not_said_to_have_their_own() -> None:
     assert "the 4 values of this run need 2 graphs" in shared
     ((separate, _),) = manual_steps(Varied(numbers=(position,)), [recompile] * 3, line)
     assert "each value has its own graph" in separate
+
+
+@pytest.mark.parametrize(
+    ("dim", "sizes", "sentence"),
+    [
+        (0, (32, 32, 4, 32, 32, 4), "Dimension 0 of `x` is 4 instead of 32 in some calls, as in a smaller last batch"),
+        (0, (32, 4, 4, 4), "Dimension 0 of `x` varies"),
+        (0, (4, 32), "Dimension 0 of `x` varies"),
+        (1, (32, 32, 4), "Dimension 1 of `x` varies"),
+    ],
+)
+def test_a_smaller_last_batch_can_be_left_out(dim: int, sizes: tuple[int, ...], sentence: str) -> None:
+    named = Varied(sizes=(Size(Path(Root("argument", "x")), dim, sizes),))
+    step = manual_step(named, named, [], None)
+    assert step.startswith(sentence)
+    assert ("drop_last=True" in step) == ("last batch" in sentence)
+
+
+def test_several_numbers_vary() -> None:
+    numbers = tuple(Number(Path(Root("argument", name)), (0.1, 0.2)) for name in ("beta", "gamma"))
+    named = Varied(numbers=numbers)
+    assert manual_step(named, named, [], None).startswith("`beta` and `gamma` vary: keep them the same")
+    assert manual_step(Varied(numbers=numbers[:1]), Varied(numbers=numbers[:1]), [], None).startswith("`beta` varies")
 
 
 def test_each_cause_has_a_sentence_of_its_own() -> None:

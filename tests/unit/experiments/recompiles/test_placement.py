@@ -17,7 +17,7 @@ AS_TENSOR = BeforeCall(Path(Root("argument", "k")), "tensor(NAME)", assigns=True
 
 
 def f(x: Any, k: Any = 0) -> None:
-    """Stand for the compiled function."""
+    """Do nothing; a placeholder for the compiled function."""
 
 
 def site_of(text: str, **options: Any) -> CallSite:
@@ -226,7 +226,7 @@ b = torch.compile(f)
         ("class N:\n  def forward(self): pass\nn = N()\nc = torch.compile(n)\nd = torch.compile(h)", "N", 2, [4]),
         ("class N:\n  @torch.compile\n  def forward(self): pass\nc = torch.compile(h)", "N", 2, [2]),
         ("class A:\n  def f(self): pass\nclass B:\n  def f(self): pass\nc = torch.compile(B().f)", "f", 4, [5]),
-        # The only call compiles something else, or nothing tells which of two is meant.
+        # The only call compiles a different function, or it is unclear which of two is meant.
         ("def f(x): pass\ndef g(x): pass\nc = torch.compile(g)", "f", 1, []),
         ("@torch.compile\ndef g(x): pass\ndef f(x): pass\nc = table[f]", "f", 3, []),
         ("def f(x): pass\na, b = torch.compile(table[0]), torch.compile(table[1])", "f", 1, []),
@@ -243,7 +243,7 @@ def test_dynamic_true_goes_to_the_calls_that_compile_this_function(
     assert differing == places
 
 
-def test_functions_of_one_name_in_two_cells_are_told_apart() -> None:
+def test_functions_of_one_name_in_two_cells_are_distinguished() -> None:
     cell = "@torch.compile\ndef f(x):\n    return x"
     changed = with_dynamic({"s1": cell, "s2": cell}, Definition("f", "s2", 1), None)
     assert changed == {"s2": cell.replace("compile", "compile(dynamic=True)")}

@@ -21,7 +21,7 @@ from jupyter_graphbreak.report.remedies import Edit
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"
 SAID = "torch._dynamo.config.reorderable_logging_functions"
-#: Few different lines, empty ones among them, so that many are alike.
+#: Few different lines, some of them empty, so that many lines of a text are equal.
 TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c", "\u2028é\x0c", "a\r"]), min_size=1, max_size=9).map("\n".join)
 
 
@@ -39,7 +39,7 @@ def test_all_edits_of_a_change_give_the_changed_text(old: str, new: str) -> None
 
 @given(TEXTS, TEXTS)
 def test_only_an_empty_new_text_deletes_lines(old: str, new: str) -> None:
-    """What applies edits elsewhere knows of an edit only what the report says of it."""
+    """JupyterLab applies edits as well, and knows only the fields of an edit in the report."""
     lines = old.split("\n")
     for edit in reversed(edits_of({"s1": old}, Change({"s1": new}))):
         lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []

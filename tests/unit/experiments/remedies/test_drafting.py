@@ -101,7 +101,7 @@ def test_expressions_in_an_f_string_are_replaced() -> None:
     assert made.rewritten(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
 
 
-def test_helpers() -> None:
+def test_operands_get_parentheses_and_new_names_are_unused() -> None:
     assert [operand(text) for text in ("a.b(c)", "a + b", "-a", "a[0]")] == ["a.b(c)", "(a + b)", "(-a)", "a[0]"]
     assert fresh_name(draft("def later(value): condition = 1\n"), "later") == "later_2"
 

@@ -98,8 +98,8 @@ def test_the_step_for_a_library_proposes_no_rewrite() -> None:
     [
         (
             "resumed",
-            "Decide whether `self.log(loss)` (line 9) can go before or after the compiled function, or to accept the "
-            "break. Report it to the library.",
+            "Decide whether to move `self.log(loss)` (line 9) out of the compiled function or to accept the break. "
+            "Report it to the library.",
         ),
         (
             "error",
@@ -123,5 +123,11 @@ def test_the_step_for_a_library_names_the_readers_call(outcome: Literal["resumed
         breaks=[break_],
     )
     assert manual_step_of_break(report, break_) == step
+    in_lambda = replace(
+        stack[-2], function="<lambda>", code="step = torch.compile(lambda x: self.log(loss), backend='eager')"
+    )
+    of_lambda = replace(break_, stack=[stack[0], in_lambda, stack[-1]])
+    frames = [Frame("0/0", "<lambda>", in_lambda, "entry", "compiled")]
+    assert manual_step_of_break(replace(report, frames=frames), of_lambda) == step
     # Without the frame, the call is where compiled code begins.
     assert "Decide whether to compile a part" in manual_step_of_break(replace(report, frames=[]), break_)

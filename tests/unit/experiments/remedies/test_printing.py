@@ -55,7 +55,7 @@ def test_all_output_moves_after_the_call() -> None:
     (first, *_) = proposed("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f("))
     assert first.texts["s1"] == AFTER
     assert first.compiles_itself
-    assert first.title == "Write it after the call"
+    assert first.title == "Print after the call"
 
 
 def test_the_compile_call_moves_to_the_inner_function() -> None:

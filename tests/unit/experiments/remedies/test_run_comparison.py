@@ -17,7 +17,7 @@ FILES = {"s1": "f.py"}
 
 
 def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
-    """Return a run whose breaks stand at pieces of code of a text, each for a cause."""
+    """Return a run with breaks at pieces of code of a text, each with its cause."""
     found = [
         Break(f"b{number}", None, gb_type, location_of(text, code), "resumed")
         for number, (code, gb_type) in enumerate(breaks, start=1)

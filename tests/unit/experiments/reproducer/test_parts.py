@@ -71,7 +71,7 @@ def test_same_recompile_is_of_the_same_function_for_the_same_kind_of_reason() ->
     assert not target.is_shown_by(report(recompiles=[replace(recompile, limit_hit=True)]), {})
 
 
-def test_error_and_what_a_report_can_reproduce() -> None:
+def test_an_error_is_reproduced_by_its_type_and_first_line() -> None:
     error = RunError("BackendCompilerFailed", "backend='be' raised:\nRuntimeError: no\n\nmore", None, "b1")
     failed = report(error=error, breaks=[a_break("f(x)", outcome="error")], order=["b1"])
     assert idents_of(failed) == ["error"]
@@ -105,7 +105,7 @@ compiled(torch.randn(3), 1, 2)
 """
 
 
-def test_reduction_keeps_only_what_shows_the_same() -> None:
+def test_reduction_keeps_only_the_lines_that_reproduce_the_finding() -> None:
     def shows(text: str) -> bool:
         return "print(" in text and "compiled(" in text.replace("compiled = ", "") and "torch.compile(f)" in text
 
@@ -183,7 +183,7 @@ LARGE = torch.sparse_coo_tensor(torch.stack([torch.arange(9), torch.zeros(9, dty
 @pytest.mark.parametrize(
     "tensor", [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE, torch.ones(3, 2).as_subclass(Boxes)]
 )
-def test_tensors_of_another_kind_are_written_with_their_kind(tensor: torch.Tensor) -> None:
+def test_tensors_of_unusual_kinds_are_written_with_their_kind(tensor: torch.Tensor) -> None:
     made = eval(ast.unparse(Writer().value(tensor)), {"torch": torch, "Boxes": Boxes})  # noqa: S307 - our own
     assert (type(made), made.layout, made.shape) == (type(tensor), tensor.layout, tensor.shape)
 
@@ -200,7 +200,7 @@ def test_object_that_is_used_twice_has_one_name() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), open, torch.eye(4).to_sparse_bsr((2, 2)), Marked(torch.ones(2))])
-def test_what_cannot_be_written_is_named(value: Any) -> None:
+def test_values_that_cannot_be_written_are_named(value: Any) -> None:
     if value is open:
         assert ast.unparse(Writer().value(value)) == "open"
         return
@@ -208,7 +208,7 @@ def test_what_cannot_be_written_is_named(value: Any) -> None:
         Writer().value(value)
 
 
-def test_closures_of_one_function_stay_apart() -> None:
+def test_closures_of_one_function_stay_separate() -> None:
     def adding(number: int) -> Any:
         return lambda x: x + number
 

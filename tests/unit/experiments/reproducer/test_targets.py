@@ -26,7 +26,7 @@ def at(code: str) -> Break:
         'log("step", 7)',
     ],
 )
-def test_code_is_the_same_as_a_script_writes_it(code: str) -> None:
+def test_unparsed_code_is_the_same_code(code: str) -> None:
     written = ast.unparse(ast.parse(code))
     assert code_of(at(code)) == code_of(at(written))
     assert code_of(at(f"if {code}:")).startswith("if")

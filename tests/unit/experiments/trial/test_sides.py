@@ -1,4 +1,4 @@
-"""Which sides of conditions are taken: the changed text does what the text did, and says so."""
+"""The sides of conditions that a run takes: the changed text notes them, and does what the text did."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_lines_stay_where_they_are() -> None:
         ("b", [ConditionRange(1, 0, 1, 1)]),
     ],
 )
-def test_tests_within_tests(text: str, tests: list[ConditionRange]) -> None:
+def test_nested_conditions_are_noted(text: str, tests: list[ConditionRange]) -> None:
     changed = instrumented_text(text, tests)
     with record_sides() as taken:
         value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
@@ -81,7 +81,7 @@ def test_tests_within_tests(text: str, tests: list[ConditionRange]) -> None:
     assert set(taken) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
 
 
-def test_the_value_is_asked_once_and_errors_pass() -> None:
+def test_the_value_is_tested_once_and_its_errors_are_raised() -> None:
     class Asked:
         times = 0
 

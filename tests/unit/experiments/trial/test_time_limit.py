@@ -1,4 +1,4 @@
-"""How long trials go on with further inputs."""
+"""The time that trials spend on further inputs."""
 
 from __future__ import annotations
 

@@ -1,0 +1,85 @@
+/** The data of the reports in an output, besides their markup. */
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+
+import { JOB_TYPE, MIME_TYPE, REST_TYPE } from '../report/mimetype';
+import { unpack } from '../report/packed';
+import type { IReportData } from '../view/link';
+import type { Rest } from '../view/list';
+
+/** The data of an output by MIME type. */
+type OutputData = IRenderMime.IMimeModel['data'];
+
+/** The data of an output that is not rendered yet. */
+export const NO_DATA: IReportData = {
+  rest: () => Promise.resolve({}),
+  text: () => Promise.resolve(''),
+  json: () => Promise.resolve('null')
+};
+
+/** The compressed data of the report at an index of an output. */
+interface IPacked {
+  gzip?: string;
+  processes?: { gzip: string }[];
+}
+
+/** What an output has in compressed form: the rest of the markup, and the code of long graphs by their ids. */
+interface IUnpacked {
+  rest: Rest;
+  code?: Record<string, string>;
+}
+
+/** The data of an output's report besides the markup. */
+export function dataOf(data: OutputData): IReportData {
+  const packed = data[REST_TYPE] as IPacked | undefined;
+  const text = data['text/plain'] ?? '';
+  const report = data[MIME_TYPE];
+  let unpacked: Promise<IUnpacked> | null = null;
+  const load = (): Promise<IUnpacked> =>
+    (unpacked ??=
+      packed?.gzip === undefined
+        ? Promise.resolve({ rest: {} })
+        : unpack<IUnpacked>(packed.gzip));
+  return {
+    rest: async () => (await load()).rest,
+    text: () =>
+      Promise.resolve(Array.isArray(text) ? text.join('') : String(text)),
+    // The rows come with the report, but are not part of it.
+    json: async () =>
+      JSON.stringify({
+        ...withCode(Object(report) as ICoded, (await load()).code ?? {}),
+        rows: undefined
+      })
+  };
+}
+
+/** A report with graphs whose code may be missing. */
+interface ICoded {
+  graphs?: { id: string; code?: string }[];
+}
+
+/** Add the code of the graphs that an output has in compressed form. */
+function withCode(report: ICoded, code: Record<string, string>): ICoded {
+  return {
+    ...report,
+    graphs: report.graphs?.map(graph =>
+      graph.id in code ? { ...graph, code: code[graph.id] } : graph
+    )
+  };
+}
+
+/** The data of the report of one process of a job. */
+export function dataOfProcess(data: OutputData, index: number): IReportData {
+  const packed = (data[REST_TYPE] as IPacked | undefined)?.processes?.[index];
+  const job = data[JOB_TYPE] as { processes?: { report: unknown }[] } | undefined; // prettier-ignore
+  let unpacked: Promise<{ rest: Rest; text: string }> | null = null;
+  const load = (): Promise<{ rest: Rest; text: string }> =>
+    (unpacked ??= packed
+      ? unpack(packed.gzip)
+      : Promise.resolve({ rest: {}, text: '' }));
+  return {
+    rest: async () => (await load()).rest,
+    text: async () => (await load()).text,
+    json: () =>
+      Promise.resolve(JSON.stringify(job?.processes?.[index]?.report ?? null))
+  };
+}

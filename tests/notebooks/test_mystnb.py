@@ -1,0 +1,59 @@
+"""The renderer of reports for MyST-NB, with MyST-NB's own access to the outputs of a notebook."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import logging
+import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import nbformat
+from msgspec.structs import replace
+from myst_nb.core.config import NbParserConfig
+from myst_nb.core.execute.base import NotebookClientBase
+from myst_nb.core.render import MimeData
+
+from jupyter_graphbreak.mystnb import ReportRenderer
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.views.html.bundle import REST_TYPE, mime_bundle
+from tests.support.sample_reports import two_breaks
+
+if TYPE_CHECKING:
+    import pytest
+
+#: A name in the last line of the code.
+LAST = "x399"
+CODE = "".join(f"x{number} = x{number - 1} + 1\n" for number in range(1, 400))
+
+
+def rendered(output_index: int | None) -> str:
+    """Return the page's HTML for the second output of a notebook, whose report has long code in compressed form."""
+    report = two_breaks()
+    graphs = [replace(graph, code=CODE if index == 0 else graph.code) for index, graph in enumerate(report.graphs)]
+    bundle = mime_bundle(replace(report, graphs=graphs), None)
+    assert REST_TYPE in bundle
+    assert not any(graph.get("code") for graph in bundle[MIME_TYPE]["graphs"])
+    outputs = [nbformat.v4.new_output("stream", text="x"), nbformat.v4.new_output("display_data", bundle)]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("f(x)", outputs=outputs)])
+    client = NotebookClientBase(notebook, None, NbParserConfig(), cast("Any", logging.getLogger()))
+    renderer: Any = SimpleNamespace(renderer=SimpleNamespace(nb_client=client), add_js_file=lambda *_: None)
+    data = MimeData(MIME_TYPE, cast("Any", bundle[MIME_TYPE]), cell_index=0, output_index=output_index)
+    (container,) = ReportRenderer.handle_mime(renderer, data, inline=False) or []
+    return container.astext()
+
+
+def unpacked(html: str) -> str:
+    """Return a snippet with the data that it has in compressed form."""
+    packed = re.findall(r"<script[^>]*>\s*(H4sI[^<]+)", html)
+    return html + "".join(gzip.decompress(base64.b64decode(block)).decode() for block in packed)
+
+
+def test_a_page_has_the_code_that_an_output_holds_in_compressed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LAST in unpacked(rendered(1))
+    without_code = unpacked(rendered(None))
+    assert LAST not in without_code
+    assert "score &gt; 3" in without_code
+    monkeypatch.delattr(NotebookClientBase, "code_cell_outputs")
+    assert unpacked(rendered(1)) == without_code

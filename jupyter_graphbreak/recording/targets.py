@@ -160,7 +160,7 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
         elif isinstance(value, type):
             if not _is_foreign(value):
                 pending += [(member, depth + 1) for member in _members(value)]
-                pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _is_foreign(kind)]
+                pending += [(kind, depth + 1) for kind in inspect.getmro(type(value)) if not _is_foreign(kind)]
         elif _is_object(value):
             yield value
             pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _is_foreign(kind)]

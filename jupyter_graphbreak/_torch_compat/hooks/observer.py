@@ -133,7 +133,7 @@ class Call:
 def watched_uncompiled(
     original: Callable[..., Any], observer: Observer, make: Callable[[Call], Addition | None]
 ) -> Callable[..., Any]:
-    """Return a function that calls one that may run within compiled code, and then makes an observation.
+    """Wrap a function that may run within compiled code: the wrapper calls it, and then makes an observation.
 
     Dynamo compiles neither it nor the functions that it calls.
 

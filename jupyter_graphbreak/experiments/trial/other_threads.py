@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class _Stream(io.TextIOWrapper):
     """Writes to a different stream on threads that redirect it, and to the process's stream on others and afterwards.
 
-    Like those of a standard stream, Dynamo does not trace its methods, so a break at one has the program's line.
+    Dynamo traces its methods as little as those of a standard stream, so a break at one has the program's line.
     """
 
     def __init__(self, stream: TextIO) -> None:

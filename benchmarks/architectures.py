@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _FILE = Path("build/architectures.jsonl")
 _PUBLISHED = Path(__file__).with_suffix(".jsonl")
 #: Maximum size in bytes: some architectures are large even in their smallest configuration.
-_MOST_MEMORY = 8 << 30
+_MAX_MEMORY = 8 << 30
 _WORKING = ("works", "works on what ran", "works but differs")
 
 
@@ -133,7 +133,7 @@ def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *argumen
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (in_use + _MOST_MEMORY, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + _MAX_MEMORY, resource.RLIM_INFINITY))
     try:
         for line in function(*arguments):
             pipe.send(line)

@@ -1,7 +1,7 @@
 """Ready-made receivers for ``capture(on_event=...)``: logging, TensorBoard, W&B, Lightning and transformers.
 
 In: events of a run in progress. Out: log records, scalars, and a report after training.
-May import ``api`` and ``results``. None of these packages is imported before it is asked for.
+May import ``api`` and ``results``. Each package is imported only when its receiver is used.
 
 >>> with jupyter_graphbreak.capture(on_event=to_logging()):  # doctest: +SKIP
 ...     train()
@@ -53,7 +53,7 @@ def to_tensorboard(
     Parameters
     ----------
     writer : SummaryWriter
-        Of ``torch.utils.tensorboard``, or anything with its ``add_scalar`` and ``add_text``.
+        A writer of ``torch.utils.tensorboard``, or any object with its ``add_scalar`` and ``add_text``.
     step : callable or None
         Returns the current step of the training. By default, events are numbered.
     prefix : str
@@ -101,11 +101,11 @@ class _Totals:
 
     @property
     def number(self) -> int:
-        """The number of all events."""
+        """The total number of events."""
         return self._counts.total()
 
     def with_event(self, event: Event) -> dict[str, float]:
-        """Return the totals that change with an event, by their names."""
+        """Count an event; return the totals that it changes, by name."""
         self._counts[event.kind] += 1
         changed: dict[str, float] = {f"{self._prefix}/{event.kind}": self._counts[event.kind]}
         if event.seconds is not None:
@@ -115,7 +115,7 @@ class _Totals:
 
 
 class _TrainingWatch:
-    """Watches a training from the end of its warm-up on, until it ends.
+    """Watches a training from the end of its warm-up to its own end.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ if TYPE_CHECKING:
         """Watches the training of a transformers ``Trainer``; see :class:`_TrainingWatch` for the arguments."""
 
 
-#: The hooks of each class, and where its base class may be; a package that is imported already goes first.
+#: By class: the hooks, the modules that may contain the base class (imported ones are tried first), and its name.
 _CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] = {
     "LightningCallback": (_LightningHooks, ("lightning.pytorch", "pytorch_lightning"), "Callback"),
     "TransformersCallback": (_TransformersHooks, ("transformers",), "TrainerCallback"),

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = error.exit_code if isinstance(error, FileProblem) else MISUSE
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
-    except BrokenPipeError:  # whoever reads the output has closed it
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = FINE
     except Exception as error:  # noqa: BLE001 - reported in one line, with a separate exit status

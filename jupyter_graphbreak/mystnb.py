@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class ReportRenderer:
     """Renders the report or the job in a cell's output."""
 
-    #: HTML pages show these mime types, a job rather than the report of the kernel alone; all other builders show text.
+    #: HTML pages show these mime types; a job has precedence over the kernel's own report. Other builders show text.
     mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [
         (builder, mime_type, priority)
         for builder in ("html", "dirhtml", "singlehtml")

@@ -89,7 +89,7 @@ def _limit(marker: pytest.Mark) -> _Limit:
 
 
 def _excess(report: Report, name: str, limit: _Limit) -> str | None:
-    """Return how a report is above a limit, ``None`` if it is not."""
+    """Return by how much a report exceeds a limit, ``None`` if it does not."""
     if name == "max_compile_seconds":
         seconds = report.timing.compile_s or 0.0
         return f"{seconds:.1f} s of compiling, at most {limit.most:g} s allowed" if seconds > limit.most else None

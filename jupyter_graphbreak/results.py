@@ -55,7 +55,7 @@ class Reproducer(str):
     Attributes
     ----------
     shows : str
-        What it shows, in words.
+        The finding, in words.
     issue : str
         The text for PyTorch's bug report form.
     """

@@ -1,4 +1,4 @@
-"""Compile as a process does that finds nothing in PyTorch's caches on disk."""
+"""Compile like a process that finds nothing in PyTorch's caches on disk."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def without_caches() -> Iterator[None]:
-    """Let nothing be read from or written to PyTorch's caches of compiled code while the context is open.
+    """Disable PyTorch's caches of compiled code, for reading and writing, while the context is open.
 
     Inductor then puts its files into new folders, which it never removes; here they are removed at the end. Code that
     was loaded from them still runs.
     """
     config: Any = importlib.import_module("torch._inductor.config")
-    if not hasattr(config, "force_disable_caches"):  # a different torch
+    if not hasattr(config, "force_disable_caches"):  # not in this PyTorch
         yield
         return
     importlib.import_module("torch._inductor.compile_fx")

@@ -151,7 +151,7 @@ def innermost_backend(callback: Any) -> Any:
 
 
 def guard_filter_of(callback: Any) -> Callable[..., Any] | None:
-    """Return the function that selects the guards to keep, of one of Dynamo's callbacks; ``None`` if there is none."""
+    """Return the function with which one of Dynamo's callbacks selects the guards to keep; ``None`` if it has none."""
     return getattr(getattr(callback, "hooks", None), "guard_filter_fn", None)
 
 
@@ -172,7 +172,7 @@ def is_dynamo_disabled(value: Any) -> bool:
 
 
 def resume_codes(code: CodeType) -> list[CodeType]:
-    """Return the resume functions that Dynamo has created for a code object, and theirs, recursively."""
+    """Return the resume functions that Dynamo has created for a code object, and recursively for these."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     resumes: dict[int, CodeType] = {}
     pending = [code]
@@ -237,7 +237,7 @@ def is_known_code(code: CodeType) -> bool:
 
 
 def mark_of_known_code(code: CodeType) -> ref[Any] | None:
-    """Return a reference to what Dynamo keeps for a code object that it has begun; it dies when Dynamo is reset.
+    """Return a reference to Dynamo's state for a code object that it has begun; it dies when Dynamo is reset.
 
     It refers to the callback of Dynamo's own reference. That reference must not live on: its callback would fail.
     """
@@ -262,7 +262,7 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
         Returns the count so far.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
-    if not hasattr(module, "get_compile_id"):  # a different torch
+    if not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield lambda: None
         return
     counted: list[None] = []
@@ -339,9 +339,9 @@ class CompilationCounts(NamedTuple):
 
 
 def compilation_counts() -> CompilationCounts:
-    """Return what Dynamo has counted so far."""
+    """Return Dynamo's counts so far."""
     counters = importlib.import_module("torch._dynamo.utils").counters
-    # Dynamo counts a frame that it only looked at, such as one without tensors, as one that went well.
+    # Dynamo counts a frame that it did not need to compile, such as one without tensors, as "ok".
     begun = importlib.import_module("torch._dynamo.convert_frame").FRAME_COMPILE_COUNTER
     given_up = counters["frames"]["total"] - counters["frames"]["ok"]
     return CompilationCounts(

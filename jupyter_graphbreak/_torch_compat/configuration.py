@@ -167,7 +167,7 @@ def _restore_warn_once_caches() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uncompiled_output() -> Iterator[None]:
-    """Hide log messages and warnings about compilation, which the report has; keep NumPy's random numbers."""
+    """Hide log messages and warnings about compilation, since the report has them; keep NumPy's random numbers."""
     with quiet(), _hidden_compiler_warnings(), _patched_settings(use_numpy_random_stream=True):
         yield
 
@@ -245,7 +245,7 @@ def stance() -> str:
 
 
 def why_compile_is_disabled() -> str:
-    """Return a sentence that explains why ``torch.compile`` compiles nothing, or less; empty if it is not restricted.
+    """Return why ``torch.compile`` compiles nothing or only a part, as a sentence; empty if it is not restricted.
 
     ``torch._dynamo.eval_frame`` checks the same settings: the switch and the stance.
     """
@@ -284,7 +284,7 @@ def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
             return result
         # Unlike a stance with a backend, this keeps fullgraph=True and does not affect other threads.
         clone = getattr(callback._torchdynamo_orig_backend, "_clone_with_backend", None)
-        if clone is None:  # a different torch
+        if clone is None:  # not in this PyTorch
             return frames._create_wrapped_callback(compiler)
         return catch_errors_wrapper(clone(compiler), callback.hooks)
 

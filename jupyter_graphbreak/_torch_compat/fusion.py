@@ -1,4 +1,4 @@
-"""Find out which kernels inductor does not fuse, and what it says about them."""
+"""Find out which kernels inductor does not fuse, and the reasons that it logs."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ class Kernel:
 
 @dataclass(frozen=True)
 class UnfusedPair:
-    """Two kernels of which the second one uses the result of the first.
+    """Two kernels; the second one uses the result of the first.
 
     Parameters
     ----------
     nbytes : int
         The bytes that the second one reads and that the first one reads or writes.
-    said : str
+    inductor_reason : str
         Why inductor does not fuse them, in its words; empty if it does not say.
     """
 
     first: Kernel
     second: Kernel
     nbytes: int
-    said: str
+    inductor_reason: str
 
 
 class _ScheduledError(BaseException):
@@ -70,14 +70,14 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
         Compiles the graph with inductor.
     """
     scheduler = importlib.import_module("torch._inductor.scheduler")
-    said: dict[tuple[str, str], str] = {}
+    reasons: dict[tuple[str, str], str] = {}
     pairs: list[UnfusedPair] = []
 
     def note_reason(_: None, __: None, why: Any, reason: str, *args: Any) -> None:
-        said[why.name1, why.name2] = reason % args if args else reason
+        reasons[why.name1, why.name2] = reason % args if args else reason
 
     def end(scheduled: Any, *_: Any, **__: Any) -> None:
-        pairs.extend(_pairs(scheduled.nodes, said, scheduler.ExternKernelSchedulerNode))
+        pairs.extend(_pairs(scheduled.nodes, reasons, scheduler.ExternKernelSchedulerNode))
         raise _ScheduledError
 
     with (
@@ -90,7 +90,7 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
     return pairs
 
 
-def _pairs(nodes: list[Any], said: dict[tuple[str, str], str], extern: type) -> Iterator[UnfusedPair]:
+def _pairs(nodes: list[Any], reasons: dict[tuple[str, str], str], extern: type) -> Iterator[UnfusedPair]:
     """Yield each kernel with each kernel whose results it uses."""
     writers: dict[str, Any] = {}
     for node in nodes:
@@ -102,7 +102,7 @@ def _pairs(nodes: list[Any], said: dict[tuple[str, str], str], extern: type) -> 
                 _kernel(_part(first, passed, "writes"), extern),
                 _kernel(_part(node, passed, "reads"), extern),
                 sum(int(reads[name].numbytes_hint()) for name in shared),
-                said.get((first.get_name(), node.get_name()), ""),
+                reasons.get((first.get_name(), node.get_name()), ""),
             )
         writers.update({dep.name: node for dep in node.read_writes.writes})
 

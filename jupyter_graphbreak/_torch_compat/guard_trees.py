@@ -67,13 +67,13 @@ def collected_guards() -> Iterator[list[FrameGuards]]:
     """
     frames: list[FrameGuards] = []
     manager: Any = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
-    if manager is None:  # a different torch
+    if manager is None:  # not in this PyTorch
         yield frames
         return
 
     def after(_: None, __: None, made: Any, code: Any, graph: Any, *___: Any, **____: Any) -> None:
         del code
-        with contextlib.suppress(AttributeError):  # a different torch
+        with contextlib.suppress(AttributeError):  # not in this PyTorch
             frames.append(_frame_guards(made.guard_manager, graph))
 
     with followed_here(manager, "__init__", after):
@@ -110,7 +110,7 @@ def _node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
 
 
 def _managers(manager: Any) -> list[Any]:
-    """Return the managers of the objects reached through an object; those of a dict's keys and values are in pairs."""
+    """Return the managers of the objects reached through an object; for a dict, of keys and values in turn."""
     pairs: dict[int, tuple[Any, Any]] = getattr(manager, "get_key_value_managers", dict)()
     managers = [part for pair in pairs.values() for part in pair if part is not None]
     with contextlib.suppress(RuntimeError):  # some kinds of managers have no others

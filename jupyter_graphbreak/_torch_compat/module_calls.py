@@ -410,7 +410,7 @@ def while_converting(
                     try:
                         context.__exit__(None, None, None)
                     except Exception as fault:  # noqa: BLE001 - as above
-                        report_to_run("undoing what a compilation needed", fault)
+                        report_to_run("undoing the changes for a compilation", fault)
             finally:
                 converting.active = False
 

@@ -22,7 +22,7 @@ OPTIMIZERS = torch.optim.Optimizer.profile_hook_step.__code__.co_filename
 
 
 def custom_operator(value: Any) -> tuple[Any, Any] | None:
-    """Return the function of an operator that ``torch.library.custom_op`` made, and that for fake tensors, if any.
+    """Return the function of an operator that ``torch.library.custom_op`` made, and its function for fake tensors.
 
     Returns
     -------
@@ -59,7 +59,7 @@ class Allocations(TorchDispatchMode, Generic[_T]):
     Parameters
     ----------
     describe : callable
-        Returns what to note about an operation while it runs.
+        Returns the value to store for an operation while it runs.
     """
 
     def __init__(self, describe: Callable[[], _T]) -> None:
@@ -77,7 +77,7 @@ class Allocations(TorchDispatchMode, Generic[_T]):
         return result
 
     def living(self) -> list[tuple[_T, int]]:
-        """Return what was noted about memory that is not freed, with its bytes."""
+        """Return the stored values for memory that is not freed, each with the number of bytes."""
         return [(noted, nbytes) for reference, noted, nbytes in self._noted.values() if not reference.expired()]
 
 

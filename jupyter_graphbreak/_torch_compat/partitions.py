@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PARTITION = "min_cut_rematerialization_partition"
 #: The modules in which backends look up the function that divides a graph into forward and backward pass.
 _USERS = ("torch._inductor.compile_fx", "torch._dynamo.backends.debugging")
-#: The backends that do.
+#: The backends that use this function.
 _BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
 
 
@@ -48,7 +48,7 @@ def saved_tensors(
 ) -> list[SavedTensor] | None:
     """Return the tensors that a backend's code for a graph keeps, in the order in which autograd saves them.
 
-    The graph is traced and divided as the backend does it, without generating code.
+    The graph is traced and divided as the backend would do, without generating code.
 
     Parameters
     ----------

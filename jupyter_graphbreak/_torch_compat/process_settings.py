@@ -47,7 +47,7 @@ def mappers() -> list[tuple[Any, str]]:
     return [(owner, name) for module, dotted in _MAPPERS for owner, name in _named(module, dotted)]
 
 
-#: What PyTorch opens without an audit event.
+#: PyTorch's functions that open files or connections without an audit event.
 _OPENED: tuple[tuple[str, str, Literal["file", "network"], str], ...] = (
     ("torch._C._distributed_c10d", "FileStore.__init__", "file", "writes to a file of torch.distributed"),
     ("torch._C._distributed_c10d", "TCPStore.__init__", "network", "connects to a store of torch.distributed"),
@@ -89,11 +89,11 @@ _SILENT = frozenset({"rank", "size", "name", "boxed", "unbox", "set_timeout"})
 
 
 def collectives() -> list[tuple[Any, str]]:
-    """Return the functions with which processes communicate: the owner and the name; none if this one works alone."""
+    """Return the functions with which processes communicate: the owner and the name; none for a single process."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return []
-    if distributed.get_world_size() < _FEWEST_TO_COMMUNICATE:
+    if distributed.get_world_size() < _MIN_TO_COMMUNICATE:
         return []
     group = distributed.ProcessGroup
     methods = [
@@ -114,7 +114,7 @@ def collectives() -> list[tuple[Any, str]]:
     return methods + functions
 
 
-_FEWEST_TO_COMMUNICATE = 2
+_MIN_TO_COMMUNICATE = 2
 _MISSING = object()
 
 

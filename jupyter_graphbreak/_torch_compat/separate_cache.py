@@ -29,7 +29,7 @@ def is_allowed_in_graph(function: Any) -> bool:
 
 
 def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
-    """Register the names that ``torch.fx.wrap`` knows in some globals also for a copy of these globals."""
+    """Register the names that ``torch.fx.wrap`` knows in some globals for a copy of these globals as well."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for number, name in list(table):
         if number == id(scope):
@@ -71,7 +71,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
     Parameters
     ----------
     codes : iterable of CodeType
-        Code that may run. Dynamo forgets that it gave up on code for which it has nothing compiled.
+        Code that may run. If Dynamo gave up on some of it without compiling anything, it tries again.
     """
     compiled = ThreadCompilations()
     codes = list(codes)
@@ -95,9 +95,9 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
 def _unless_ours(
     codes: Iterable[CodeType], converting: Callable[[CodeType], contextlib.AbstractContextManager[None]]
 ) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
-    """Return a function like ``converting`` that leaves out the code of this package which a program calls at a break.
+    """Return a function like ``converting`` that leaves out code of this package that a program calls at a break.
 
-    It is what captures output, for example. Dynamo would compile it, and count it as compiled.
+    Dynamo would compile such code, which captures output for example, and count it.
     """
     wanted = {code.co_name for code in codes}
 
@@ -117,7 +117,7 @@ def removed_globals() -> Iterator[None]:
     """
     hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
     tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
-    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # a different torch
+    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # not in this PyTorch
         yield
         return
     pending: list[Any] = []
@@ -142,7 +142,7 @@ def removed_globals() -> Iterator[None]:
 
 
 class ThreadCompilations:
-    """The compilations of a thread, kept apart from those that Dynamo had and from the sizes that it saw."""
+    """The compilations of a thread, kept apart from Dynamo's earlier compilations and from the sizes that it saw."""
 
     def __init__(self) -> None:
         #: The code that Dynamo reached, by its address, with the compiled versions that it already had.
@@ -188,7 +188,7 @@ def unprofiled_guards() -> Iterator[None]:
     This takes about 16 ms, more than half of the time to compile a small function.
     """
     guards = importlib.import_module("torch._dynamo.guards")
-    if not hasattr(guards, "profile_guard_manager"):  # a different torch
+    if not hasattr(guards, "profile_guard_manager"):  # not in this PyTorch
         yield
         return
     with patched_here(guards, "profile_guard_manager", lambda *_: 0.0):
@@ -209,7 +209,7 @@ def _allow_compiling(code: CodeType) -> None:
 
 
 def _resume_compiling(code: CodeType) -> None:
-    """Make Dynamo compile code again for which it only uses compiled versions because it hit a recompile limit."""
+    """Make Dynamo recompile code again after it stopped because of a recompile limit."""
     kinds = importlib.import_module("torch._dynamo.types")
     strategy = kinds.FrameExecStrategy(kinds.FrameAction.DEFAULT, kinds.FrameAction.DEFAULT)
     importlib.import_module("torch._C._dynamo.eval_frame").set_code_exec_strategy(code, strategy)
@@ -226,7 +226,7 @@ def _own_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Iterator
     """
     module, sizes = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "cache_size"))
     compute = getattr(module, "compute_cache_size", None)
-    if compute is None:  # a different torch: earlier versions count
+    if compute is None:  # not in this PyTorch: earlier versions count
         yield
         return
 
@@ -246,7 +246,7 @@ def _own_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Iterator
 
 @contextlib.contextmanager
 def restored_counters() -> Iterator[None]:
-    """Restore Dynamo's counters, such as that of graph breaks, but keep the counts of other threads."""
+    """Restore Dynamo's counters, such as the number of graph breaks, but keep the counts of other threads."""
     counters = importlib.import_module("torch._dynamo.utils").counters
     before = {name: counter.copy() for name, counter in counters.items()}
     thread = get_ident()
@@ -275,10 +275,10 @@ def restored_counters() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _restored_frame_counts() -> Iterator[None]:
-    """Restore the numbers of compilations of each frame, which Dynamo limits as well; those of other threads count."""
+    """Restore the number of compilations of each frame, which Dynamo also limits; keep those of other threads."""
     module = importlib.import_module("torch._dynamo.convert_frame")
     counter: Any = getattr(module, "FRAME_COMPILE_COUNTER", None)
-    if counter is None or not hasattr(module, "get_compile_id"):  # a different torch
+    if counter is None or not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield
         return
     added: Counter[Any] = Counter()

@@ -119,7 +119,7 @@ def claimed(
 def _followed_functions() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     """Yield the functions that start threads or pass work to pools: owner, name, and the function that wraps them."""
     yield threading.Thread, "start", _wrap_start
-    # Dynamo traces `submit` up to its lock; it would show a function that replaces it.
+    # Dynamo traces `submit` up to its lock, so a replacement of `submit` would appear in stacks.
     item = getattr(concurrent.futures.thread, "_WorkItem", None)
     if hasattr(item, "run"):
         yield item, "__init__", _wrap_new_item
@@ -224,7 +224,7 @@ def _wrap_pool_method(original: Callable[..., Any]) -> Any:
 
 
 def _claims_of_work() -> tuple[Claim, ...]:
-    """Return the runs for which this thread submits work, after telling them."""
+    """Return the runs for which this thread submits work, after notifying them."""
     claims = claims_here()
     for claim in claims:
         if claim.on_submit is not None:

@@ -43,10 +43,10 @@ def cpp_compiler() -> str:
 
 @contextlib.contextmanager
 def quick_cpu_code() -> Iterator[None]:
-    """Make inductor generate code for the CPU that compiles fast while the context is open.
+    """Make inductor generate CPU code that compiles quickly while the context is open.
 
-    The first function that it compiles is slow otherwise: up to seven programs find out which vector instructions it
-    may use, and it compiles PyTorch's headers for later use. If one of these fails, it works without it.
+    Otherwise the first function compiles slowly: up to seven programs find out which vector instructions the code may
+    use, and PyTorch's headers are precompiled. Inductor can do without both.
     """
     config: Any = importlib.import_module("torch._inductor.config")
     instructions = importlib.import_module("torch._inductor.cpu_vec_isa")
@@ -59,18 +59,18 @@ def quick_cpu_code() -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """Return the folder in which inductor keeps the code that it generates, and make it.
+    """Create the folder in which inductor keeps the code that it generates, and return it.
 
     Raises
     ------
     OSError
-        If it cannot be made.
+        If it cannot be created.
     """
     return Path(_cache_folders().cache_dir())
 
 
 def _cache_folders() -> Any:
-    """Return PyTorch's module about this folder, without importing the compiler, which takes a second."""
+    """Return the module of PyTorch that defines this folder, without importing the compiler, which takes a second."""
     import torch
 
     name = "torch._inductor.runtime.cache_dir_utils"
@@ -95,7 +95,7 @@ def devices() -> list[torch.device]:
 
 
 def why_no_cuda() -> str | None:
-    """Return why PyTorch finds no CUDA device, although it is built for CUDA; ``None`` if it finds one or is not."""
+    """Return why a PyTorch built for CUDA finds no CUDA device; ``None`` if it finds one, or is not built for CUDA."""
     import torch
 
     if torch.version.cuda is None or torch.cuda.is_available():

@@ -49,7 +49,7 @@ class SettingChange:
 
 
 def inductor_changes(operation: str | None, *, uses_cuda: bool) -> list[SettingChange]:
-    """Return changes of inductor that the process has not made.
+    """Return changes of inductor's settings that the process has not made.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class CacheSettings:
     operations: tuple[str, ...] = ()
 
     def extended(self, reasons: Iterable[str]) -> CacheSettings:
-        """Return these settings together with those against further bypasses.
+        """Return these settings, extended by those that avoid further bypasses.
 
         Parameters
         ----------

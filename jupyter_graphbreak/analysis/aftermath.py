@@ -191,7 +191,7 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
     Parameters
     ----------
     cause, consequence : Cause
-        As the message has them.
+        The cause and the consequence that the message names.
     block : str or None
         The block around the break in the frame's own function, as :func:`block_around` finds it.
     """
@@ -220,14 +220,14 @@ def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> S
     limit, value : str, int
         The setting that was reached, and its value.
     shared : bool
-        Whether the compilations were those of the wrapper that torch puts around every decorated function.
+        Whether the wrapper that torch puts around every decorated function reached the limit.
     """
     name = f"{limit} = {value}" if limit else "the recompile limit"
     return _filled_in(SHARED_WRAPPER if shared else RECOMPILE_LIMIT, limit=name)
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
-    """Return why Dynamo did not begin a frame, ``None`` if a different part of the report says so."""
+    """Return why Dynamo did not begin a frame, ``None`` if a different part of the report gives the reason."""
     if reason.startswith("remembered"):
         if "skipfiles" in reason:
             return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with another frame
@@ -260,7 +260,7 @@ def block_around(source: Source, line: int) -> SkipKind | None:
 def block_around_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
     """Return the block around the calls ``f(*args)`` of a function, if it is the same for all of them.
 
-    For a function that is known to be in such a call, but not in which.
+    Use it for a function that is called in this way, if the call itself is not known.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def _block_in(tree: ast.Module, line: int) -> SkipKind | None:
         if line not in lines:
             continue
         match node:
-            case ast.Try() if _holds(node, line):
+            case ast.Try() if _is_in_protected_part(node, line):
                 blocks.append((node.lineno, "try"))
             case ast.With():
                 blocks.append((node.lineno, "context manager"))
@@ -313,13 +313,13 @@ def _block_in(tree: ast.Module, line: int) -> SkipKind | None:
     return "try" if "try" in kinds else kinds[-1] if kinds else None
 
 
-def _holds(node: ast.Try, line: int) -> bool:
+def _is_in_protected_part(node: ast.Try, line: int) -> bool:
     """Whether a line is in the part of a try statement that Dynamo cannot leave."""
     body = node.body + [statement for handler in node.handlers for statement in handler.body] + node.finalbody
     return any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for statement in body)
 
 
-#: Functions that run eagerly because of a block around the break: moving lines out of the block helps.
+#: The kinds of reasons that moving lines out of a block, or into a function, removes.
 _MOVES_LINES: frozenset[SkipKind] = frozenset({"loop", "context manager", "try", "skip_frame"})
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: The origin in the name of a resume function: function, file and line.
 _Origin = tuple[str, str, int | None]
-#: A break of this type creates two resume functions, one for each side of the branch.
+#: The registry's name of a branch on a tensor. Such a break creates a resume function for each side of the branch.
 _BRANCHING = "Data-dependent branching"
 
 
@@ -85,7 +85,7 @@ class SameLineBreaks:
     def count_preceding(self, frame: FrameLedger, event: Event) -> int:
         """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
-        own = _own(frame, event)
+        own = _own_entry(frame, event)
         if own is None or event.message.inlined or own.line != resumed_at(name) or own.line is None:
             return 0
         if self._is_reached_again(own.filename, own.line, _is_branch(event)):
@@ -95,7 +95,7 @@ class SameLineBreaks:
     def leave_frame(self, frame: FrameLedger) -> None:
         """Remember the event at which a frame ends: it may create resume functions."""
         event = frame.ending
-        own = _own(frame, event) if event is not None else None
+        own = _own_entry(frame, event) if event is not None else None
         if event is None or own is None:
             return
         name, filename, _ = frame.code
@@ -108,7 +108,7 @@ class SameLineBreaks:
         )
 
 
-def _own(frame: FrameLedger, event: Event) -> StackEntry | None:
+def _own_entry(frame: FrameLedger, event: Event) -> StackEntry | None:
     return next(iter(frame.stack_from(event)), None)
 
 
@@ -147,7 +147,7 @@ def advise(
     known = known_cause(cause.gb_id, cause.gb_type, cause.context)
     ours = dict(known.advice_by_use).get(use, known.advice) if use is not None else known.advice
     advice = [Advice(ours, "graphbreak")] if ours is not None else []
-    advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.STANDING)]
+    advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.GENERAL_HINTS)]
     if consequence is not None:
         further = known_cause(consequence.gb_id, consequence.gb_type).advice_if_consequence
         advice += [Advice(further, "graphbreak")] if further is not None else []
@@ -171,7 +171,6 @@ def _for_user_of(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list
 
 
 Outcome = Literal["resumed", "skipped", "error"]
-#: The registry's name of a branch that a tensor decides.
 _SEVERITY: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
 
 

@@ -78,9 +78,9 @@ def _word(value: Any) -> str:
 
 
 _T = TypeVar("_T")
-#: Exceptions whose class name differs from the type of the break that they report.
 #: The class that Dynamo raises for its own errors; its message begins with the name of the error.
 _INTERNAL_ERROR = "InternalTorchDynamoError"
+#: Exceptions whose class name differs from the type of the break that they report.
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: The comment of an inserted statement that compiles something.
 _UNDO = "# delete this line to run it eagerly"
@@ -194,7 +194,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         paths=paths,
         what_if=parts.build("consequences of stricter settings", lambda: breaks.what_if(run.torch), WhatIf()),
         compiled=parts.build("the list of calls compiled for the report", lambda: _compiled(ledger, sources), None),
-        held=parts.build("the list of functions compiled before the run", lambda: _held(ledger, sources), None),
+        held=parts.build("the list of functions compiled before the run", lambda: _held_code(ledger, sources), None),
         diagnostics=[*ledger.notes, *notes, *repeated, *saved],
     )
 
@@ -334,7 +334,7 @@ def _source_text(recorded: SourceRecorded, kinds: Sources) -> SourceText:
     )
 
 
-def _held(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
+def _held_code(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
     """Return the functions that PyTorch held when the run began; empty for a log, which begins with the process."""
     if ledger.run.held is None:
         return None if ledger.run.watched else []

@@ -1,6 +1,6 @@
 """List what Dynamo traced: the frames that it began, and the lines that it took only because the code is compiled.
 
-A frame has the outcome and the caller of a code object that Dynamo began to compile.
+A frame records the outcome and the caller of a code object that Dynamo began to compile.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     _Occurrence = tuple[Process, Break, JobPlace | None]
 
-#: Each rank has its own device, and objects in guards have other addresses in each process.
+#: Each rank has its own device, and objects in guards have a different address in each process.
 _OWN_NUMBERS = re.compile(
     rb"(?P<device>\b(?:cuda|xpu|hpu|npu|mtia):|\bindex=|_rank_)\d+\w*|\b(?:0x[0-9a-f]{6,}|\d{9,})\b"
 )
@@ -74,7 +74,7 @@ def fingerprint(report: Report) -> bytes:
 
 
 def _folded(processes: list[Process]) -> list[Process]:
-    """Return the processes with ranks that have equal reports as one."""
+    """Return the processes, with the ranks that have equal reports merged."""
     folded: list[Process] = []
     positions: dict[bytes, int] = {}
     equal: dict[int, list[EqualProcess]] = defaultdict(list)
@@ -154,7 +154,7 @@ def _compiling(processes: list[Process], compile_times: Mapping[str, list[Compil
     crowded = _crowded(spans.values(), len({rank for rank, _ in spans}))
     compiling = []
     for (rank, id_), of_rank in sorted(spans.items()):
-        alone = list(_outside(of_rank, crowded))
+        alone = list(_uncrowded_parts(of_rank, crowded))
         longest = max(alone, key=lambda part: part[1] - part[0], default=None)
         compiling.append(
             RankCompiling(
@@ -172,7 +172,7 @@ def _compiling(processes: list[Process], compile_times: Mapping[str, list[Compil
 
 
 def _joined(times: list[CompileTime]) -> list[_Span]:
-    """Return the compilations of one rank, those that overlap as one: a frame may be compiled inside another one."""
+    """Return the compilations of one rank; overlapping ones, such as a frame compiled inside another, are merged."""
     joined: list[_Span] = []
     for time in sorted(times, key=lambda time: (time.start, time.seconds)):
         end = time.start + time.seconds
@@ -199,7 +199,7 @@ def _crowded(spans: Iterable[list[_Span]], ranks: int) -> list[tuple[float, floa
     return crowded
 
 
-def _outside(spans: list[_Span], crowded: list[tuple[float, float]]) -> Iterator[tuple[float, float, _Span]]:
+def _uncrowded_parts(spans: list[_Span], crowded: list[tuple[float, float]]) -> Iterator[tuple[float, float, _Span]]:
     """Yield the parts of a rank's compilations during which at most half of the ranks compile."""
     for span in spans:
         start = span.start

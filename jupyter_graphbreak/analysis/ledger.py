@@ -197,7 +197,7 @@ class Ledger:
         return first.ident if first is not None else None
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
-        """Return the code of a frame that Dynamo refused to begin: the refusal's, or that of its first compilation."""
+        """Return the code of a frame that Dynamo refused to begin, from the refusal or from its first compilation."""
         if frame.refusal is not None and frame.refusal.code is not None:
             return frame.refusal.code
         earlier = (f for f in self.frames if f.started and f.key.frame == frame.key.frame)
@@ -478,7 +478,7 @@ def _infer_loss_of_metrics(frames: list[FrameLedger]) -> None:
 
 
 def _disagreements(ledger: Ledger) -> list[Diagnostic]:
-    """Return a warning for everything that only our hooks or only the trace recorded, or neither.
+    """Return a warning for everything that our hooks, the trace or both failed to record.
 
     If they disagree, a report without breaks may be wrong.
     """

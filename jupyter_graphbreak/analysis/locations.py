@@ -151,7 +151,7 @@ _MODULE = "<module>"
 #: without their indentation in that file.
 _MARIMO_CELL = re.compile(r"^__marimo__cell_(\w+?)_(?:\.py)?$")
 _MARIMO_INDENT = 4
-#: A location holds at most this many characters of its expression; the source has the full text.
+#: A location contains at most this many characters of its expression; the source has the full text.
 _MAX_CODE = 2000
 #: Lines of a library shown before and after a break, and before and after any other place in the report.
 _LINES_AROUND_BREAK, _LINES_AROUND_PLACE = 10, 3
@@ -167,7 +167,7 @@ class SourceText(msgspec.Struct, frozen=True):
     filename : str
         The file name in code objects.
     name : str
-        The name that the user knows.
+        The name to show to the user.
     segments : list of Segment
         The known parts of the text.
     lines : dict
@@ -268,7 +268,7 @@ class Sources:
         return {ident: filename for filename, ident in self._ids.items()}
 
     def name_of(self, ident: str) -> str:
-        """Return the name that the user knows of the source with an id."""
+        """Return the user's name of the source with an id."""
         return next((self.name(filename) for filename, known in self._ids.items() if known == ident), ident)
 
     def name_function(self, filename: str, line: int, name: str) -> None:
@@ -296,7 +296,7 @@ class Sources:
         )
 
     def name(self, filename: str) -> str:
-        """Return the name of a source that the user knows."""
+        """Return the user's name of a source."""
         text = self._texts.get(filename)
         name = text.name if text is not None else PurePath(filename).name or filename
         return _MARIMO_CELL.sub(r"marimo cell \1", name)
@@ -374,7 +374,7 @@ class Sources:
         return self._branch_uses[text.filename].get(location.line)
 
     def filename_ending_with(self, path: str) -> str | None:
-        """Return the file name of the recorded source whose path ends like this; ``None`` if there is not just one."""
+        """Return the file name of the recorded source whose path ends with this; ``None`` unless there is only one."""
         known = [filename for filename in self._texts if filename.endswith(path)]
         return known[0] if len(known) == 1 else None
 
@@ -475,7 +475,7 @@ class Sources:
     def _expression(
         self, text: SourceText, line: int, columns: tuple[int | None, int | None, int | None]
     ) -> ExpressionRange | None:
-        """Return the range of the expression at some columns of a line, with the user's line numbers."""
+        """Return the range of the expression at the given columns of a line, with the user's line numbers."""
         column, end_column, last = columns
         first = self._line(text, line)
         if column is None or end_column is None or first is None:

@@ -3,8 +3,8 @@
 Edits shift lines, so line numbers cannot identify a break. The lines of both runs are aligned like in a text diff, and
 two breaks of one kind are the same break if their lines correspond or if their expressions are equal.
 
-Code that PyTorch holds from earlier runs is not recorded when it runs, so only code that both runs compiled is compared
-(:mod:`~jupyter_graphbreak.analysis.matching`).
+Code that PyTorch keeps from earlier runs is not recorded when it runs, so only code that both runs compiled is
+compared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Function(NamedTuple):
 
 
 class Reuse:
-    """The parts of one run that the other run may have reused from earlier.
+    """The code of one run that the other run may have reused instead of compiling it.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class Reuse:
         return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
-        """Return whether the other run traced the code that led to a break to the end, so it would have reported it."""
+        """Return whether the other run traced all code that led to a break, and so would have reported the break."""
         begins = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
         functions = {part.function for part in parts}
         compiled = [
@@ -154,7 +154,7 @@ class Reuse:
         return bool(compiled) and all(frame.outcome in _TRACED for frame in compiled)
 
     def _is_not_called(self, break_: Break) -> bool:
-        """Return whether the other run's cells lack a call that led to a break, by the text before its bracket."""
+        """Return whether the text of the other run's cells lacks a call that led to a break."""
         called = {
             place.code.partition("(")[0].strip()
             for occurrence in break_.occurrences
@@ -183,7 +183,7 @@ def _first_line(part: Frame | Skipped) -> Line | None:
 
 
 #: Comparisons of lines that a diff of two texts may take.
-_MOST_STEPS = 100_000_000
+_MAX_STEPS = 100_000_000
 
 
 def compare_runs(before: Report, after: Report) -> Changes:
@@ -288,17 +288,17 @@ def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
     A text diff takes far too long for long texts with many equal lines. In these, only unique lines, and equal lines
     at the beginning and at the end, correspond.
     """
-    first = _same(old, new)
-    last = _same(old[first:][::-1], new[first:][::-1])
+    first = _common_prefix_length(old, new)
+    last = _common_prefix_length(old[first:][::-1], new[first:][::-1])
     yield 0, 0, first
     yield len(old) - last, len(new) - last, last
     old, new = old[first : len(old) - last], new[first : len(new) - last]
     counts, new_counts = Counter(old), Counter(new)
     steps = sum(number * new_counts[text] for text, number in counts.items()) * min(len(old), len(new))
-    if steps > _MOST_STEPS:
+    if steps > _MAX_STEPS:
         places = {text: place for place, text in enumerate(new) if new_counts[text] == 1}
         once = [(place, places[text]) for place, text in enumerate(old) if counts[text] == 1 and text in places]
-        for start, new_start in _rising(once):
+        for start, new_start in _longest_rising(once):
             yield first + start, first + new_start, 1
         return
     for kind, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -306,15 +306,15 @@ def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
             yield first + start, first + new_start, end - start
 
 
-def _same(old: list[str], new: list[str]) -> int:
+def _common_prefix_length(old: list[str], new: list[str]) -> int:
     """Return the number of equal lines at the beginning of two texts."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
-def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest series of pairs of which both numbers rise; the first ones do in any case."""
-    ends: list[int] = []  # of the series of each length the one that ends lowest, as its last pair
+def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest series of pairs, sorted by their first numbers, in which the second numbers rise as well."""
+    ends: list[int] = []  # for each length, the last pair of the series that ends lowest
     before: list[int] = []
     for index, (_, second) in enumerate(pairs):
         length = bisect_left(ends, second, key=lambda end: pairs[end][1])

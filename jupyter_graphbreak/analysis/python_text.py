@@ -45,11 +45,11 @@ def parse_expression(text: str) -> ast.expr:
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Hide the warnings that Python issues while it parses code: it showed them when the user ran that code.
+    """Hide the warnings that Python issues while it parses code: Python showed them when the user ran that code.
 
     No warning filter is set, because each change of the filters makes Python forget which warnings it has shown.
     """
-    shown = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - what the compiler calls
+    shown = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls it
     warnings._showwarnmsg = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         yield

@@ -42,7 +42,7 @@ def guard(reason: str) -> str:
     return rest.strip() if colon and "/" in head and head.replace("/", "").isdigit() else text
 
 
-#: The end of a guard on a size, and of any guard without a stack, as PyTorch wrote them all before it gave the stack:
+#: The end of a guard on a size, and of every guard in releases of PyTorch that give no stack:
 #: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
 _PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
 #: A guard that PyTorch adds to every size, whatever the code does: it compiles sizes 0 and 1 separately.
@@ -70,7 +70,7 @@ _OPTIMIZED = "only the options of the inner call count"
 
 
 def sentence_on_repeated_compiling(name: str, where: str, *, is_module: bool, stays_module: bool) -> str:
-    """Return the sentence for one call.
+    """Return the sentence about one call of ``torch.compile`` on something that is already compiled.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Redact a report so that it can be shared: keep its structure, remove everything that comes from the user's code.
 
-``field_contents`` lists what may stay: ids, causes, line numbers, counts, times, shapes, and PyTorch's own words, which
-``known_words`` lists. Names of functions, files and cells become ``f1``, ``file1``, ``cell1``, consistently throughout
-the report.
+``CONTENTS`` lists what may stay: ids, causes, line numbers, counts, times, shapes, and PyTorch's own words, which
+``known_words.txt`` lists. Names of functions, files and cells become ``f1``, ``file1``, ``cell1``, consistently in
+the whole report.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ _PREFIX = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
 _LISTS_OF_NAMES = frozenset({"params", "param_names"})
 #: The attribute of a state dict with the versions of its modules.
 _VERSIONS = "_metadata"
-#: The largest description of the objects in a file, the most entries, and the largest header of safetensors.
-_MOST_PICKLED_BYTES = 1 << 28
-_MOST_ENTRIES = 1 << 20
-_MOST_HEADER_BYTES = 100 << 20
+#: The maximum size of a file's description of its objects, number of its entries, and size of a safetensors header.
+_MAX_PICKLED_BYTES = 1 << 28
+_MAX_ENTRIES = 1 << 20
+_MAX_HEADER_BYTES = 100 << 20
 _SAFETENSORS = ".safetensors"
 
 
@@ -44,7 +44,7 @@ class RepairedCheckpoint:
     renamed : dict
         The new name by the old one.
     on_cpu : bool
-        Whether the tensors are on the CPU now, because this machine lacks the device on which they were.
+        Whether the tensors are on the CPU now, because this machine lacks their device.
     """
 
     path: Path
@@ -133,11 +133,11 @@ def _check_archive(path: Path) -> None:
                 entries = archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, struct.error, UnicodeDecodeError):
             raise NotACheckpointError(f"{path} is not a file written by torch.save") from None
-    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or len(entries) > _MOST_ENTRIES:
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or len(entries) > _MAX_ENTRIES:
         raise NotACheckpointError(f"{path} is not a file written by torch.save: it is compressed or has too many parts")
     pickled = [entry.file_size for entry in entries if entry.filename.endswith("data.pkl")]
-    if len(pickled) != 1 or pickled[0] > _MOST_PICKLED_BYTES:
-        raise NotACheckpointError(f"{path} is no checkpoint: it describes no objects, or too many")
+    if len(pickled) != 1 or pickled[0] > _MAX_PICKLED_BYTES:
+        raise NotACheckpointError(f"{path} is not a checkpoint: it describes no objects, or too many")
 
 
 def _rename(loaded: Any) -> dict[str, str]:
@@ -156,7 +156,7 @@ def _rename(loaded: Any) -> dict[str, str]:
         renamed |= _rename_keys(value)
         versions = getattr(value, _VERSIONS, None)
         if isinstance(versions, dict):
-            # The wrapper itself has an entry, which that of the wrapped module replaces.
+            # The wrapper has its own entry, which the entry of the wrapped module replaces.
             kept = {_without_prefix(key) if isinstance(key, str) else key: part for key, part in versions.items()}
             versions.clear()
             versions.update(kept)
@@ -193,7 +193,7 @@ def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], boo
         size = os.fstat(file.fileno()).st_size
         prefix = file.read(8)
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size  # noqa: PLR2004
-        if length > min(size - 8, _MOST_HEADER_BYTES):
+        if length > min(size - 8, _MAX_HEADER_BYTES):
             raise NotACheckpointError(f"{source} is not a safetensors file: its header is damaged")
         header = _header(source, file.read(length))
         pairs = [(name if name == "__metadata__" else _without_prefix(name), part) for name, part in header.items()]
@@ -202,7 +202,7 @@ def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], boo
             return {}, False
         _refuse_duplicates(pairs)
         text = json.dumps(dict(pairs), separators=(",", ":"), ensure_ascii=False).encode()
-        text += b" " * (-len(text) % 8)  # the format wants aligned data
+        text += b" " * (-len(text) % 8)  # the format requires aligned data
         with replacing(target) as temporary, temporary.open("wb") as out:
             out.write(struct.pack("<Q", len(text)) + text)
             shutil.copyfileobj(file, out)

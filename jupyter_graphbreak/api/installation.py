@@ -49,13 +49,13 @@ _COMPILER_S = 60
 _SETTINGS = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
 _REINSTALL = "pip install --force-reinstall"
 _NO_PROGRAMS = (
-    "The cache folder may forbid programs (a disk mounted with noexec does): let the variable TORCHINDUCTOR_CACHE_DIR "
-    "name a folder elsewhere."
+    "The cache folder may forbid programs (a disk mounted with noexec does): set the variable "
+    "TORCHINDUCTOR_CACHE_DIR to a folder elsewhere."
 )
-_LEAST_FREE_BYTES = 1 << 30
+_MIN_FREE_BYTES = 1 << 30
 _INSTALL_COMPILER = (
     "Install one: `apt install g++`, `dnf install gcc-c++`, `conda install gxx`, or on macOS `xcode-select --install`; "
-    "the variable CXX may name another."
+    "the variable CXX may name a different one."
 )
 
 
@@ -66,7 +66,7 @@ class Finding:
     Parameters
     ----------
     what : str
-        The thing, such as ``"C++ compiler"``.
+        The requirement, such as ``"C++ compiler"``.
     says : str
         The finding as a sentence.
     fix : str or None
@@ -118,7 +118,7 @@ def examine_installation() -> Iterator[Finding]:
 
 
 class _State(msgspec.Struct, frozen=True):
-    """Everything on which compiling depends; if it is the same, the result is."""
+    """Everything that compiling depends on; if nothing has changed, the result is the same."""
 
     versions: list[str]
     compiler: str
@@ -204,7 +204,7 @@ def _python(*, is_known: bool) -> Finding:
     if not is_known:
         try:
             import_compilers()
-        except Exception as error:  # noqa: BLE001 - that it fails is the finding
+        except Exception as error:  # noqa: BLE001 - the failure is the finding
             return Finding(
                 "PyTorch's compiler",
                 f"importing it fails with {type(error).__name__}: {_first_line(error)}",
@@ -219,7 +219,7 @@ def _python(*, is_known: bool) -> Finding:
 
 def _folder() -> Finding:
     what = "Cache folder"
-    fix = "Make it writable, or let the variable TORCHINDUCTOR_CACHE_DIR name a folder that is."
+    fix = "Make it writable, or set the variable TORCHINDUCTOR_CACHE_DIR to a folder that is."
     try:
         folder = cache_folder()
         with tempfile.TemporaryFile(dir=folder):
@@ -227,8 +227,12 @@ def _folder() -> Finding:
     except OSError as error:
         named = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
         return Finding(what, f"{named} cannot be written: {error.strerror or error}.", fix)
-    if free < _LEAST_FREE_BYTES:
-        return Finding(what, f"{folder} has only {free >> 20} MB left.", "Free some space, or name another.")
+    if free < _MIN_FREE_BYTES:
+        return Finding(
+            what,
+            f"{folder} has only {free >> 20} MB left.",
+            "Free some space, or choose another folder.",
+        )
     return Finding(what, f"{folder} can be written.")
 
 
@@ -236,7 +240,7 @@ def _compiler(known: str | None) -> Finding:
     what = "C++ compiler"
     try:
         name = known if known is not None else cpp_compiler()
-    except Exception:  # noqa: BLE001 - PyTorch searches for it by running others
+    except Exception:  # noqa: BLE001 - PyTorch searches for a compiler by running programs
         searched = os.environ.get("CXX")
         missing = f"{searched}, which CXX names, does not run." if searched else "none was found; the CPU needs one."
         return Finding(what, missing, _INSTALL_COMPILER)
@@ -297,7 +301,7 @@ def _compile(compiler: str, headers: list[str]) -> _Problem | None:
 def _triton(*, is_known: bool) -> tuple[Finding, bool]:
     """Examine Triton; return also whether PyTorch's compiler cannot be imported because of it.
 
-    PyTorch works without a Triton that raises ImportError, but stops at any other exception.
+    If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
     """
     what, wanted = "Triton", _wanted()
     is_needed = len(devices()) > 1
@@ -315,7 +319,7 @@ def _triton(*, is_known: bool) -> tuple[Finding, bool]:
     try:
         if not is_known:
             importlib.import_module("triton")
-    except Exception as error:  # noqa: BLE001 - that it fails is the finding
+    except Exception as error:  # noqa: BLE001 - the failure is the finding
         says, breaks_pytorch = _fails_to_import(error, version), not isinstance(error, ImportError)
         if not is_needed and not breaks_pytorch:
             return Finding(what, f"{says} (only GPUs need it)."), False
@@ -364,9 +368,9 @@ def _compiled_function(device: torch.device) -> Finding:
     try:
         with quick_cpu_code():
             result = torch.compile(function, fullgraph=True)(x)
-    except Exception as error:  # noqa: BLE001 - that it fails is the finding
+    except Exception as error:  # noqa: BLE001 - the failure is the finding
         sentence = f"compiling a function fails with {type(error).__name__}: {_first_line(error)}"
-        return Finding(what, sentence, "If all parts above are well, report it to PyTorch.")
+        return Finding(what, sentence, "If everything above is ok, report it to PyTorch.")
     seconds = time.monotonic() - start
     if not torch.allclose(result, function(x), atol=1e-4):
         return Finding(what, "a compiled function returns a wrong result.", "Report it to PyTorch.")

@@ -52,7 +52,7 @@ class Logs(NamedTuple):
     provide : callable
         Provides a file on disk, given its name.
     describe : callable
-        Returns how messages call a file.
+        Returns the name of a file in messages.
     are_checked : bool
         Whether each file is known to be a trace.
     """
@@ -74,7 +74,7 @@ class LogProcess(msgspec.Struct):
 
 
 class LogContents(NamedTuple):
-    """The content of some logs: processes, of which equal ones share a report, and notes on what could not be read."""
+    """The content of some logs: the processes (equal ones share a report), and notes on unreadable parts."""
 
     processes: list[LogProcess]
     notes: list[Diagnostic]
@@ -114,7 +114,7 @@ def read_logs(
         Receives the number of bytes that have been read.
     limits : Limits
     min_parallel_bytes : int
-        The total size from which on logs are read in several processes.
+        Logs with at least this total size are read in several processes.
 
     Raises
     ------
@@ -304,7 +304,7 @@ class _Worker:
         self._send(self._sources)
 
     def answer(self, file: Path, deadline: Deadline, *, is_checked: bool) -> _Answer:
-        """Return the content of a log; if the process ends, say so and start another one for the next log."""
+        """Return the content of a log; if the process ends, return an error and start a new one for the next log."""
         try:
             self._send([str(file), deadline.seconds_left, is_checked])
             size = self._received(_SIZE_BYTES)
@@ -316,7 +316,7 @@ class _Worker:
             return _Answer(error=f"{file}: the process that read it ended, perhaps because memory ran out")
 
     def stop(self) -> None:
-        """End the process, also while it reads a log."""
+        """End the process, even while it reads a log."""
         self._is_stopped = True
         self._end()
 

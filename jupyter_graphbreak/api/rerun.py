@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.warm_calls import WarmCalls
     from jupyter_graphbreak.experiments.recompiles.finding import FoundRecompileRemedies
     from jupyter_graphbreak.experiments.remedies.finding import FoundRemedies
-    from jupyter_graphbreak.experiments.reproducer.processes import Workshop
+    from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.report.reproducer import Reproducer
 
 #: The time limit, in seconds, for measuring or checking.
-_PATIENCE_S = 120.0
+_TIME_LIMIT_S = 120.0
 #: The share of the time for breaks, if there are recompiles as well, and if there are only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.6, 0.3
-#: The share of it after which no further entry is measured or checked, and few calls are timed.
+#: The share of the time limit after which no further entry is measured or checked, and few calls are timed.
 _SHARE_OF_ENTRIES = 0.5
 #: The minimum number of seconds for finding one script.
-_LEAST_FOR_SCRIPT_S = 15.0
+_MIN_FOR_SCRIPT_S = 15.0
 
 
 class KeptRun(NamedTuple):
@@ -46,7 +46,7 @@ class KeptRun(NamedTuple):
 
 @contextlib.contextmanager
 def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
-    """Keep what further analysis needs while the context is open.
+    """Keep copies and times for further analysis while the context is open.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ class Rerun:
         *,
         redacted: bool = False,
         seconds: float | None = None,
-        workshop: Workshop | None = None,
+        runner: ScriptRunner | None = None,
     ) -> Reproducer:
         """Find a script that shows a break, a recompile, the error or the wrong result without the rest of the program.
 
@@ -258,7 +258,7 @@ class Rerun:
             Whether to replace the names and texts of the program.
         seconds : float or None
             The time limit; by default 90 seconds.
-        workshop : Workshop or None
+        runner : ScriptRunner or None
             Runs the scripts; by default a new one.
         """
         from jupyter_graphbreak.experiments.reproducer.finding import reproduce
@@ -270,7 +270,7 @@ class Rerun:
             redacted=redacted,
             seconds=seconds,
             on_status=self._on_status,
-            workshop=workshop,
+            runner=runner,
         )
 
     def reproduce_all(self, seconds: float | None = None) -> Report:
@@ -281,21 +281,21 @@ class Rerun:
         seconds : float or None
             The time limit; by default 120 seconds.
         """
-        from jupyter_graphbreak.experiments.reproducer.processes import Workshop
+        from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
         from jupyter_graphbreak.experiments.reproducer.target import idents_of
 
-        end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+        end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
         found: list[Reproducer] = []
         idents = idents_of(self.report)
-        with Workshop() as workshop:
+        with ScriptRunner() as runner:
             for number, ident in enumerate(idents):
                 left = end - time.monotonic()
-                if left < _LEAST_FOR_SCRIPT_S and found:
+                if left < _MIN_FOR_SCRIPT_S and found:
                     self._notes.append(f"There was no time for {len(idents) - number} of {len(idents)} reproducers.")
                     break
-                share = max(_LEAST_FOR_SCRIPT_S, left / (len(idents) - number))
+                share = max(_MIN_FOR_SCRIPT_S, left / (len(idents) - number))
                 with self._noting_failures(f"reproducing {ident}"):
-                    found.append(self.reproduce(ident, seconds=share, workshop=workshop))
+                    found.append(self.reproduce(ident, seconds=share, runner=runner))
         return self._update(replace(self.report, reproducers=found))
 
     def _entries(self, late: float, verb: str) -> Iterator[Entry]:
@@ -339,5 +339,5 @@ def _share_of_breaks(report: schema.Report) -> float:
 
 def _limits(seconds: float | None) -> tuple[float, float]:
     """Return the end of the time limit, and the time after which no further entry starts, as :func:`time.monotonic`."""
-    limit = _PATIENCE_S if seconds is None else seconds
+    limit = _TIME_LIMIT_S if seconds is None else seconds
     return time.monotonic() + limit, time.monotonic() + _SHARE_OF_ENTRIES * limit

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
 
 #: The time limit, in seconds, for measuring, checking or comparing front ends.
-_PATIENCE_S = 120.0
-#: The share of it after which measuring settles for few calls.
+_TIME_LIMIT_S = 120.0
+#: The share of the time limit after which only few calls are timed.
 _SHARE_OF_CALLS = 0.5
 #: The file of Python's own code for copying objects.
 _COPYING = copy.__file__
@@ -163,7 +163,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
-        limit = _PATIENCE_S if seconds is None else seconds
+        limit = _TIME_LIMIT_S if seconds is None else seconds
         try:
             with limit_time(begun + limit):
                 found = measure_entry(entry, end=begun + _SHARE_OF_CALLS * limit)
@@ -212,7 +212,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+    end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
 
     def check_call() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
@@ -276,10 +276,10 @@ def values(
     from jupyter_graphbreak.experiments.values.finding import values_of_entry
     from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
 
-    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+    end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     lines = [WantedLine.of(text) for text in at]
 
-    def look() -> schema.Report:
+    def analyse() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         refused = entry.why_not_run()
         if refused is not None:
@@ -293,7 +293,7 @@ def values(
         diagnostics = [*found.report.diagnostics, *notes]
         return msgspec.structs.replace(found.report, values=[found.values], diagnostics=diagnostics)
 
-    return _reporting_failures("recording values", look)
+    return _reporting_failures("recording values", analyse)
 
 
 def _reporting_failures(what: str, analyse: Callable[[], schema.Report], **empty: Any) -> Report:
@@ -333,7 +333,7 @@ def _is_internal(fault: Exception) -> bool:
 def compare_frontends(
     fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), seconds: float | None = None, **kwargs: Any
 ) -> Frontends:
-    """Capture a function with each of PyTorch's front ends, and find out which captured program is right.
+    """Capture a function with each of PyTorch's front ends, and find out which captured programs are right.
 
     Each front end captures the function with the given arguments. The captured program then runs with these and with
     further inputs, and its results and changes to the arguments are compared with those of the function itself. Each
@@ -415,7 +415,7 @@ def compare(
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     entry = replace(entry_of(fn, *first.args, **first.kwargs), twins=twins)
-    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+    end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     try:
         effect = effects.of(entry.call) if effects is not None else None
         with entry.set_up(), limit_time(end):

@@ -68,7 +68,7 @@ class Run:
         return Report.of(build_report(self._recording.so_far()))
 
     def begin(self, recording: recorder.Recording) -> None:
-        """Take the recording that has begun."""
+        """Store the recording when it begins."""
         self._recording = recording
 
     def close(self, recording: recorder.Recording, children: Path | None, kept: KeptRun | None) -> None:
@@ -119,15 +119,15 @@ class Run:
 
         After :meth:`try_remedies`, working remedies are measured as well.
 
+        Parameters
+        ----------
+        seconds : float or None
+            The time limit; by default 120 seconds.
+
         Returns
         -------
         Report
             The report of the block, with ``cost``.
-
-        Parameters
-        ----------
-        seconds : float or None
-            The deadline; by default after 120 seconds.
 
         Raises
         ------
@@ -139,15 +139,15 @@ class Run:
     def check(self, seconds: float | None = None) -> Report:
         """Compare the compiled results of the block's entries with eager ones.
 
+        Parameters
+        ----------
+        seconds : float or None
+            The time limit; by default 120 seconds.
+
         Returns
         -------
         Report
             The report of the block, with ``check``.
-
-        Parameters
-        ----------
-        seconds : float or None
-            The deadline; by default after 120 seconds.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class Run:
         at : sequence of str
             Lines whose operations are listed one by one, such as ``"12"`` or ``"model.py:12"``.
         seconds : float or None
-            The deadline; by default after 120 seconds.
+            The time limit; by default 120 seconds.
 
         Returns
         -------
@@ -181,7 +181,7 @@ class Run:
         return self._kept_run().look_at_values(at, seconds)
 
     def reproducer(self, ident: str, *, redacted: bool = False, seconds: float | None = None) -> Reproducer:
-        """Return a standalone script that shows something of the block; see :meth:`Report.reproducer`.
+        """Return a standalone script that reproduces a finding of the block; see :meth:`Report.reproducer`.
 
         Raises
         ------
@@ -238,7 +238,7 @@ def capture(
         ``report.compiled`` lists them. Functions are not compiled: use :func:`explain` for a function.
     on_event : callable or None
         Called for each compilation, recompilation, break and failure of the block as soon as it is known, on the
-        thread that compiles. ``print`` and ``logger.info`` are such functions: an event has its sentence as ``str``.
+        thread that compiles. ``print`` and ``logger.info`` are such functions: ``str`` of an event is a sentence.
         After an exception it is not called again, and ``report.diagnostics`` has a note.
 
     Yields
@@ -283,7 +283,7 @@ def capture(
         keep_for_analysis(looks_for_nan=entries and not cost) if entries or cost else contextlib.nullcontext() as kept,
     ):
         try:
-            with recorder.record(on_record=events.take if events is not None else None) as recording:
+            with recorder.record(on_record=events.receive if events is not None else None) as recording:
                 run.begin(recording)
                 recording.describe_device(Device("auto", default_device_name()))
                 for sentence in early_notes:
@@ -316,7 +316,7 @@ def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
 
 
 def run_program_file(path: str, module: str | None = None, *, routed: bool) -> None:
-    """Run a program as ``__main__``, which stays, and compile what it calls if it is routed (see :func:`capture`).
+    """Run a program as ``__main__``, which remains in ``sys.modules``, and compile its calls if requested.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def run_program_file(path: str, module: str | None = None, *, routed: bool) -> N
     module : str or None
         The module to run, as with ``python -m``.
     routed : bool
-        Whether its calls are compiled.
+        Whether to compile the modules and functions that the program calls.
 
     Raises
     ------
@@ -377,7 +377,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 
 class EventStream:
-    """Turns records into events and passes them to a function of the user.
+    """Turns records into events and passes them to the user's function.
 
     Parameters
     ----------
@@ -395,8 +395,8 @@ class EventStream:
         self._begun: dict[CompileKey, list[Record]] = {}
         self._breaks: set[str] = set()
 
-    def take(self, record: Record) -> None:
-        """Take a record; the last one of a compilation leads to its events."""
+    def receive(self, record: Record) -> None:
+        """Receive a record; the last one of a compilation leads to its events."""
         if self._on_event is None:
             return
         key = record.compile_key

@@ -1,4 +1,4 @@
-"""The tools of ``graphbreak mcp``: the questions that the command line answers, with short answers.
+"""The tools of ``graphbreak mcp``: the features of the command line, with short answers.
 
 Programs run in separate processes, so nothing that they print reaches the protocol, and a limit can end them.
 """
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 #: Reports that are kept; older ones must be created again.
 _MAX_REPORTS = 32
-#: Entries of each list in an answer, and characters of a text.
+#: Limits of an answer: the entries of each list, and the characters of a text.
 _MAX_ENTRIES = 20
 _MAX_TEXT = 400
 #: Characters of one part of a report, and of a patch.
@@ -59,7 +59,7 @@ _COMMAND_LINE = "from jupyter_graphbreak.cli import main; main()"
 _INSTRUCTIONS = (
     "Explains what torch.compile does with a program: graph breaks, recompiles, functions that run eagerly, their "
     "causes, and changes that were tried. An answer is short and has the id of a report; read_report returns any part "
-    "of it. Before you propose a change for a break or a recompile, have judge_patch prove it: accept only the verdict "
+    "of it. Before you propose a change for a break or a recompile, test it with judge_patch: accept only the verdict "
     "'works', or tell the user what 'works on what ran' and 'works but differs' leave open."
 )
 _NOT_ALLOWED = " Running programs is not allowed here: the user can start `graphbreak mcp` with --allow-run."
@@ -92,11 +92,11 @@ class AssistantTools:
         self,
         path: Annotated[str, Field(description="A log of TORCH_TRACE, or a folder of them, in the chosen folder.")],
     ) -> dict[str, Any]:
-        """Explain the logs that a program wrote with TORCH_TRACE, also of many ranks. Runs no program."""
+        """Explain the logs that a program wrote with TORCH_TRACE, on one rank or many. Runs no program."""
         from jupyter_graphbreak.api.saved import read_trace
 
         try:
-            return self._answer(read_trace(self._inside(path), sources=[self._folder]))
+            return self._answer(read_trace(self._path_in_folder(path), sources=[self._folder]))
         except (ValueError, OSError) as error:  # UnreadableTrace is a ValueError
             raise ToolError(str(error)) from None
 
@@ -107,7 +107,7 @@ class AssistantTools:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                reports = read_notebook(self._inside(path))
+                reports = read_notebook(self._path_in_folder(path))
         except (ValueError, OSError) as error:
             raise ToolError(str(error)) from None
         return {"cells": [self._answer(report) for report in reports[:_MAX_ENTRIES]], "number_of_cells": len(reports)}
@@ -195,7 +195,7 @@ class AssistantTools:
 
     def run_notebook(self, path: FilePath) -> dict[str, Any]:
         """Run a notebook in a fresh kernel with every cell explained. The file stays unchanged."""
-        output, status, text = self._run(["notebook", str(self._inside(path)), "--execute", "--format", "json"])
+        output, status, text = self._run(["notebook", str(self._path_in_folder(path)), "--execute", "--format", "json"])
         try:
             reports = [Report.of(report) for report in msgspec.json.decode(output, type=list[Report])]
         except msgspec.DecodeError:
@@ -204,9 +204,9 @@ class AssistantTools:
         return {"cells": cells, "number_of_cells": len(reports), "exit_status": status, "output": text}
 
     def _run_script(self, path: str, arguments: list[str], *options: str, compiles: bool) -> dict[str, Any]:
-        """Run a program under ``graphbreak script`` and return what its report says."""
+        """Run a program under ``graphbreak script`` and return a summary of its report."""
         command = ["script", "--format", "json", *options, *(["--compile"] if compiles else [])]
-        output, status, text = self._run([*command, str(self._inside(path)), *arguments])
+        output, status, text = self._run([*command, str(self._path_in_folder(path)), *arguments])
         try:
             report = Report.from_json(output)
         except msgspec.DecodeError:
@@ -239,13 +239,13 @@ class AssistantTools:
             output.seek(0)
             return output.read(), status, text
 
-    def _inside(self, path: str) -> Path:
+    def _path_in_folder(self, path: str) -> Path:
         """Return the real path of a file in the folder.
 
         Raises
         ------
         ToolError
-            If there is none, or if it is outside, also through symbolic links.
+            If there is none, or if it is outside the folder; symbolic links are followed.
         """
         try:
             real = (self._folder / path).resolve(strict=True)
@@ -257,9 +257,9 @@ class AssistantTools:
 
     def _saved(self, path: str) -> Report | Job:
         if not path.endswith(".json"):
-            raise ToolError(f"no report {path!r}; the reports are {', '.join(self._kept) or 'not made yet'}")
+            raise ToolError(f"no report {path!r}; there are {', '.join(self._kept) or 'none yet'}")
         try:
-            content = read_regular(self._inside(path), _MAX_FILE)
+            content = read_regular(self._path_in_folder(path), _MAX_FILE)
             return Job.from_json(content) if b'"processes"' in content[:64] else Report.from_json(content)
         except (OSError, ValueError, RecursionError) as error:
             raise ToolError(f"{path}: not a report ({' '.join(str(error).split())[:_MAX_TEXT]})") from None
@@ -276,7 +276,7 @@ class AssistantTools:
 
 def serve(folder: Path, *, allow_run: bool, seconds: float) -> None:
     """Serve the tools on standard input and output until the input ends."""
-    os.chdir(folder)  # the working folder is one from which source text may be read
+    os.chdir(folder)  # source text may be read from the working folder
     tools = AssistantTools(Path(), seconds)
     instructions = _INSTRUCTIONS if allow_run else _INSTRUCTIONS + _NOT_ALLOWED
     server = MCPServer(

@@ -10,7 +10,7 @@ from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem
 from jupyter_graphbreak.views.words.plain_text import counted
 
 #: At most this many names are printed.
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 
 
 @click.command("checkpoint", short_help="Remove _orig_mod. from the names in a checkpoint.")
@@ -44,10 +44,10 @@ def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
     if not renamed:
         click.echo(f"No name in {file} contains _orig_mod. {new} was not written.", err=True)
         return FAILED
-    for old, name in list(renamed.items())[:_MOST_NAMES]:
+    for old, name in list(renamed.items())[:_MAX_NAMES]:
         click.echo(f"{old} -> {name}")
-    if len(renamed) > _MOST_NAMES:
-        click.echo(f"and {len(renamed) - _MOST_NAMES} more")
+    if len(renamed) > _MAX_NAMES:
+        click.echo(f"and {len(renamed) - _MAX_NAMES} more")
     if repaired.on_cpu:
         click.echo("Its tensors are on the CPU now: this machine lacks the device on which they were.")
     click.echo(f"Renamed {counted(len(renamed), 'name')}; wrote {new}.")

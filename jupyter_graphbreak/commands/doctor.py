@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.api.installation import Finding
 
 
-@click.command("doctor", short_help="Say whether PyTorch can compile here, and what is missing.")
+@click.command("doctor", short_help="Check whether PyTorch can compile here, and list what is missing.")
 @format_option(("text", "json"))
 def doctor_command(form: str) -> int:
-    """Say whether PyTorch can compile on this machine, and what is missing if it cannot.
+    """Check whether PyTorch can compile on this machine, and list what is missing if it cannot.
 
     Looks at the versions, the cache folder, Triton, the C++ compiler and the settings, and compiles a function on each
     device. The exit status is 1 if something is missing.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "html", "markdown", "sarif")
 
-#: The maximum number of breaks on some ranks only whose places the Markdown of a job lists.
+#: Of the breaks that only some ranks have, the Markdown of a job lists at most this many.
 _MAX_UNEVEN = 50
 
 

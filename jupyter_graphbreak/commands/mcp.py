@@ -21,8 +21,8 @@ def mcp_command(folder: Path, *, allow_run: bool, seconds: int) -> int:
     """Serve tools of the Model Context Protocol on standard input and output, for a coding assistant.
 
     The assistant can explain logs and notebooks, and read reports part by part. With --allow-run, it can also run
-    programs and notebooks in the folder, judge patches and measure: a program then does all that it does when you run
-    it.
+    programs and notebooks in the folder, judge patches and measure. Such a program has the same effects as if you
+    ran it.
 
     Example, in the assistant's settings: {"command": "graphbreak", "args": ["mcp", "--folder", "/my/project"]}
     """

@@ -72,18 +72,18 @@ def script_command(
     the program prints to stderr, so that stdout has only the report. If the program ends with an exit status other
     than 0, that is the exit status of graphbreak.
     """
-    questions = Questions(**{name: options.pop(name) for name in Questions._fields})
+    reruns = RerunOptions(**{name: options.pop(name) for name in RerunOptions._fields})
     gate = Gate(SharedOptions(**options))
     program = program_of(context)
-    _refuse_unreadable(questions.patch)
-    _refuse_unknown_lines(questions.at)
+    _refuse_unreadable(reruns.patch)
+    _refuse_unknown_lines(reruns.at)
     run, status = run_program(
-        program, compiles=compiles, to_stderr=options["form"] != "text", processes=processes, entries=any(questions)
+        program, compiles=compiles, to_stderr=options["form"] != "text", processes=processes, entries=any(reruns)
     )
     if run is None:
         return status or 1
 
-    report = _rerun(run, questions) if any(questions) else run.report
+    report = _rerun(run, reruns) if any(reruns) else run.report
     gate_status = gate.finish(
         CommandResult([report]) if run.job is None else result_of_job(_with_report(run.job, report))
     )
@@ -96,8 +96,8 @@ def _with_report(job: Job, report: Report) -> Job:
     return replace(job, processes=[replace(own, report=report), *others])
 
 
-class Questions(NamedTuple):
-    """Options for examining the compiled functions of a program after it has ended."""
+class RerunOptions(NamedTuple):
+    """The options that run a program's compiled functions again after it has ended."""
 
     tries: bool
     patch: str | None
@@ -180,7 +180,7 @@ def run_program(program: Program, *, compiles: bool, to_stderr: bool, **options:
 
 
 def _refuse_unreadable(patch: str | None) -> None:
-    """Raise an error of usage if a patch is not readable, before the program runs."""
+    """Raise a usage error if the patch cannot be read, before the program runs."""
     if patch is None:
         return
     from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
@@ -192,7 +192,7 @@ def _refuse_unreadable(patch: str | None) -> None:
 
 
 def _refuse_unknown_lines(at: tuple[str, ...]) -> None:
-    """Raise an error of usage if something is not a line, before the program runs."""
+    """Raise a usage error if a value of --at is not a line, before the program runs."""
     from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine
 
     for text in at:
@@ -202,23 +202,23 @@ def _refuse_unknown_lines(at: tuple[str, ...]) -> None:
             raise click.UsageError(f"--at {error}") from None
 
 
-def _rerun(run: Run, questions: Questions) -> Report:
+def _rerun(run: Run, reruns: RerunOptions) -> Report:
     """Return the report of a program that has ended, after its functions ran again on copies, without their output."""
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
     report = run.report
     try:
         with redirect_thread_streams(io.StringIO(), io.StringIO()):
-            if questions.tries or questions.patch is not None:
-                seconds = None if questions.tries else 0  # a patch has its own time limit
-                also = [questions.patch] if questions.patch is not None else []
+            if reruns.tries or reruns.patch is not None:
+                seconds = None if reruns.tries else 0  # a patch has its own time limit
+                also = [reruns.patch] if reruns.patch is not None else []
                 report = run.try_remedies(also=also, seconds=seconds)
-            if questions.cost:
+            if reruns.cost:
                 report = run.measure()
-            if questions.check:
+            if reruns.check:
                 report = run.check()
-            if questions.values or questions.at:
-                report = run.values(at=questions.at)
+            if reruns.values or reruns.at:
+                report = run.values(at=reruns.at)
     except KeyboardInterrupt:
         note = Diagnostic("warning", "Running the functions again was interrupted.")
         report = replace(report, diagnostics=[*report.diagnostics, note])
@@ -247,7 +247,7 @@ def _module_exists(module: str) -> bool:
 
 @contextlib.contextmanager
 def _restored_main() -> Iterator[None]:
-    """Put ``__main__`` back when the command has ended; until then it is the program's, whose functions run again."""
+    """Restore ``__main__`` in the end; during the reruns it is the module of the program."""
     before = sys.modules["__main__"]
     try:
         yield

@@ -1,4 +1,4 @@
-"""The options for compiling what the user did not compile."""
+"""The options for compiling code that the user did not compile."""
 
 from __future__ import annotations
 

@@ -122,10 +122,10 @@ class CompiledCalls:
 
     def open(self) -> None:
         """Start compiling calls."""
-        self._exit_stack.undo_last("undoing what compiling needed", self._traceable.close)
+        self._exit_stack.undo_last("undoing the changes for compiling", self._traceable.close)
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._exit_stack.enter("compiling modules", intercept, None)
-        self._exit_stack.undo_last("undoing what compiling needed", self._end_routing)
+        self._exit_stack.undo_last("undoing the changes for compiling", self._end_routing)
         active[self._thread] = (*active.get(self._thread, ()), self.route)
 
     def _end_routing(self) -> None:
@@ -409,4 +409,4 @@ def compiled_calls(
             calls.open()
             yield calls
         finally:
-            with_fallback("undoing what compiling needed", exit_stack.contexts.close, lambda: None, on_fault)()
+            with_fallback("undoing the changes for compiling", exit_stack.contexts.close, lambda: None, on_fault)()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from jupyter_graphbreak._torch_compat.module_calls import has_own_call
-from jupyter_graphbreak.recording.targets import is_own, is_written_here
+from jupyter_graphbreak.recording.targets import is_own, is_user_written
 from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ _READING = frozenset(
 )  # fmt: skip
 #: Sets of names that count as driving. In a graph, ``torch.full`` turns Python's random integers into floats.
 _DRIVING_PAIRS = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
-#: Those names in ``_READING`` that extract values from a tensor.
+#: The names in ``_READING`` that extract values from a tensor.
 _EXTRACTING = frozenset({"item", "tolist", "numpy"})
 _BUILTINS = frozenset(vars(builtins))
 _DATA = (bool, int, float, str, list, tuple, dict, set, logging.Logger)
@@ -148,7 +148,7 @@ def _owner(call: Any) -> Any:
 def is_driver(module: torch.nn.Module) -> bool:
     """Return whether the ``forward`` of a user's module trains: it runs a backward pass or uses an optimizer."""
     forward = getattr(type(module), "forward", None)
-    if not isinstance(forward, types.FunctionType) or not is_written_here(forward):
+    if not isinstance(forward, types.FunctionType) or not is_user_written(forward):
         return False
     names = set(_names(forward.__code__))
     used = [value for name, value in vars(module).items() if name in names]
@@ -164,7 +164,7 @@ def is_user_code(call: Any) -> bool:
     """Return whether a callable is the user's code, possibly in a wrapper such as ``torch.no_grad()`` or ``vmap``."""
     if isinstance(call, types.FunctionType) and isinstance(inspect.unwrap(call), torch.nn.Module):
         return True
-    return is_written_here(call)
+    return is_user_written(call)
 
 
 def is_transform(call: Any) -> bool:
@@ -218,7 +218,7 @@ class _Uses:
             methods = [] if holder is None else [(getattr(type(holder), name, None), holder) for name in sorted(names)]
             for value, receiver in [*((value, None) for value in values), *methods]:
                 helper = inspect.unwrap(value) if isinstance(value, types.FunctionType) else None
-                if isinstance(helper, types.FunctionType) and is_own(helper) and is_written_here(helper):
+                if isinstance(helper, types.FunctionType) and is_own(helper) and is_user_written(helper):
                     self.calls_own = True
                     self.computes = self.computes or _calculates(helper)
                     if depth < _MAX_DEPTH:
@@ -239,7 +239,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _calculates(function: types.FunctionType) -> bool:
-    """Return whether code uses more than builtins, data and reading a tensor, or calculates with tensors."""
+    """Return whether code calculates with tensors, or uses more than builtins, data and functions that read tensors."""
     found = list(_instructions(function.__code__))
     attributes = {name for operation, name in found if operation in {"LOAD_ATTR", "LOAD_METHOD"}}
     used = {name for operation, name in found if operation in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}}
@@ -301,7 +301,7 @@ def _drives(value: Any) -> bool:
     package = kind.__module__.partition(".")[0]
     if isinstance(value, torch.nn.Module | torch.Tensor | types.ModuleType | types.FunctionType):
         return False
-    if package in {"builtins", "torch", "numpy", "functools", "collections"} or is_written_here(kind.__init__):
+    if package in {"builtins", "torch", "numpy", "functools", "collections"} or is_user_written(kind.__init__):
         return False
     held = attribute_of(value, "__dict__")
     return isinstance(held, dict) and any(

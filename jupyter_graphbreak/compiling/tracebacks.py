@@ -98,7 +98,7 @@ def failed_assertion(error: BaseException) -> AssertionError | None:
     return assertion.with_traceback(error.__traceback__)
 
 
-#: The instruction index of a traceback entry of which only the line is known.
+#: The instruction index of a traceback entry if only its line is known.
 _NO_INSTRUCTION = -1
 #: The message of an ``assert`` without a message in a graph.
 _NO_MESSAGE = "assertion error"

@@ -230,7 +230,7 @@ class Examination:
             return in_value
         in_arguments = difference(expected.arguments, result.arguments, values=self._values)
         if in_arguments is not None:
-            return f"leaves its arguments different: {in_arguments}"
+            return f"changes its arguments differently: {in_arguments}"
         all_differences = differences(expected, result, values=self._values)
         return next((item.text for item in all_differences if item.kind in _WRONG_KINDS), None)
 
@@ -304,7 +304,7 @@ def compare(
     Parameters
     ----------
     fn : callable
-        A function, a method or a module; of a compiled callable the original is compared.
+        A function, a method or a module; for a compiled callable, the original is compared.
     first : Arguments
         The arguments with which each front end captures the function.
     others : sequence of Arguments

@@ -123,7 +123,7 @@ def write_baseline(baseline: Baseline) -> str:
 
 
 def baseline_of(reports: Iterable[Report]) -> Baseline:
-    """Return the baseline that allows exactly the contents of the reports.
+    """Return the baseline that allows exactly the breaks, eager functions and recompiles in the reports.
 
     If several reports contain an entry, as in a job with several ranks, the highest count of one report is used.
     """
@@ -237,7 +237,7 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
     target = Path(os.path.realpath(path))
     with contextlib.suppress(FileNotFoundError):
         load_baseline(target)
-        if not os.access(target, os.W_OK):  # renaming would replace it all the same
+        if not os.access(target, os.W_OK):  # os.replace below would not notice
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     with replacing(target) as temporary:
         temporary.write_text(write_baseline(baseline), encoding="utf-8")

@@ -45,7 +45,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
     new : list of AllowedBreak
         Breaks that are not allowed.
     eager : list of AllowedEager
-        Functions that run eagerly without permission, for a reason other than a break.
+        Functions that run eagerly for a reason other than a break, and are not allowed to.
     recompiles : list of MoreRecompiles
         Functions with more recompiles than allowed.
     gone : list of AllowedBreak
@@ -77,7 +77,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
     now = baseline_of(reports)
     existing = _functions(reports)
 
-    def gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
+    def is_gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
         return (old.path, old.function) not in existing
 
     by_break: list[tuple[Callable[[AllowedBreak], Hashable], bool]] = [
@@ -90,17 +90,17 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
         by_break.append(
             (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False)
         )
-    left, new = _without_pairs(baseline.breaks, now.breaks, by_break, gone)
+    left, new = _without_pairs(baseline.breaks, now.breaks, by_break, is_gone)
     by_function: list[tuple[Callable[[AllowedEager], Hashable], bool]] = [
         (lambda allowed: allowed, False),
         (lambda allowed: (allowed.function, allowed.reason), True),
         (lambda allowed: (allowed.path, allowed.reason), True),
     ]
-    _, eager = _without_pairs(baseline.eager, now.eager, by_function, gone)
+    _, eager = _without_pairs(baseline.eager, now.eager, by_function, is_gone)
     return GateVerdict(
         new=new,
         eager=eager,
-        recompiles=list(_more_recompiles(baseline, now.recompiles, gone)),
+        recompiles=list(_more_recompiles(baseline, now.recompiles, is_gone)),
         gone=left,
         same=len(now.breaks) - len(new),
         nothing_compiled=nothing_compiled(reports),
@@ -109,7 +109,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
 
 
 def _changed_versions(baseline: Baseline, now: Baseline) -> dict[str, tuple[str, str]]:
-    """Return the versions of the libraries that both name and that differ; local builds of one release are the same."""
+    """Return the old and new versions that differ, of libraries that both name; local builds of a release are equal."""
     before, after = ({"torch": known.torch, **known.libraries} for known in (baseline, now))
     pairs = {name: (before[name].partition("+")[0], after[name].partition("+")[0]) for name in before if name in after}
     return {name: (old, new) for name, (old, new) in pairs.items() if old and new and old != new}
@@ -127,7 +127,7 @@ def nothing_compiled(reports: Sequence[Report]) -> bool:
 
 
 def _without_pairs(
-    before: Sequence[_A], now: Sequence[_A], keys: Iterable[tuple[Any, bool]], gone: Callable[[_A], bool]
+    before: Sequence[_A], now: Sequence[_A], keys: Iterable[tuple[Any, bool]], is_gone: Callable[[_A], bool]
 ) -> tuple[list[_A], list[_A]]:
     """Pair old and new entries, the most certain pairs first; return the unpaired entries of both.
 
@@ -137,7 +137,7 @@ def _without_pairs(
         The old and the new entries.
     keys : iterable of (callable, bool)
         Functions that return the key by which to pair, and whether to pair only entries whose function is gone.
-    gone : callable
+    is_gone : callable
         Returns whether the function of an old entry is gone.
     """
     old: list[_A | None] = list(before)
@@ -145,7 +145,7 @@ def _without_pairs(
     for key, only_gone in keys:
         waiting: dict[Hashable, deque[int]] = defaultdict(deque)
         for index, entry in enumerate(old):
-            if entry is not None and (not only_gone or gone(entry)):
+            if entry is not None and (not only_gone or is_gone(entry)):
                 waiting[key(entry)].append(index)
         unpaired = []
         for entry in new:
@@ -159,24 +159,24 @@ def _without_pairs(
 
 
 def _more_recompiles(
-    baseline: Baseline, now: Sequence[AllowedRecompiles], gone: Callable[[AllowedRecompiles], bool]
+    baseline: Baseline, now: Sequence[AllowedRecompiles], is_gone: Callable[[AllowedRecompiles], bool]
 ) -> Iterable[MoreRecompiles]:
     before = baseline.recompiles
     allowed = {(old.path, old.function): old.times for old in before}
-    moved = _Moved(old for old in before if gone(old))
+    moved = _GoneFunctions(old for old in before if is_gone(old))
     for new in now:
         times = allowed.get((new.path, new.function))
         if times is None:
             # A function that is gone may have been renamed, or moved to a different file.
-            same = moved.take(new)
+            same = moved.pop_match(new)
             times = same.times if same is not None else 0
         most = max(times, baseline.max_recompiles)
         if new.times > most:
             yield MoreRecompiles(new.path, new.function, most, new.times)
 
 
-class _Moved:
-    """Functions that are gone. Each may have been renamed or moved to a different file, but only once."""
+class _GoneFunctions:
+    """Functions that are gone. A new function may be one of them, renamed or moved to a different file."""
 
     def __init__(self, gone: Iterable[AllowedRecompiles]) -> None:
         self._left = dict(enumerate(gone))
@@ -186,7 +186,7 @@ class _Moved:
             self._by_function[each.function].append(place)
             self._by_path[each.path].append(place)
 
-    def take(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
+    def pop_match(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
         """Return and remove the first function with the same name or file."""
         places = [same[0] for same in (self._by_function[now.function], self._by_path[now.path]) if self._is_left(same)]
         return self._left.pop(min(places)) if places else None
@@ -290,7 +290,7 @@ def details(verdict: GateVerdict) -> list[str]:
 
 
 def _changed_library(verdict: GateVerdict, path: str) -> str:
-    """Return the library with a different version to which a file belongs, for the end of a line."""
+    """Return a note for the end of a line if the version of the library that contains the file has changed."""
     name = path.partition("/")[0].removesuffix(".py")
     if name not in verdict.versions:
         return ""

@@ -110,16 +110,16 @@ class FrontendComparison:
         return function, list(args), kwargs
 
     def _is_own_function(self, expression: ast.expr) -> bool:
-        from jupyter_graphbreak.recording.targets import is_written_here
+        from jupyter_graphbreak.recording.targets import is_user_written
 
         names = [node for node in ast.walk(expression) if isinstance(node, ast.expr)]
         if not all(isinstance(node, ast.Name | ast.Attribute) for node in names):
             return False
         try:
             value = eval(ast.unparse(expression), self._namespace)  # noqa: S307 - a name, perhaps with attributes
-        except Exception:  # noqa: BLE001 - it was deleted, or a property fails
+        except Exception:  # noqa: BLE001 - the name was deleted, or a property fails
             return False
-        return is_written_here(value)
+        return is_user_written(value)
 
 
 def _arguments(calls: list[EvaluatedCall]) -> list[Arguments]:

@@ -62,11 +62,11 @@ class CellRuns:
         self._inner_cells = 0
         self._tree: ast.Module | None = None  # the cell's code
         self._top_level: ast.Module | None = None  # the code of a cell whose calls are compiled
-        self._told: set[str] = set()  # expressions that notes were about
+        self._noted: set[str] = set()  # expressions that notes were about
         self._request: ExplainRequest | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
-    # The callbacks that IPython calls around a cell, with_fallback.
+    # IPython calls these before and after a cell, through with_fallback.
 
     def enter(self, _: ExecutionInfo) -> None:
         """Store the request of a cell, or count a cell that the observed one runs: ``pre_run_cell``."""
@@ -82,7 +82,7 @@ class CellRuns:
 
     def end(self, result: ExecutionResult | None) -> None:
         """End the observation of the cell: ``post_run_cell``."""
-        self._request = None  # remains from a cell that could not be parsed
+        self._request = None  # it may be left from a cell that could not be parsed
         if self._inner_cells and result is not None:  # a cell that the observed one ran, for example with %%capture
             self._inner_cells -= 1
             return
@@ -99,7 +99,7 @@ class CellRuns:
         except KeyboardInterrupt as interrupt:  # it was deferred until the report, and still ends the cell
             self._interrupted(interrupt, result)
         finally:
-            with faults.suppress_faults("undoing what the run needed"):
+            with faults.suppress_faults("undoing our changes"):
                 observation.undo()
 
     def drop(self, _: ExecutionResult | None) -> None:
@@ -187,7 +187,7 @@ class CellRuns:
                 observation.compile_calls()
 
     def cell_caller(self, name: str) -> Callable[[], Any]:
-        """Return a function that calls the cell, which was made into a function, compiled if possible."""
+        """Return a function that calls the cell's function, compiled if possible."""
         function = self._shell.user_ns[name]
         function.__code__ = as_module_code(function.__code__)
         caller = self._observation.cell_caller(function) if self._observation is not None else function
@@ -210,14 +210,14 @@ class CellRuns:
         return cell_id if isinstance(cell_id, str) else None
 
     def _with_notes(self, report: Report) -> Report:
-        """Add notes on what the cell saves and on what to move into a function."""
+        """Add notes on saved states of compiled modules, and on lines to move into a function."""
         tree, self._tree = self._tree, None
         notes = dict(notes_on_saving(tree, self._shell.user_ns)) if tree is not None else {}
-        # Lines that were seen while the cell ran: those of functions, whose variables the namespace does not have.
+        # Saves in functions were noted while the cell ran: the namespace does not have their variables.
         seen = {note.message: note for note in report.diagnostics if f"`{ORIG_MOD}`" in note.message}
-        new = [Diagnostic("info", note) for about, note in notes.items() if about not in self._told]
-        new += [note for message, note in seen.items() if not notes and message not in self._told]
-        self._told |= notes.keys() | seen.keys()
+        new = [Diagnostic("info", note) for about, note in notes.items() if about not in self._noted]
+        new += [note for message, note in seen.items() if not notes and message not in self._noted]
+        self._noted |= notes.keys() | seen.keys()
         others = [note for note in report.diagnostics if note.message not in seen]
         return self._with_advice(replace(report, diagnostics=[*others, *new]) if new or seen else report)
 
@@ -245,7 +245,7 @@ class CellRuns:
         return replace(report, changes=before.diff(report)) if before is not None else report
 
     def _keep_remedies(self, observation: Observation) -> None:
-        """Keep what was tried: if it was interrupted, the next run of the cell continues."""
+        """Keep the trials: if they were interrupted, the next run of the cell continues them."""
         report = self._last_reports.get(observation.cell_id or "")
         if report is not None and observation.remedies is not None:
             self._last_reports[observation.cell_id or ""] = replace(report, remedies=observation.remedies)

@@ -84,7 +84,7 @@ def _begin(
 
 
 def _cell_caller(name: str) -> Callable[[], Any]:
-    """Return a function that calls the observed cell, which was made into a function, compiled."""
+    """Return a function that calls the observed cell's function, compiled."""
     return _loaded_magic().runs.cell_caller(name)
 
 
@@ -182,7 +182,7 @@ class CompileExplain(Magics):
         self._ip.ast_transformers.append(self._ast_transformer)
 
     def _suspend_transformer(self) -> None:
-        """Remove our transformer before IPython checks whether there are any, if it is the last one.
+        """If our transformer is the last one, remove it before IPython checks whether there are any.
 
         If there are any, IPython walks the whole cell recursively (``ast.fix_missing_locations``), which fails for a
         sum of a thousand terms. IPython is iterating over the list now and would skip the one after a removed one.
@@ -287,7 +287,7 @@ class CompileExplain(Magics):
 
             %%compile_explain [options]       as the first line of a cell
             %compile_explain [options] f(x)   on a line: compiles f, calls it, returns its value
-            %compile_explain --frontends f(x), f(-x)   the front ends on f, compared on -x as well
+            %compile_explain --frontends f(x), f(-x)   compares the front ends on f, for x and -x
             %compile_explain --log PATH       explains logs that TORCH_TRACE wrote
 
         A cell whose code uses torch.compile runs unchanged. In any other cell, the magic compiles what the cell calls:
@@ -350,7 +350,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     finally:
         with suppress_faults("making the report", observation.report_failure):
             observation.close(failed)
-        with suppress_faults("undoing what the run needed"):
+        with suppress_faults("undoing our changes"):
             observation.undo()
 
 

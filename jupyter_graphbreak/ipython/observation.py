@@ -39,20 +39,21 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.results import Frontends, Job
 
-#: The seconds for a cell and its reruns together, the minimum for the reruns, and the maximum for one of them.
-_LONGEST_S = 140.0
-_LONGEST_AGAIN_S = 60.0
-_LONGEST_FOR_ONE_S = 100.0
+#: The maximum number of seconds for a cell and its reruns together; if the cell takes long, the reruns still get the
+#: minimum. No rerun takes longer than the last of these.
+_MAX_TOTAL_S = 140.0
+_MIN_RERUNS_S = 60.0
+_MAX_RERUN_S = 100.0
 #: The relative shares of the time for the reruns.
 _WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1, "recording values": 1, "reproducing": 3}
 
 
 def _time_shares(purposes: Sequence[str], elapsed_s: float) -> Iterator[float]:
     """Yield the seconds for each rerun when it begins; unused time is available to the later ones."""
-    end = time.monotonic() + max(_LONGEST_S - elapsed_s, _LONGEST_AGAIN_S)
+    end = time.monotonic() + max(_MAX_TOTAL_S - elapsed_s, _MIN_RERUNS_S)
     for number, purpose in enumerate(purposes):
         share = _WEIGHTS[purpose] / sum(_WEIGHTS[later] for later in purposes[number:])
-        yield min(share * max(0.0, end - time.monotonic()), _LONGEST_FOR_ONE_S)
+        yield min(share * max(0.0, end - time.monotonic()), _MAX_RERUN_S)
 
 
 class Observation:
@@ -145,7 +146,7 @@ class Observation:
             problem = opened.enter("showing the live view", self._output.opened, None)
             if problem is not None:
                 self._faults.append(Diagnostic("warning", problem))
-        with suppress_faults("forgetting what was compiled before", self.note_fault):
+        with suppress_faults("discarding earlier compiled code", self.note_fault):
             if self.options.fresh:
                 forget_everything()
             forget(*named.values())
@@ -193,7 +194,7 @@ class Observation:
                     self.note("info", f"`{name}` was not compiled: {reason}.")
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a function that calls a cell, which was made into a function, compiled if possible."""
+        """Return a function that calls a cell's function, compiled if possible."""
         with suppress_faults("compiling the cell", self.note_fault):
             return self._calls.cell_caller(function) if self._calls is not None else function
         return function
@@ -237,7 +238,7 @@ class Observation:
         error : BaseException or None
             The exception that ended the run.
         finish : callable
-            Adds the information that only the caller has to the report.
+            Adds to the report what only the caller knows.
         """
         with deferred_interrupts():
             self._stop(error)
@@ -279,14 +280,14 @@ class Observation:
     def _stop(self, error: BaseException | None) -> None:
         last_notes: list[tuple[str, Callable[[], None]]] = [
             ("noting how the run ended", lambda: self._note_end(error)),
-            ("noting what was not compiled again", self._note_stale),
+            ("looking for code that was compiled before the run", self._note_not_compiled_again),
             ("noting what was compiled", self._note_compiled),
             ("reading what other processes wrote", self._read_children),
         ]
         for what, note in last_notes:
             with suppress_faults(what, self.note_fault):
                 note()
-        with suppress_faults("undoing what the run needed", self.note_fault):
+        with suppress_faults("undoing our changes", self.note_fault):
             self._exit_stack.contexts.close()
 
     def undo(self) -> None:
@@ -393,7 +394,7 @@ class Observation:
         return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
 
     def _abandon(self, error: BaseException) -> None:
-        """Undo everything, and show that the run ended before it began."""
+        """Undo everything, and show that the run could not begin."""
         from msgspec.structs import replace
 
         with deferred_interrupts():
@@ -432,8 +433,8 @@ class Observation:
             if not self.options.quiet:
                 display(replace(report, diagnostics=[*report.diagnostics, *self._faults[known:]]))
 
-    def _note_stale(self) -> None:
-        from jupyter_graphbreak.recording.targets import stale
+    def _note_not_compiled_again(self) -> None:
+        from jupyter_graphbreak.recording.targets import names_not_compiled_again
 
         if self.recording is None:
             return
@@ -442,7 +443,7 @@ class Observation:
         kept = {
             name: now[name] for name, reference in self._compiled.items() if name in now and now[name] is reference()
         }
-        for name in stale(kept, self.recording.started_codes()):
+        for name in names_not_compiled_again(kept, self.recording.started_codes()):
             self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are missing here.")
 
 

@@ -54,15 +54,15 @@ class Options(msgspec.Struct, frozen=True):
     values : bool
         Whether to look at the values inside compiled code.
     at : list of str or None
-        The lines whose values are wanted one by one.
+        The lines to show operation by operation.
     repro : bool
-        Whether to write standalone scripts that show what the report has.
+        Whether to write a standalone script for each finding.
     fresh : bool
         Whether to first forget what the kernel has compiled.
     log : str or None
         The trace log to explain instead of a run.
     sources : list of str or None
-        Further folders from which source text that a log names may be shown.
+        Further folders from which source text may be shown, for ``log``.
     expression : str
         The text after the options.
     """
@@ -148,7 +148,7 @@ def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
 
 
 def _refuse_unknown_lines(at: list[str]) -> None:
-    """Raise an error of usage if something is not a line."""
+    """Raise a usage error if a value of --at is not a line."""
     from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine
 
     for text in at:

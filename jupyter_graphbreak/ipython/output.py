@@ -45,7 +45,7 @@ class Output:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[str | None]:
-        """Show that the run has started, and detect whether the cell clears its outputs in the context.
+        """Show that the run has started, and notice if the cell clears its outputs before the context ends.
 
         Yields
         ------

@@ -12,11 +12,11 @@ class CacheBypass:
     Parameters
     ----------
     name : str
-        The name of its page and of its example.
+        The name of its page and its example program.
     title : str
         The cause in the reader's words; code is in backticks.
     marks : tuple of str
-        Parts of PyTorch's reasons.
+        Parts of PyTorch's reason; any one of them identifies the entry.
     reason : str
         PyTorch's reason, as a report shows it.
     advice : str or None
@@ -37,7 +37,7 @@ CACHE_BYPASSES = (
         "A `torch.autograd.Function`",
         ("autograd_function_apply",),
         "Unsupported call_function target autograd_function_apply",
-        "set TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 before the start",
+        "set TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 before the program starts",
     ),
     CacheBypass(
         "autocast",
@@ -62,7 +62,7 @@ CACHE_BYPASSES = (
     ),
     CacheBypass(
         "unknown function",
-        "A function under `allow_in_graph`",
+        "A function marked with `allow_in_graph`",
         ("Unsupported call_function", "Unsupported call_method"),
         "Unsupported call_function target <function f at ...>",
     ),
@@ -89,7 +89,7 @@ CACHE_BYPASSES = (
     ),
     CacheBypass(
         "switched off",
-        "A cache that is switched off, or too old a Triton",
+        "A cache that is switched off, or a Triton that is too old",
         ("cache is not enabled", "requires triton"),
         "FX graph cache is not enabled",
         "unset TORCHINDUCTOR_FX_GRAPH_CACHE and TORCHINDUCTOR_FORCE_DISABLE_CACHES, or install a newer Triton",

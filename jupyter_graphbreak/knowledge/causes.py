@@ -30,12 +30,13 @@ _UNPACK_GENERATORS = DynamoSetting("enable_faithful_generator_behavior", value=F
 
 _BRANCH = ManualStep(
     "Decide whether both sides can always be computed, so that torch.where can choose between "
-    "them; whether a loop that this ends can always run its maximum number of times; or "
-    "whether this can be decided outside of the compiled function.",
+    "them; whether the loop that this branch ends can always run its maximum number of times; or "
+    "whether the condition can be evaluated outside of the compiled function.",
     obsolete_if_failed="torch.where",
     otherwise=(
-        "Decide whether a loop that this ends can always run its maximum number of times, or "
-        "whether this can be decided outside of the compiled function: torch.where was tried and did not work."
+        "Decide whether the loop that this branch ends can always run its maximum number of times, or "
+        "whether the condition can be evaluated outside of the compiled function: torch.where was tried and did not "
+        "work."
     ),
 )
 _DISABLED = ManualStep("Decide whether this function must stay out of the graph: the code disables it on purpose.")
@@ -59,7 +60,7 @@ _BACKWARD = ManualStep(
     "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it.",
     is_where_to_end=True,
 )
-_FLAG = ManualStep("Decide which tensors need gradients before the compiled function: in a graph that cannot change.")
+_FLAG = ManualStep("Decide before the compiled function which tensors need gradients: a graph cannot change that.")
 _CONTEXT = ManualStep("Decide whether the context may be entered around the whole call of the compiled function.")
 _NUMPY = ManualStep(
     "Decide whether torch can draw or compute this. With NumPy's generator it must happen before the call."
@@ -100,7 +101,7 @@ CAUSES = (
         title="Failure of the backend",
         advice=(
             'the graph was captured and the backend failed on it: run it with backend="eager"; if it also works with '
-            '"aot_eager", the fault is in the generated code, or `graphbreak doctor` names what the machine lacks'
+            '"aot_eager", the fault is in the generated code, or the machine lacks something: run `graphbreak doctor`'
         ),
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),
@@ -135,7 +136,7 @@ CAUSES = (
         title="Failure of inductor",
         advice=(
             "the graph was captured and inductor failed on it: `graphbreak doctor` names what the machine lacks (a "
-            'compiler, headers, Triton) and how to install it; if all is well there, use backend="aot_eager"'
+            'compiler, headers, Triton) and how to install it; if it lacks nothing, use backend="aot_eager"'
         ),
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),
@@ -255,7 +256,7 @@ CAUSES = (
     KnownCause(
         "GB0036",
         ("Dynamic shape operator",),
-        title="Result whose size depends on a tensor's values, as `x[mask]`",
+        title="Result whose size depends on a tensor's values, such as `x[mask]`",
         advice=(
             f"set {_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the "
             f"setting can turn a "
@@ -326,7 +327,7 @@ CAUSES = (
     KnownCause(
         "GB0055",
         ("Failed to convert args/kwargs to proxy",),
-        title="Argument that a graph cannot hold, such as a `torch.Generator`",
+        title="Argument that a graph cannot contain, such as a `torch.Generator`",
         advice="call the operation before the compiled function and pass its result as an argument",
         manual_step=_STATE,
     ),
@@ -393,9 +394,9 @@ CAUSES = (
         "GB0069",
         ("Import failure",),
         title="`import` that fails",
-        advice="import it once, before the compiled function, and keep whether that worked",
+        advice="import it once, before the compiled function, and store whether it succeeded",
         manual_step=ManualStep(
-            "Decide where to ask whether the package is installed: once, before the compiled function."
+            "Decide where to check whether the package is installed: once, before the compiled function."
         ),
     ),
     KnownCause(
@@ -450,7 +451,7 @@ CAUSES = (
         "GB0092",
         ("Reconstruction failure",),
         title="Object that cannot outlive a break",
-        advice="build it after the compiled function, from what that returns: it cannot be carried across a break",
+        advice="build it after the compiled function, from the function's result: it cannot be carried across a break",
         manual_step=_STATE,
     ),
     KnownCause(
@@ -558,7 +559,7 @@ CAUSES = (
         "GB0117",
         ("Unhandled args for method",),
         title="Tensor method that fails while Dynamo traces it",
-        advice="call it after the compiled function, on what that returns",
+        advice="call it after the compiled function, on the function's result",
         manual_step=_STATE,
     ),
     KnownCause(
@@ -579,7 +580,7 @@ CAUSES = (
             "Unsupported Tensor.item() call with capture_scalar_outputs=False",
             "Tensor.item() with capture_scalar_outputs=False",
         ),
-        title="Tensor turned into a Python number, as by `.item()`",
+        title="Tensor turned into a Python number, for example by `.item()`",
         advice=f"keep the value as a tensor; .item() needs it on the host. If a number is needed, set {_SCALARS}",
         setting_advice=f"set {_SCALARS}",
         manual_step=_HOST,
@@ -716,7 +717,7 @@ CAUSES = (
     KnownCause(
         "GB0171",
         ("assert with non-string message",),
-        title="`assert` whose message is no plain string",
+        title="`assert` whose message is not a plain string",
         advice="use a plain string as the assert's message, not one that contains tensors",
         rewrites=("check in the graph",),
     ),
@@ -845,7 +846,7 @@ CAUSES = (
         "GB0223",
         ("torch.compile call with > 1 args",),
         title="`torch.compile` called in compiled code",
-        advice="give torch.compile its options by keyword",
+        advice="pass the options of torch.compile by keyword",
     ),
     KnownCause(
         "GB0225",
@@ -1030,8 +1031,8 @@ CAUSES = (
     KnownCause(
         "GB0569",
         ("repr() on tensor",),
-        title="Text of a tensor",
-        advice="write it after the call: the text of a tensor needs its values",
+        title="`repr()` of a tensor",
+        advice="call repr() after the compiled function: it needs the tensor's values",
         manual_step=_OUTPUT,
         since="2.13",
     ),
@@ -1119,7 +1120,7 @@ CAUSES = (
         "GB4695",
         ("torch.jit.script/freeze modules unsupported",),
         title="Scripted module (`torch.jit.script`)",
-        advice="compile the module that was not scripted",
+        advice="compile the original module instead of the scripted one",
         since="2.12",
     ),
     KnownCause(
@@ -1304,7 +1305,7 @@ CAUSES = (
     ),
 )
 
-#: The functions that are called at breaks; the first whose pattern matches has the manual step.
+#: Functions whose calls break graphs. If several patterns match a line, the first entry provides the manual step.
 CALLS = (
     KnownCall(
         names=("print",),
@@ -1380,7 +1381,7 @@ CALLS = (
     ),
     KnownCall(
         pattern=r"(?<![\w.])random\.(random|choices?|sample|shuffle|gauss|normalvariate|expovariate)\(",
-        title="Random number of Python's `random`",
+        title="Random number from Python's `random`",
         advice="draw before the call and pass the number, or draw with torch.rand()",
         manual_step=ManualStep("Decide to draw before the call and to pass the number, or to draw with torch.rand()."),
     ),

@@ -59,7 +59,7 @@ class DynamoSetting:
 
 
 def title_of(settings: Iterable[DynamoSetting]) -> str:
-    """Return the title of a remedy that makes settings: "Set `capture_scalar_outputs = True`"."""
+    """Return the title of a remedy that changes settings: "Set `capture_scalar_outputs = True`"."""
     return f"Set {' and '.join(f'`{setting.name} = {setting.value!r}`' for setting in settings)}"
 
 
@@ -75,7 +75,7 @@ class ManualStep:
     otherwise : str
         The decision that remains in that case.
     is_where_to_end : bool
-        Whether the decision is where the compiled part ends, so that compiling a part is the usual answer.
+        Whether the decision is where the compiled part ends, so that the usual answer is to compile only a part.
     """
 
     text: str
@@ -132,7 +132,7 @@ class KnownCause:
     advice : str or None
         Advice if the line is the reader's own, with the risk if there is one.
     setting_advice : str or None
-        The part of the advice that helps whoever owns the line: a setting.
+        The part of the advice that applies whoever owns the line: a setting.
     advice_by_use : tuple of tuple
         The advice for branches with a known use; it replaces the general one.
     advice_if_consequence : str or None
@@ -140,7 +140,7 @@ class KnownCause:
     manual_step : ManualStep or None
         The decision for a person if no remedy works.
     settings : tuple of tuple of DynamoSetting
-        The combinations of settings to try, those that do less first.
+        The combinations of settings to try, the least intrusive first.
     rewrites : tuple of str
         The rewrites of the source to try.
     skip : SkipReason or None

@@ -1,4 +1,4 @@
-"""PyTorch's general hints (torch/_dynamo/graph_break_hints.py), which classify a break but name no step."""
+"""PyTorch's general hints (torch/_dynamo/graph_break_hints.py), which classify a break but suggest no step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _USER_ERROR = "Dynamo has detected that tracing the code will result in an error
 _DYNAMO_BUG = "This is likely to be a Dynamo bug"
 _FOLLOWS_EARLIER = "This graph break may have been caused by an earlier graph break"
 
-STANDING = (
+#: The hints that a report leaves out, because they suggest no step.
+GENERAL_HINTS = (
     _USER_ERROR,
     _DYNAMO_BUG,
     "This graph break may be difficult to debug",
@@ -40,7 +41,7 @@ def manual_step_of_hints(hints: Iterable[str]) -> str | None:
 
 
 def fullgraph_captures_values(torch: str | None) -> bool | None:
-    """Return whether ``fullgraph=True`` implies settings in a release of PyTorch; ``None`` if that is not known."""
+    """Return whether ``fullgraph=True`` implies these settings in a release of PyTorch; ``None`` if unknown."""
     numbers = re.match(r"(\d+)\.(\d+)", torch or "")
     return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE if numbers is not None else None
 

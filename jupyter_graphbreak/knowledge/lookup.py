@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def known_cause(gb_id: str | None, name: str, context: str | None = None, code: str | None = None) -> KnownCause:
-    """Return what we know about a cause; an entry with only a title if we know nothing.
+    """Return the entry for a cause; if there is none, an entry with only a title.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     known = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
     called = _called_function(context)
     by_context = next((call for call in CALLS if called in call.names), None) if known.is_named_by_call else None
-    # A call that is disabled on purpose says nothing about the cause by its name.
+    # If a function is disabled on purpose, its name does not matter: "print" under torch.compiler.disable, for example.
     is_disabled = known.is_deliberate and known.manual_step is not None
     by_code = None if is_disabled else _call_in(code or "")
     if by_context is not None:
@@ -50,20 +50,20 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
 
 def name_of_former_text(text: str) -> str | None:
-    """Return the name of the cause of a message without a name, as older releases of PyTorch write them."""
+    """Return the name of the cause that a message of an older PyTorch, which contains no name, describes."""
     former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))
     return next((cause.names[0] for cause in former), None)
 
 
 @functools.cache
 def setting_titles() -> frozenset[str]:
-    """Return the titles of all remedies that only make settings, which contain no text of any user's program."""
+    """Return the titles of all remedies that only change settings; they contain no text of any user's program."""
     return frozenset(title_of(settings) for cause in CAUSES for settings in cause.settings)
 
 
 @functools.cache
 def all_advice() -> frozenset[str]:
-    """Return all our advice, which contains no text of any user's program."""
+    """Return all our advice; it contains no text of any user's program."""
     entries = (*CAUSES, *CALLS)
     texts = {entry.advice for entry in entries} | {cause.advice_if_consequence for cause in CAUSES}
     texts |= {advice for cause in CAUSES for _, advice in cause.advice_by_use}

@@ -18,14 +18,14 @@ class KnownOwner:
     Parameters
     ----------
     on_purpose : str
-        The advice if the owner asks for the break.
+        The advice if the owner breaks the graph on purpose.
     otherwise : str
         The advice for any other break.
     manual_step : str
         The decision for a person if no remedy works.
     about_call, about_error : str
-        The same if ``call``, a call of the reader's own in the compiled code, leads to the break; and if the break
-        ended the run.
+        The same if ``{call}``, a call in the reader's own code, leads to the break; and if the break also ended the
+        run.
     """
 
     on_purpose: str

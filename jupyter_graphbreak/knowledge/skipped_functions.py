@@ -35,7 +35,7 @@ GENERATOR = SkipReason(
 )
 CALLED_EAGERLY = SkipReason(
     "generator",
-    "a generator of a library, called by code that runs eagerly because of the break",
+    "a library's generator, called by code that runs eagerly because of the break",
     page="causes/gb0003.md",
 )
 LIVE_GENERATOR = SkipReason(
@@ -47,19 +47,19 @@ LIVE_GENERATOR = SkipReason(
 )
 KEPT_GENERATOR = SkipReason(
     "other",
-    "a generator is in use beyond the compiled code; Dynamo would replace it by an iterator over the remaining items",
+    "a generator is in use beyond the compiled code; Dynamo would replace it with an iterator over the remaining items",
     "consume the generator before that, for example with list(...)",
     page="causes/gb0003.md",
 )
 MODE = SkipReason(
     "dispatch mode",
-    "a TorchDispatchMode was on, under which Dynamo compiles nothing",
+    "a TorchDispatchMode was active, and Dynamo compiles nothing in such a mode",
     "call it outside the mode",
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 MARKED = SkipReason(
     "marked",
-    "torch marks it to be skipped",
+    "PyTorch marks it to be skipped",
     "compile the function that calls it, or one that it calls",
     page="where_to_compile.md#another-method-than-forward",
 )
@@ -87,7 +87,7 @@ REMEMBERED_MODE = SkipReason(
 RECOMPILE_LIMIT = SkipReason(
     "recompile limit",
     "it was compiled too often ({limit}); its compiled versions are still used when they fit",
-    "see the recompiles for the guards that failed, and end those; raise the limit only if the same values come again",
+    "see the recompiles for the guards that failed, and make them hold; raise the limit only if the same values recur",
     page="recompiles.md#the-limit",
 )
 SHARED_WRAPPER = SkipReason(

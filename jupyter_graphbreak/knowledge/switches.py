@@ -41,12 +41,12 @@ class KnownSwitch:
     files : tuple of str
         The beginnings of the paths of the files that contain the breaks.
     marks : tuple of str
-        Texts, in lower case, one of which occurs in the break's code or function, or in those that led to it; empty if
-        the files suffice.
+        Texts, in lower case, one of which occurs in the break's code or function, or in its callers; empty if the files
+        suffice.
     title : str
         The step for the reader.
     how : str
-        The same as code, or what to pass where: the end of a piece of advice.
+        The step as code or in words, for the end of a piece of advice.
     code : str or None
         The code that sets the switch before compiling; ``model`` is the outermost module of the program. ``None`` if
         only the reader can set it.
@@ -57,7 +57,7 @@ class KnownSwitch:
     differs : str or None
         The differences that the switch makes; ``None`` if the results stay the same.
     is_second_choice : bool
-        Whether a setting of PyTorch's for the same break is better, because the program's data can stay the same.
+        Whether one of PyTorch's settings fixes the same break better, because the program's data can stay the same.
     since : str or None
         The first release of the library that has the switch; ``None`` if all recent releases have it.
     source : str
@@ -171,7 +171,7 @@ _POOL_SIZE = KnownSwitch(
     files=("torch_geometric/utils/_scatter.py", "torch_geometric/nn/pool/"),
     marks=("index.max()", "batch.max()"),
     title="Pass the number of graphs",
-    how="size=... of the pooling function, which is otherwise read from the batch",
+    how="pass size=... to the pooling function, which otherwise reads it from the batch",
     source="https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.pool.global_mean_pool.html",
     measured=(Measurement("global_mean_pool", "2.8.1", 1, 0),),
 )
@@ -208,7 +208,7 @@ _EXPERTS = KnownSwitch(
     title="Compute the experts in one batch",
     how='model.set_experts_implementation("batched_mm")',
     code='model.set_experts_implementation("batched_mm")',
-    undo='call set_experts_implementation("eager") of the model',
+    undo='call the model\'s set_experts_implementation("eager")',
     since="5.0",
     source="https://huggingface.co/docs/transformers/experts_interface",
     measured=(Measurement("MixtralForCausalLM: places", "5.23.0", 4, 0),),
@@ -247,8 +247,8 @@ SWITCHES = (
 )  # fmt: skip
 
 
-#: At most this many callers of the place are searched for the marks of a switch.
-_MOST_CALLERS = 2
+#: The number of callers in which the marks of a switch are searched.
+_MAX_CALLERS = 2
 
 
 def switches_for(place: CodePlace, stack: Sequence[CodePlace]) -> Iterator[KnownSwitch]:
@@ -262,7 +262,7 @@ def switches_for(place: CodePlace, stack: Sequence[CodePlace]) -> Iterator[Known
         The calls that led to it, the outermost first.
     """
     texts = [
-        text.lower() for at in (place, *stack[-_MOST_CALLERS:]) for text in (at.code, at.function) if text is not None
+        text.lower() for at in (place, *stack[-_MAX_CALLERS:]) for text in (at.code, at.function) if text is not None
     ]
     libraries = {(at.path or "").partition("/")[0] for at in (place, *stack)}
     for switch in SWITCHES:
@@ -273,10 +273,10 @@ def switches_for(place: CodePlace, stack: Sequence[CodePlace]) -> Iterator[Known
 
 
 def switch_with(code: str) -> KnownSwitch | None:
-    """Return the switch that a piece of code sets; ``None`` if it is not in the table."""
+    """Return the switch that runs a piece of code; ``None`` if it is not in the table."""
     return next((switch for switch in SWITCHES if switch.code == code), None)
 
 
-def switch_called(title: str) -> KnownSwitch | None:
+def switch_with_title(title: str) -> KnownSwitch | None:
     """Return the switch with a title; ``None`` if there is none."""
     return next((switch for switch in SWITCHES if switch.title == title), None)

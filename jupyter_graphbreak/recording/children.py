@@ -35,9 +35,9 @@ _VARIABLE = "TORCH_TRACE"
 #: Commands that may run Python; all others compile nothing.
 _PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_LENGTH = 100
-#: Less processor time is spent by processes that only wait for work.
-_LEAST_WORK_S = 0.2
-#: The audit events before a process starts that inherits the environment.
+#: Processes that only wait for work use less processor time than this.
+_MIN_WORK_S = 0.2
+#: The audit events of starting a process that inherits the environment.
 _STARTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
 # Folders to remove again later: a process that outlives the watched code recreates its folder when it compiles.
 _folders_to_remove: set[str] = set()
@@ -124,7 +124,7 @@ def earlier_processes_noted(on_note: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         now = _work_of_children() if earlier else {}
-        count = sum(now.get(process, before) - before >= _LEAST_WORK_S for process, before in earlier.items())
+        count = sum(now.get(process, before) - before >= _MIN_WORK_S for process, before in earlier.items())
         if count:
             who, they = ("1 process", "it") if count == 1 else (f"{count} processes", "they")
             on_note(
@@ -134,9 +134,9 @@ def earlier_processes_noted(on_note: Callable[[str], None]) -> Iterator[None]:
 
 
 def _work_of_children() -> dict[tuple[int, float], float]:
-    """Return the processor seconds of each process below this one that runs Python, by its number and its start.
+    """Return the processor seconds of each process below this one that runs Python, by its id and start time.
 
-    The command is not looked at, because workers of Ray replace it by a title.
+    The command line is ignored, because Ray's workers replace it with a title.
     """
     work = {}
     with contextlib.suppress(Exception):  # the user's program must not notice us

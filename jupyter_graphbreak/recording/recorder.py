@@ -80,9 +80,9 @@ class Recording:
             context = envelope()
         except Exception as error:  # noqa: BLE001 - the record is still worth keeping, outside any compilation
             self.note_lost("context", error)
-        self.take(Record({addition.kind: msgspec.to_builtins(addition), **context}))
+        self.append(Record({addition.kind: msgspec.to_builtins(addition), **context}))
 
-    def take(self, record: Record) -> None:
+    def append(self, record: Record) -> None:
         """Append a record; characters that cannot be encoded are escaped."""
         record = encodable(record)
         with self._lock:
@@ -90,7 +90,7 @@ class Recording:
         if self._on_record is not None:
             self._on_record(record)
 
-    def spent(self, seconds: float) -> None:
+    def add_time_spent(self, seconds: float) -> None:
         """Add to the time that recording took, in seconds."""
         with self._lock:
             self.capture_s += seconds
@@ -144,7 +144,7 @@ class Recording:
 
     def _add_outside(self, addition: Addition) -> None:
         """Append an addition that belongs to no compilation."""
-        self.take(_record_of(addition))
+        self.append(_record_of(addition))
 
     def so_far(self) -> list[Record]:
         """Return the records so far, complete with the sources that they mention and a summary."""
@@ -154,7 +154,7 @@ class Recording:
 
     def _finish(self, begun: int | None, held: list[ref[CodeType]] | None) -> None:
         for record in self._closing(self.records, begun, held):
-            self.take(record)
+            self.append(record)
 
     def _closing(self, records: list[Record], begun: int | None, held: list[ref[CodeType]] | None) -> list[Record]:
         """Return the sources that records mention and a summary of the run."""
@@ -177,7 +177,7 @@ class Recording:
         return [_record_of(addition) for addition in (*sources, summary)]
 
     def _read_held(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
-        with faults.suppress_faults("reading what PyTorch still holds", self.note_fault):
+        with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._still_held(held)) if held is not None else None
         return None  # comparisons of runs then claim less
 
@@ -249,7 +249,7 @@ def record(
             counted_compilations(claim) as begun,
             _attached(handler := _TraceHandler(recording, claim)),
             narrowed_trace(handler, KEPT, recording.note_lost, claim),
-            watch(recording.add, recording.spent, claim) as missing,
+            watch(recording.add, recording.add_time_spent, claim) as missing,
         ):
             for sentence in missing:
                 recording.note("warning", sentence)
@@ -272,7 +272,10 @@ def _held_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None
     with contextlib.ExitStack() as stack:
         held = None
         unknown_torch = contextlib.suppress(AttributeError)
-        with unknown_torch, faults.suppress_faults("reading what PyTorch holds", on_fault, passing=(AttributeError,)):
+        with (
+            unknown_torch,
+            faults.suppress_faults("listing known code", on_fault, passing=(AttributeError,)),
+        ):
             held = stack.enter_context(known_codes())
         yield held
 
@@ -308,14 +311,14 @@ class _TraceHandler(logging.Handler):
                 self._recording.note_lost("record", error)
         finally:
             with contextlib.suppress(Exception):
-                self._recording.spent(time.perf_counter() - start)
+                self._recording.add_time_spent(time.perf_counter() - start)
 
     def _take(self, record: Record) -> None:
         if record.kind not in KEPT:
             return
         if record.kind == "dynamo_start":
             self._name_files(record.data.get("stack", ()))
-        self._recording.take(without_spare_data(record))
+        self._recording.append(without_spare_data(record))
 
     def _name_files(self, stack: Any) -> None:
         """Add the names of interned files; they may have been interned before recording began."""
@@ -325,7 +328,7 @@ class _TraceHandler(logging.Handler):
                 self._named.add(number)
                 name = interned_name(number)
                 if name is not None:
-                    self._recording.take(Record({"str": [name, number]}))
+                    self._recording.append(Record({"str": [name, number]}))
 
 
 def _record_of(addition: Addition) -> Record:

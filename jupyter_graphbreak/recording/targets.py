@@ -94,7 +94,7 @@ def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
     return names
 
 
-def stale(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) -> list[str]:
+def names_not_compiled_again(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) -> list[str]:
     """Return the names of compiled objects that only have code from an earlier run.
 
     Parameters
@@ -168,7 +168,7 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _members(kind: type) -> Iterator[Any]:
-    """Yield the functions of a class, also those of its properties, and its descriptors that users wrote."""
+    """Yield the functions of a class, including those in its properties, and the descriptors that users wrote."""
     for member in vars(kind).values():
         if isinstance(member, property):
             yield from (
@@ -227,7 +227,7 @@ def _parts(value: Any) -> Iterator[Any]:
         yield from (module for module in modules.values() if module is not None)
 
 
-def is_written_here(value: Any) -> bool:
+def is_user_written(value: Any) -> bool:
     """Return whether an object is a torch module, or its code does not belong to an installed package."""
     inner = compiled.compiled_callable(value)
     value = value if inner is None else inner

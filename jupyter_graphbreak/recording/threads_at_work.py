@@ -28,11 +28,11 @@ def thread_at_work(filenames: Container[str] = ()) -> str | None:
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for number, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
-        if number != get_ident() and any(_counts(file, filenames) for file in _files(frame)):
+        if number != get_ident() and any(_is_user_code(file, filenames) for file in _files(frame)):
             return names.get(number, "unknown")
     for thread in threading.enumerate():
         code = getattr(getattr(thread, "function", None), "__code__", None)
-        if isinstance(thread, threading.Timer) and code is not None and _counts(code.co_filename, filenames):
+        if isinstance(thread, threading.Timer) and code is not None and _is_user_code(code.co_filename, filenames):
             return thread.name
     return None
 
@@ -43,7 +43,7 @@ def _files(frame: FrameType | None) -> Iterator[str]:
         frame = frame.f_back
 
 
-def _counts(filename: str, filenames: Container[str]) -> bool:
+def _is_user_code(filename: str, filenames: Container[str]) -> bool:
     if filename in filenames:
         return True
     return not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename) and _is_source(filename)

@@ -92,7 +92,7 @@ class CompileKey(msgspec.Struct, frozen=True, order=True):
 
 
 class StackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One entry of a stack; in JSON, a list of its fields, of which the last ones may be missing.
+    """One entry of a stack; in JSON, a list of its fields; the last ones may be missing.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Read files safely whose paths come from elsewhere: only regular files, up to a size limit, without blocking.
+"""Safely read files whose paths come from elsewhere: only regular files, up to a size limit, without blocking.
 
 Write files so that the old one stays until the new one is complete.
 

@@ -40,7 +40,7 @@ FindCell = Callable[[str], CellText | None]
 
 
 class _Mention(NamedTuple):
-    """A place in a record. For libraries, only functions in which something "happened" are kept."""
+    """A place in a record. For libraries, only functions with a mention of the part ``happened`` are kept."""
 
     filename: str
     line: int | None
@@ -196,7 +196,7 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
 
 
 def _function_start(text: list[str], line: int, name: str) -> int | None:
-    """Return the first line (decorators included) of the function ``name`` that holds ``line``.
+    """Return the first line (decorators included) of the function ``name`` that contains ``line``.
 
     For a lambda or a comprehension, it is the first line of the function around it, or else the line itself.
     """

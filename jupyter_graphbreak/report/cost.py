@@ -95,8 +95,8 @@ class Coverage(msgspec.Struct, frozen=True):
 class MemoryLine(msgspec.Struct, frozen=True):
     """The bytes that the operations of one source line keep for the backward pass.
 
-    A line keeps memory if its operations are the first that need it there. ``compiled_bytes`` is ``None`` if it is not
-    known for which lines compiled graphs keep theirs.
+    If several lines need the same memory, the first one keeps it. ``compiled_bytes`` is ``None`` if it is not known for
+    which lines compiled graphs keep memory.
     """
 
     location: Location
@@ -160,7 +160,7 @@ class MemoryCost(msgspec.Struct, frozen=True):
     eager_peak_bytes, compiled_peak_bytes : int
         The peak, without memory allocated before the call.
     eager_saved_bytes, compiled_saved_bytes : int
-        The most bytes that are kept for the backward pass at a time, without parameters and inputs.
+        The most bytes that are kept for the backward pass at one time, without parameters and inputs.
     lines : list of MemoryLine
         The source lines that keep them, the most bytes first.
     growth : MemoryGrowth or None
@@ -188,7 +188,7 @@ class GuardCost(msgspec.Struct, frozen=True):
     guard : str
         The guard as Python code, or if there are several, how Dynamo reaches the object.
     location : Location or None
-        The line because of which Dynamo guards the object.
+        The line that makes Dynamo guard the object.
     count : int
         The number of guards.
     """
@@ -422,7 +422,7 @@ class GraphStartup(msgspec.Struct, frozen=True):
     reason : str or None
         Why the graph is not in the cache, in PyTorch's words; or why only its code is not in Inductor's cache.
     location : Location or None
-        The operation because of which the cache is bypassed.
+        The operation that makes PyTorch bypass the cache.
     """
 
     graph: str

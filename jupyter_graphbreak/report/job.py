@@ -108,7 +108,7 @@ class Job(msgspec.Struct, frozen=True):
     Parameters
     ----------
     processes : list of Process
-        Ranks with equal reports are one of them. Processes without a rank come first, then reports of the fewest ranks.
+        Ranks with equal reports are one process. Processes without a rank come first, then those with few ranks.
     compiling : list of RankCompiling
         The times at which each rank compiled, if its log has them.
     """

@@ -11,7 +11,7 @@ class Reproducer(msgspec.Struct, frozen=True):
     Parameters
     ----------
     id : str
-        What it shows: the id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
+        The finding: the id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
     title : str
         The finding in words.
     script : str or None

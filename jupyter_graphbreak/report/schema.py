@@ -529,8 +529,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     ``remedies``, ``cost``, ``startup``, ``check``, ``values`` and ``reproducers`` are ``None`` if not requested.
     ``held`` is ``None`` if it is unknown.
     ``compiled`` lists the code compiled only for the report; it is ``None`` if the code calls ``torch.compile``.
-    ``effects`` has the effects of functions outside the objects that can be copied, because of which the functions
-    were not run again.
+    ``effects`` has the effects outside the objects that can be copied; functions with such effects were not run again.
     """
 
     status: Literal["ok", "error", "interrupted"]

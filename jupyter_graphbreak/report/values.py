@@ -61,7 +61,7 @@ class LineValues(msgspec.Struct, frozen=True):
 
 
 class NonFinite(msgspec.Struct, frozen=True):
-    """The first operation that makes NaN or Inf from numbers that are not.
+    """The first operation that makes NaN or Inf from finite numbers.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class NonFiniteCounts(msgspec.Struct, frozen=True):
     Parameters
     ----------
     by : {"graphs", "eager", "backend"}
-        What computes them: the operations of the graphs one by one, the eager function, or the backend's code.
+        Their origin: the operations of the graphs one by one, the eager function, or the backend's code.
     raised : str or None
         The class of the exception that the call raised.
     """
@@ -141,7 +141,7 @@ class EntryValues(msgspec.Struct, frozen=True):
     given : list of NonFiniteInput
         The inputs that had NaN or Inf before the call.
     results : list of NonFiniteCounts
-        The counts by who computes; ``"backend"`` is missing if the backend computes one by one as well.
+        The counts for each value of ``by``; ``"backend"`` is missing if the backend also runs operations one by one.
     lines : list of LineValues
         The values of lines, in the order in which they ran.
     left_out : int

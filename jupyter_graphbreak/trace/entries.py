@@ -30,13 +30,13 @@ _PREFIX = re.compile(
 )
 _TAGGED = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
-#: Launchers tag the lines of each process; lines with further tags belong to no entry.
-_MOST_TAGS = 4096
+#: The maximum number of tags with which launchers mark lines of processes; lines with others belong to no entry.
+_MAX_TAGS = 4096
 #: The number of lines between checks of the time.
 _LINES_PER_TIME_CHECK = 1024
-_MOST_DIGITS = 10
+_MAX_DIGITS = 10
 #: In old traces, the field may be a thread id, which is greater than any process id.
-_MOST_PROCESSES = 1 << 22
+_MAX_PROCESSES = 1 << 22
 _LIMITS = Limits()
 _NAMED = {"name": ""}
 
@@ -133,7 +133,7 @@ def entries(
                 tally.foreign += 1
             continue
         head = _PREFIX.match(line)
-        if head is None or (tag not in waiting and len(waiting) >= _MOST_TAGS):
+        if head is None or (tag not in waiting and len(waiting) >= _MAX_TAGS):
             tally.foreign += bool(line.strip()) and not line.startswith(b"#")
             continue
         done, waiting[tag] = waiting.get(tag), None
@@ -194,8 +194,8 @@ def _opened_entry(line: bytes, head: re.Match[bytes], heads: frozenset[str] | No
     if not isinstance(artifact, dict) or not isinstance(artifact.get("name"), str):
         tally.malformed += 1
         return None
-    process = int(head["process"]) if len(head["process"]) <= _MOST_DIGITS else 0
-    return _OpenEntry(process if process < _MOST_PROCESSES else 0, envelope, len(text))
+    process = int(head["process"]) if len(head["process"]) <= _MAX_DIGITS else 0
+    return _OpenEntry(process if process < _MAX_PROCESSES else 0, envelope, len(text))
 
 
 def _checksum(payload: bytes) -> str:

@@ -1,7 +1,7 @@
 """Find logs and decide which files are traces, in folders and in object storage.
 
-Files in object storage are copied one at a time to a temporary folder for reading. Any storage that ``fsspec`` knows
-will do: ``s3://``, ``gs://``, ``abfs://``, ``hf://``, ``memory://``, ...
+Files in object storage are copied one at a time to a temporary folder for reading. Any storage that ``fsspec``
+supports works: ``s3://``, ``gs://``, ``abfs://``, ``hf://``, ``memory://``, ...
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
 #: The number of bytes at the beginning of a file that show whether it is a trace.
 _HEAD = 1 << 16
 #: The maximum number of names in a folder that are sorted.
-_MOST_NAMES = 1 << 16
+_MAX_NAMES = 1 << 16
 _CHUNK = 1 << 20
 _LIMITS = Limits()
 
@@ -101,7 +101,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 def _entries_of(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as listing:
-            return sorted(folder / entry.name for entry in itertools.islice(listing, _MOST_NAMES))
+            return sorted(folder / entry.name for entry in itertools.islice(listing, _MAX_NAMES))
     except OSError:
         return []
 
@@ -183,7 +183,7 @@ class RemoteFolder:
         self.sizes = {name: sizes[name] for name in chosen}
 
     def _sizes(self, path: str) -> dict[str, int]:
-        """Return the files at a path, in its subfolders too, with their sizes."""
+        """Return the files at a path and below it, with their sizes."""
         if self._storage.isfile(path):
             return {path: int(self._storage.size(path) or 0)}
         below = self._storage.find(path, maxdepth=2, detail=True)

@@ -160,8 +160,8 @@ _HEADER = re.compile(r"Graph break in user code at (?P<file>.{1,4096}):(?P<line>
 _ANY_MACHINE = PackagePaths()
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\s)")
 #: The minimum number of characters that a log must quote from a function; a closing bracket proves nothing.
-_ENOUGH_QUOTED = 6
-_MOST_SOURCES = 10_000
+_MIN_QUOTED = 6
+_MAX_SOURCES = 10_000
 
 
 class _Mention(NamedTuple):
@@ -218,7 +218,7 @@ def source_records(
             functions[filename].setdefault(line, function)
     sources: list[SourceRecorded] = []
     changed, outside = [], []
-    for filename in itertools.islice(mentioned, _MOST_SOURCES):
+    for filename in itertools.islice(mentioned, _MAX_SOURCES):
         cell = find_cell(filename)
         if cell is not None:
             sources.append(source_of_cell(filename, cell))
@@ -230,7 +230,7 @@ def source_records(
         if text is not None and not _is_same(text, quoted):
             changed.append(PurePath(filename).name)
             text = None
-        elif text is None and not _is_library(filename) and not folders.may_hold(filename):
+        elif text is None and not _is_library(filename) and not folders.may_read(filename):
             outside.append(filename)
         name = PurePath(filename.replace("\\", "/")).name or filename
         if text is None:
@@ -259,7 +259,7 @@ def _verified_segments(
     for segment in source.segments if source is not None else []:
         last = segment.first_line + segment.text.count("\n")
         inside = [code for line, code in quoted.items() if segment.first_line <= line <= last]
-        if _DEFINITION.match(segment.text) and sum(map(len, inside)) >= _ENOUGH_QUOTED:
+        if _DEFINITION.match(segment.text) and sum(map(len, inside)) >= _MIN_QUOTED:
             verified.append(segment)
     return verified
 

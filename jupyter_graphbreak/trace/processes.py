@@ -109,11 +109,11 @@ def checked(record: Record) -> Record | None:
 
 _WANTED = KEPT | {"artifact:torch_version", "str"}
 #: Beyond this total number of characters of code, graphs are listed without operations, to limit memory.
-_MOST_CODE = 24 << 20
+_MAX_CODE = 24 << 20
 #: PyTorch's messages about breaks and errors, with stacks, are shorter.
-_LONGEST_MESSAGE = 1 << 20
+_MAX_MESSAGE = 1 << 20
 #: The compilations of one process whose times are kept.
-_MOST_COMPILE_TIMES = 4096
+_MAX_COMPILE_TIMES = 4096
 _LIMITS = Limits()
 
 
@@ -294,7 +294,7 @@ class _FileReader:
             process.rank = rank
         self._origins[entry.process].read(record)
         timed = compile_time(record)
-        if timed is not None and len(process.compile_times) < _MOST_COMPILE_TIMES:
+        if timed is not None and len(process.compile_times) < _MAX_COMPILE_TIMES:
             process.compile_times.append(timed)
         if record.kind != "artifact:torch_version":
             self._entry_count += 1
@@ -311,11 +311,11 @@ class _FileReader:
             return record
         if record.kind == "dynamo_output_graph":
             self._code += len(payload)
-            if self._code > _MOST_CODE:
+            if self._code > _MAX_CODE:
                 self._reduced_graphs += 1
                 return Record(record.envelope, "")
-        elif len(payload) > _LONGEST_MESSAGE:
-            payload = payload[:_LONGEST_MESSAGE]
+        elif len(payload) > _MAX_MESSAGE:
+            payload = payload[:_MAX_MESSAGE]
         if payload not in self._payloads:
             self._text_size += len(payload)
         return Record(record.envelope, self._payloads.setdefault(payload, payload))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-_LARGEST_SOURCE = 4 << 20
+_MAX_SOURCE_BYTES = 4 << 20
 
 
 class SourceFolders:
@@ -33,20 +33,20 @@ class SourceFolders:
     def lines(self, filename: str) -> list[str] | None:
         """Return the lines of a source file with line ends; ``None`` if it may not or cannot be read.
 
-        For a symbolic link, the target counts.
+        For a symbolic link, the target must be in one of the folders.
         """
         try:
             path = os.path.realpath(filename, strict=True)
             if not path.startswith(self._folders):
                 return None
-            content = read_regular(path, _LARGEST_SOURCE, follow_links=False)
+            content = read_regular(path, _MAX_SOURCE_BYTES, follow_links=False)
             encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
             text = io.TextIOWrapper(io.BytesIO(content), encoding, newline=None).read()
         except (OSError, ValueError, SyntaxError, LookupError):
             return None
         return text.splitlines(keepends=True)
 
-    def may_hold(self, filename: str) -> bool:
+    def may_read(self, filename: str) -> bool:
         """Return whether a file with this name may be read, without checking whether it exists."""
         return os.path.abspath(filename).startswith(self._folders)  # noqa: PTH100 - resolves no link
 

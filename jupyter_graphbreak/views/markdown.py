@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Report
 
-_MOST_LINES, _LONGEST_LINE, _LONGEST_TEXT = 200, 1_000, 400
+_MAX_LINES, _MAX_LINE, _MAX_CELL = 200, 1_000, 400
 _SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
 #: GitHub limits a comment to 65,536 characters.
-_MOST_REPORTS, _MOST_BREAKS, _MOST_REMEDIES, _MOST_TEXT, _MOST_DIFFERENCES = 50, 50, 5, 8_000, 20
+_MAX_REPORTS, _MAX_BREAKS, _MAX_REMEDIES, _MAX_TEXT, _MAX_DIFFERENCES = 50, 50, 5, 8_000, 20
 
 
 def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: Sequence[AbstractSet[str]] = ()) -> str:
@@ -38,19 +38,19 @@ def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: 
         For each report, the ids of the breaks that a gate does not allow.
     """
     parts = []
-    for index, report in enumerate(map(shown_part, reports[:_MOST_REPORTS])):
+    for index, report in enumerate(map(shown_part, reports[:_MAX_REPORTS])):
         title = titles[index] if index < len(titles) else ""
         parts.append(_report(report, title, new[index] if index < len(new) else frozenset()))
-    if len(reports) > _MOST_REPORTS:
-        parts.append(f"and {len(reports) - _MOST_REPORTS} more reports")
+    if len(reports) > _MAX_REPORTS:
+        parts.append(f"and {len(reports) - _MAX_REPORTS} more reports")
     return "\n\n".join(parts)
 
 
 def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
     """Return a heading sentence followed by a block of text lines."""
-    shown = [plain(line[:_LONGEST_LINE]) for line in lines[:_MOST_LINES]]
-    if len(lines) > _MOST_LINES:
-        shown.append(f"and {len(lines) - _MOST_LINES} more")
+    shown = [plain(line[:_MAX_LINE]) for line in lines[:_MAX_LINES]]
+    if len(lines) > _MAX_LINES:
+        shown.append(f"and {len(lines) - _MAX_LINES} more")
     return "\n\n".join([f"**{_escape(head)}**", *([_fence("\n".join(shown))] if lines else [])])
 
 
@@ -60,15 +60,15 @@ def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
     if report.breaks:
         rows = ["| | where | line | why | then |", "|---|---|---|---|---|"]
         rows += [
-            _row(report, number, break_, new) for number, break_ in enumerate(report.breaks[:_MOST_BREAKS], start=1)
+            _row(report, number, break_, new) for number, break_ in enumerate(report.breaks[:_MAX_BREAKS], start=1)
         ]
-        if len(report.breaks) > _MOST_BREAKS:
-            rows.append(f"| | and {len(report.breaks) - _MOST_BREAKS} more | | | |")
+        if len(report.breaks) > _MAX_BREAKS:
+            rows.append(f"| | and {len(report.breaks) - _MAX_BREAKS} more | | | |")
         parts.append("\n".join(rows))
     parts += _remedies(report)
     text = render_text(report)
-    if len(text) > _MOST_TEXT:
-        text = text[:_MOST_TEXT].rpartition("\n")[0] + "\n..."
+    if len(text) > _MAX_TEXT:
+        text = text[:_MAX_TEXT].rpartition("\n")[0] + "\n..."
     parts.append(f"<details><summary>the whole report</summary>\n\n{_fence(text)}\n\n</details>")
     return "\n\n".join(parts)
 
@@ -77,11 +77,11 @@ def _remedies(report: Report) -> list[str]:
     """Return the remedies that work, with their changes collapsed."""
     parts = []
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    for remedy in working[:_MOST_REMEDIES]:
+    for remedy in working[:_MAX_REMEDIES]:
         head = f"{breaks_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
-        differs = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MOST_DIFFERENCES])
+        differs = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
-        text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MOST_TEXT]
+        text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MAX_TEXT]
         block = _fence(text, "diff" if lines else "python")
         parts.append(f"<details><summary>{_escape(head)}</summary>\n{differs}\n\n{block}\n\n</details>")
     return parts
@@ -101,7 +101,7 @@ def _row(report: Report, number: int, break_: Break, new: AbstractSet[str]) -> s
 def _escape(text: str) -> str:
     """Escape and shorten text to one line that contains no markup, no mention and no end of a table cell."""
     text = one_line(text)
-    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+    text = text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}..."
     return _SPECIAL.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", text)
 
 

@@ -29,7 +29,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _HOME = "https://pypi.org/project/jupyter-graphbreak/"
 
 #: Limits: fixes per break, characters per fix and of all fixes. A longer fix was not written by us, or is truncated.
-_MOST_FIXES, _LONGEST_FIX, _MOST_FIX_TEXT = 20, 200_000, 4_000_000
+_MAX_FIXES, _MAX_FIX, _MAX_FIX_TEXT = 20, 200_000, 4_000_000
 
 
 def render_sarif(
@@ -49,7 +49,7 @@ def render_sarif(
     """
     rules: dict[str, dict[str, Any]] = {}
     results: dict[str, dict[str, Any]] = {}
-    budget = [_MOST_FIX_TEXT]
+    budget = [_MAX_FIX_TEXT]
     for index, report in enumerate(map(shown_part, reports)):
         for break_ in report.breaks:
             rules.setdefault(_rule_id(break_), _rule(break_))
@@ -114,9 +114,9 @@ def _result(report: Report, break_: Break, notebook: str | None, budget: list[in
         "partialFingerprints": {"graphbreak/v1": hashlib.sha256(fingerprint.encode()).hexdigest()[:32]},
     }
     fixes = []
-    for remedy in lookup.remedies_by_break(report).get(break_.id, ())[:_MOST_FIXES]:
+    for remedy in lookup.remedies_by_break(report).get(break_.id, ())[:_MAX_FIXES]:
         length = sum(len(edit.old) + len(edit.new) for edit in remedy.edits)
-        if length <= min(budget[0], _LONGEST_FIX) and _is_fix(remedy, sources):
+        if length <= min(budget[0], _MAX_FIX) and _is_fix(remedy, sources):
             budget[0] -= length
             fixes.append(_fix(remedy, sources))
     if fixes:

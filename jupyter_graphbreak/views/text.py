@@ -78,12 +78,12 @@ if TYPE_CHECKING:
 WIDTH = 100
 INDENT = "    "
 #: Maximum characters of one sentence.
-_LONGEST = 20_000
+_MAX_SENTENCE = 20_000
 
 
 def wrapped(head: str, text: str, indent: str = INDENT) -> list[str]:
     """Wrap a sentence at 100 columns; further lines are indented to the first word."""
-    words = one_line(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...").split(" ")
+    words = one_line(text if len(text) <= _MAX_SENTENCE else f"{text[:_MAX_SENTENCE]}...").split(" ")
     lines, line = [], indent + head
     for word in words:
         if len(line) + len(word) > WIDTH and line.strip():
@@ -117,7 +117,7 @@ def render_frontends(frontends: Frontends) -> str:
 
 
 #: If there are more breaks, notes or sources than this, the rest are counted.
-_MOST = 50
+_MAX_LISTED = 50
 
 
 def render_changes(changes: Changes) -> list[str]:
@@ -129,39 +129,43 @@ def render_changes(changes: Changes) -> list[str]:
     lines += wrapped("", ", ".join(changed_figures(changes)))
     lines += [
         cut(f"    {change.change:<{width}}{'   '.join(filter(None, describe_change(change)))}")
-        for change in changes.breaks[:_MOST]
+        for change in changes.breaks[:_MAX_LISTED]
     ]
-    if len(changes.breaks) > _MOST:
-        lines.append(f"    and {len(changes.breaks) - _MOST} more")
+    if len(changes.breaks) > _MAX_LISTED:
+        lines.append(f"    and {len(changes.breaks) - _MAX_LISTED} more")
     return lines
 
 
 #: At most this many remedies that work are named or, if none works, this many that do not.
-_MOST_NAMED, _MOST_FAILED = 4, 3
+_MAX_NAMED, _MAX_FAILED = 4, 3
 #: About this many characters of the outcome of a failed trial, and at most this many lines of a change, are shown.
-_LONGEST_TRIAL = 160
-_MOST_REMEDY_LINES = 12
+_MAX_TRIAL = 160
+_MAX_REMEDY_LINES = 12
 #: At most this many lines of a part that such a change removes are shown.
-_MOST_REMOVED = 2
-#: About this many characters of a cause, and at most this many of the numbers of breaks, are shown.
-_LONGEST_CAUSE, _LONGEST_NUMBERS = 280, 40
+_MAX_REMOVED = 2
+#: About this many characters of a cause, and at most this many characters of a list of break numbers, are shown.
+_MAX_CAUSE, _MAX_NUMBERS = 280, 40
 _DEEPER = INDENT + "     "
 
 
-def _once(advice: str, number: int, given: dict[str, int]) -> str:
+def _advice_once(advice: str, number: int, first_breaks: dict[str, int]) -> str:
     """Return advice about a break; if an earlier break has the same, a reference to that one."""
-    first = given.setdefault(advice, number)
+    first = first_breaks.setdefault(advice, number)
     return advice if first == number else f"as for break {first}"
 
 
-def remedies_of_break(report: Report, number: int, break_: Break, given: dict[str, int]) -> list[str]:
+def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: dict[str, int]) -> list[str]:
     """Return the remedies for a break: the best with its change, further titles, and the outcome of the others."""
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
-    person = [_once(decision, number, given) for decision in remedies.person]
+    person = [_advice_once(decision, number, first_breaks) for decision in remedies.person]
     why = why_untried(report, remedies)
-    untried = wrapped("not tried: ", _once(whole_clauses(_plain(why), _LONGEST_TRIAL), number, given)) if why else []
+    untried = (
+        wrapped("not tried: ", _advice_once(whole_clauses(_plain(why), _MAX_TRIAL), number, first_breaks))
+        if why
+        else []
+    )
     trials = _trials(report, dataclasses.replace(remedies, person=person), number)
     return [*untried, *trials] or [f"{INDENT}tried: nothing, no known remedy applies"]
 
@@ -186,7 +190,7 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
     is_shown = False
     by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best of each
     working = list(reversed(by_title.values()))
-    for remedy in working[:_MOST_NAMED]:
+    for remedy in working[:_MAX_NAMED]:
         elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
         if elsewhere is not None:
             lines += wrapped("fix: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")
@@ -195,22 +199,22 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
         else:
             lines += _working_remedy(report, remedy)
             is_shown = True
-    if len(working) > _MOST_NAMED:
-        lines.append(f"{INDENT}and {len(working) - _MOST_NAMED} more that work")
+    if len(working) > _MAX_NAMED:
+        lines.append(f"{INDENT}and {len(working) - _MAX_NAMED} more that work")
     if remedies.working:
         tried = trials_sentence(remedies)
         lines += wrapped("", _plain(tried)) if tried else []
     else:
-        for remedy in remedies.failed[:_MOST_FAILED]:
+        for remedy in remedies.failed[:_MAX_FAILED]:
             elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
             is_tried = remedy.verdict != "not tried"
-            came = whole_clauses(_plain(outcome(remedy) if is_tried else basis(remedy)), _LONGEST_TRIAL)
+            came = whole_clauses(_plain(outcome(remedy) if is_tried else basis(remedy)), _MAX_TRIAL)
             if elsewhere is not None:
                 came = f"{verdict_label(remedy)}, see break {elsewhere}" if is_tried else f"see break {elsewhere}"
             lines += wrapped("tried: " if is_tried else "not tried: ", f"{_plain(remedy.title)}: {came}")
-        if len(remedies.failed) > _MOST_FAILED:
-            lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MOST_FAILED, 'more trial')} that failed")
-        lines += [line for decision in remedies.person[:_MOST_NAMED] for line in wrapped("", decision)]
+        if len(remedies.failed) > _MAX_FAILED:
+            lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MAX_FAILED, 'more trial')} that failed")
+        lines += [line for decision in remedies.person[:_MAX_NAMED] for line in wrapped("", decision)]
     return lines
 
 
@@ -228,22 +232,22 @@ def _working_remedy(report: Report, remedy: Remedy) -> list[str]:
 
 
 def _without_long_removals(lines: list[DiffLine]) -> list[DiffLine]:
-    """Return a change that is too long to show with the first lines that it removes, so that new lines are seen."""
-    if len(lines) <= _MOST_REMEDY_LINES:
+    """If a change is too long to show, shorten the parts that it removes, so that its new lines are visible."""
+    if len(lines) <= _MAX_REMEDY_LINES:
         return lines
     shown: list[DiffLine] = []
     for sign, run in groupby(lines, key=lambda line: line.sign):
         removed = list(run)
-        is_long = sign == "-" and len(removed) > _MOST_REMOVED + 1
-        shown += removed[:_MOST_REMOVED] if is_long else removed
-        shown += [DiffLine("@", f"... {len(removed) - _MOST_REMOVED} more lines removed")] if is_long else []
+        is_long = sign == "-" and len(removed) > _MAX_REMOVED + 1
+        shown += removed[:_MAX_REMOVED] if is_long else removed
+        shown += [DiffLine("@", f"... {len(removed) - _MAX_REMOVED} more lines removed")] if is_long else []
     return shown
 
 
 def _first_lines(lines: Sequence[str]) -> list[str]:
-    if len(lines) <= _MOST_REMEDY_LINES:
+    if len(lines) <= _MAX_REMEDY_LINES:
         return list(lines)
-    return [*lines[:_MOST_REMEDY_LINES], f"... and {len(lines) - _MOST_REMEDY_LINES} more lines"]
+    return [*lines[:_MAX_REMEDY_LINES], f"... and {len(lines) - _MAX_REMEDY_LINES} more lines"]
 
 
 def _plain(text: str) -> str:
@@ -251,22 +255,22 @@ def _plain(text: str) -> str:
 
 
 #: At most this many lines of all sources are shown, and this many around a marked line of a long source.
-_MOST_LINES = 48
+_MAX_LINES = 48
 _AROUND = 2
 #: The maximum and minimum number of calls of one stack to name, and the maximum columns of a source line.
-_MOST_CALLS, _FEWEST_CALLS, _LONGEST_LINE = 40, 2, 2_000
+_MAX_CALLS, _MIN_CALLS, _MAX_LINE_CHARS = 40, 2, 2_000
 #: At most this many places of one cause are listed.
-_MOST_PLACES = 5
+_MAX_PLACES = 5
 #: At most this many differences between compiled and eager paths are listed.
-_MOST_PATHS = 5
+_MAX_PATHS = 5
 
 
 def render_text(report: Report) -> str:
     """Return the report as text, without a line break at the end.
 
-    The order is: the verdict, the figures, the breaks with the first to fix first, other functions that run eagerly,
-    and the source lines with the letters of their graphs. Control characters are escaped, so that text from the user's
-    code cannot control the terminal. A report with three breaks has at most 120 lines.
+    The order is: the verdict, the figures, the breaks in the order in which to fix them, other functions that run
+    eagerly, and the source lines with the letters of their graphs. Control characters are escaped, so that text from
+    the user's code cannot control the terminal. A report with three breaks has at most 120 lines.
     """
     report = shown_part(report)
     lines = [*wrapped("", plain(verdict(report).text.replace("`", "")), ""), *_figures(report), *_measured(report)]
@@ -274,21 +278,23 @@ def render_text(report: Report) -> str:
         lines += render_changes(report.changes)
     groups = break_groups(report)
     shown = 0
-    given: dict[str, int] = {}
-    for group in groups[:_MOST]:
+    first_breaks: dict[str, int] = {}
+    for group in groups[:_MAX_LISTED]:
         shown += len(group.breaks)
-        lines += _break(report, group.breaks[0], given) if group.is_single else _breaks(report, group, given)
-    if len(groups) > _MOST:
+        lines += (
+            _break(report, group.breaks[0], first_breaks) if group.is_single else _breaks(report, group, first_breaks)
+        )
+    if len(groups) > _MAX_LISTED:
         lines.append(f"{INDENT}and {len(report.breaks) - shown} more breaks")
     lines += _eager_without_break(report)
     lines += _paths(report)
     lines += combined_remedies(report)
     lines += _recompiles(report)
     lines += _error(report)
-    for note in report.diagnostics[:_MOST]:
+    for note in report.diagnostics[:_MAX_LISTED]:
         lines += wrapped(f"{note.level}: ", note.message, indent="")
-    if len(report.diagnostics) > _MOST:
-        lines.append(f"and {len(report.diagnostics) - _MOST} more notes")
+    if len(report.diagnostics) > _MAX_LISTED:
+        lines.append(f"and {len(report.diagnostics) - _MAX_LISTED} more notes")
     return "\n".join([*lines, *_listings(report)])
 
 
@@ -298,7 +304,7 @@ def summary_line(report: Report) -> str:
 
 
 def _figures(report: Report) -> list[str]:
-    """Return the line of figures; nothing if nothing happened that it could count."""
+    """Return the line of figures, or no line if there is nothing to count."""
     return wrapped("", " | ".join(figures(report)), "") if report.frames or report.breaks or report.skipped else []
 
 
@@ -306,12 +312,12 @@ def _measured(report: Report) -> list[str]:
     """Return lines about how much of the run was compiled, whether that pays, and whether the result is right."""
     sentences = [row.label for row in about(report)]
     sentences += [row.label for section in measurements(report) for row in section.rows]
-    return [line for sentence in sentences[:_MOST] for line in wrapped("", sentence, indent="")]
+    return [line for sentence in sentences[:_MAX_LISTED] for line in wrapped("", sentence, indent="")]
 
 
-def _break(report: Report, break_: Break, given: dict[str, int]) -> list[str]:
+def _break(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
-    cause = whole_clauses(_cause(break_), _LONGEST_CAUSE)
+    cause = whole_clauses(_cause(break_), _MAX_CAUSE)
     lines = [_place_line(report, f"{number:>2}", break_), *wrapped("", cause)]
     path = _path(report, break_)
     if path:
@@ -321,32 +327,32 @@ def _break(report: Report, break_: Break, given: dict[str, int]) -> list[str]:
     effects = [] if allowed in UNREMARKABLE else [allowed]
     effects += filter(None, [graphs_added(break_), break_time(report, break_)])
     lines += wrapped("", "; ".join(effects)) if effects else []
-    remedies = remedies_of_break(report, number, break_, given)
+    remedies = remedies_of_break(report, number, break_, first_breaks)
     trials = remedies_for_break(report, break_)
     if trials is None or not (trials.person or best_remedy(report, break_)):
-        lines += _advice(report, break_, given)
+        lines += _advice(report, break_, first_breaks)
     return [*lines, *remedies]
 
 
-def _breaks(report: Report, group: Group, given: dict[str, int]) -> list[str]:
+def _breaks(report: Report, group: Group, first_breaks: dict[str, int]) -> list[str]:
     """Return several breaks with one cause: the cause, the first places, and the advice, once."""
     first, total = group.breaks[0], len(group.breaks)
-    cause = _plain(several_causes(group.breaks)) or whole_clauses(_cause(first), _LONGEST_CAUSE)
+    cause = _plain(several_causes(group.breaks)) or whole_clauses(_cause(first), _MAX_CAUSE)
     numbered = numbers_of(report, group.breaks)
-    head = f"{numbered}  " if len(numbered) <= _LONGEST_NUMBERS else ""
+    head = f"{numbered}  " if len(numbered) <= _MAX_NUMBERS else ""
     lines = wrapped(head, f"{cause}: {counted(total, 'break')}", "")
     numbers = break_numbers(report)
-    lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MOST_PLACES]]
-    if total > _MOST_PLACES:
-        lines.append(f"{INDENT}and {total - _MOST_PLACES} more")
+    lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]]
+    if total > _MAX_PLACES:
+        lines.append(f"{INDENT}and {total - _MAX_PLACES} more")
     cost = cost_of_all(group.breaks)
     lines += wrapped("", cost) if cost else []
     remedy = best_remedy(report, first)
     trials = remedies_for_break(report, first)
     if trials is None or not (trials.person or remedy):
-        lines += _advice(report, first, given)
+        lines += _advice(report, first, first_breaks)
     if remedy is None or len(remedy.breaks) > 1:
-        return [*lines, *remedies_of_break(report, numbers[first.id], first, given)]
+        return [*lines, *remedies_of_break(report, numbers[first.id], first, first_breaks)]
     return [*lines, *wrapped("fix: ", f"{_plain(remedy.title)}, at each of them: {verdict_label(remedy)}")]
 
 
@@ -365,10 +371,10 @@ def _cause(break_: Break) -> str:
     return cause
 
 
-def _advice(report: Report, break_: Break, given: dict[str, int]) -> list[str]:
+def _advice(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
     first = guidance(report, break_)[:1]
-    return [line for advice in first for line in wrapped("do: ", _once(advice.text, number, given))]
+    return [line for advice in first for line in wrapped("do: ", _advice_once(advice.text, number, first_breaks))]
 
 
 def _aftermath(report: Report, break_: Break) -> list[str]:
@@ -389,7 +395,7 @@ def _path(report: Report, break_: Break) -> str:
     # The most informative calls are the first, the reader's innermost one, the last, and the reader's other ones.
     own = [index for index, call in enumerate(stack) if kinds.get(call.source) != "library"][::-1]
     order = dict.fromkeys([0, *own[:1], len(stack) - 1, *own, *reversed(range(len(stack)))])
-    ranked = list(order)[:_MOST_CALLS]
+    ranked = list(order)[:_MAX_CALLS]
     calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
     # A notebook's copy of a large report leaves out stacks that are the same as that of the break.
     different = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
@@ -397,7 +403,7 @@ def _path(report: Report, break_: Break) -> str:
     more = f" (and {counted(ways, 'other way')})" if ways else ""
     room = WIDTH - len(INDENT) - len("called from ") - len(more)
     text = _joined_calls(calls, len(stack))
-    while len(text) > room and len(calls) > _FEWEST_CALLS:
+    while len(text) > room and len(calls) > _MIN_CALLS:
         calls.popitem()  # the least informative one
         text = _joined_calls(calls, len(stack))
     return text + more
@@ -431,10 +437,10 @@ def _paths(report: Report) -> list[str]:
     changing = [path for path in ordered_paths(report) if path.changes and not is_in_library(report, path)]
     lines = [
         line
-        for path in changing[:_MOST_PATHS]
+        for path in changing[:_MAX_PATHS]
         for line in wrapped(" -  ", path_sentence(report, path).replace("`", ""), "")
     ]
-    more = len(changing) - _MOST_PATHS
+    more = len(changing) - _MAX_PATHS
     return [*lines, *([f"{INDENT}and {counted(more, 'more difference')} when compiled"] if more > 0 else [])]
 
 
@@ -442,17 +448,17 @@ def _eager_without_break(report: Report) -> list[str]:
     """Return the functions that run eagerly for a reason other than a break."""
     others = [skipped for skipped in report.skipped if skipped.break_ is None]
     lines = []
-    for skipped in others[:_MOST]:
+    for skipped in others[:_MAX_LISTED]:
         lines += wrapped(" -  ", f"{place(report, skipped.location)} runs eagerly: {skipped.reason}", "")
         lines += wrapped("do: ", skipped.way_out) if skipped.way_out else []
         lines += remedies_of_frame(report, skipped)
-    return [*lines, f"{INDENT}and {len(others) - _MOST} more"] if len(others) > _MOST else lines
+    return [*lines, f"{INDENT}and {len(others) - _MAX_LISTED} more"] if len(others) > _MAX_LISTED else lines
 
 
 def _recompiles(report: Report) -> list[str]:
     """Return for each recompiled function its variations, its lines, and advice that the verdict does not give."""
     lines, said = [], verdict(report).text
-    for recompilation in listed_recompilations(report)[:_MOST]:
+    for recompilation in listed_recompilations(report)[:_MAX_LISTED]:
         where = recompilation.function if recompilation.is_several else place(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
             where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
@@ -464,13 +470,13 @@ def _recompiles(report: Report) -> list[str]:
         if tried is not None:
             tried = dataclasses.replace(tried, person=[step for step in tried.person if one_line(step) not in said])
         is_advised = shows_advice(report, recompilation)
-        for guard in recompilation.guards[:_MOST]:
+        for guard in recompilation.guards[:_MAX_LISTED]:
             if alone is None:
                 lines += wrapped("-  ", _failed_guard(report, recompilation, guard))
             if guard.advice and is_advised:
                 lines += wrapped("do: ", guard.advice, INDENT if alone is not None else f"{INDENT}   ")
-        if len(recompilation.guards) > _MOST:
-            lines.append(f"{INDENT}and {len(recompilation.guards) - _MOST} more guards")
+        if len(recompilation.guards) > _MAX_LISTED:
+            lines.append(f"{INDENT}and {len(recompilation.guards) - _MAX_LISTED} more guards")
         lines += wrapped("", recompilation.warning) if recompilation.warning else []
         if tried:
             lines += _trials(report, tried, None)
@@ -482,7 +488,7 @@ def _recompiles(report: Report) -> list[str]:
 def _failed_guard(report: Report, recompilation: Recompilation, guard: FailedGuard) -> str:
     """Return a variation, its number of recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
     share = recompilation.share(guard) if len(recompilation.guards) > 1 else ""
-    known = [guard.story, share, guard_lines(report, guard)]
+    known = [guard.variation, share, guard_lines(report, guard)]
     return ", ".join(filter(None, known))
 
 
@@ -496,7 +502,7 @@ def _error(report: Report) -> list[str]:
     number = break_numbers(report).get(error.break_ or "")
     if number is not None:
         return [f" -  break {number} raised {plain(error.type)}"]
-    return wrapped(" -  ", whole_clauses(f"{error.type}: {error.message}", _LONGEST_CAUSE), "") if error.message else []
+    return wrapped(" -  ", whole_clauses(f"{error.type}: {error.message}", _MAX_CAUSE), "") if error.message else []
 
 
 def _listings(report: Report) -> list[str]:
@@ -506,11 +512,11 @@ def _listings(report: Report) -> list[str]:
     """
     lines: list[str] = []
     numbers = break_numbers(report)
-    listed = {numbers[break_.id] for group in break_groups(report) for break_ in group.breaks[:_MOST_PLACES]}
+    listed = {numbers[break_.id] for group in break_groups(report) for break_ in group.breaks[:_MAX_PLACES]}
     sources = [source for source in report.sources if source.segments]
     own = [source for source in sources if source.kind != "library"]
     for source in own or sources:
-        room = _MOST_LINES - len(lines)
+        room = _MAX_LINES - len(lines)
         if room < _AROUND:
             break
         some = _listing(report, source, room, listed)
@@ -542,13 +548,13 @@ def _listing(report: Report, source: Source, room: int, listed: set[int]) -> lis
         mark = mark or "".join(f">{number}" for number in line.leads_to[:2])
         letters = plain(",".join(line.graphs[:3])) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
-        text = plain(line.text[:_LONGEST_LINE].expandtabs(4)) + ("..." if len(line.text) > _LONGEST_LINE else "")
+        text = plain(line.text[:_MAX_LINE_CHARS].expandtabs(4)) + ("..." if len(line.text) > _MAX_LINE_CHARS else "")
         shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
-        for marked in line.breaks[:_MOST_PLACES]:
-            if marked.start > _LONGEST_LINE:
+        for marked in line.breaks[:_MAX_PLACES]:
+            if marked.start > _MAX_LINE_CHARS:
                 continue
             start = len(plain(line.text[: marked.start].expandtabs(4)))
-            width = max(len(plain(line.text[: min(marked.end, _LONGEST_LINE)].expandtabs(4))) - start, 1)
+            width = max(len(plain(line.text[: min(marked.end, _MAX_LINE_CHARS)].expandtabs(4))) - start, 1)
             shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
     return shown
 
@@ -571,24 +577,24 @@ def _near(lines: list[Line], room: int, listed: set[int]) -> list[Line]:
 def render_job(job: Job) -> str:
     """Return a job as text, without a line break at the end."""
     lines = [plain(f"compile_explain: {job_headline(job)}")]
-    for number, break_ in enumerate(map(bounded, job.breaks[:_MOST]), start=1):
+    for number, break_ in enumerate(map(bounded, job.breaks[:_MAX_LISTED]), start=1):
         code = one_line(break_.place.code) if break_.place is not None and break_.place.code else ""
         head = f"{number:>2}  {job_place(break_.place)}"
         lines.append(cut(f"{head}   {code}" if code else head))
         lines.append(cut(INDENT + reason_of(break_)))
         lines.append(cut(INDENT + processes_with_break(job, break_)))
-    if len(job.breaks) > _MOST:
-        lines.append(f"{INDENT}and {len(job.breaks) - _MOST} more breaks")
-    for process in job.processes[:_MOST]:
+    if len(job.breaks) > _MAX_LISTED:
+        lines.append(f"{INDENT}and {len(job.breaks) - _MAX_LISTED} more breaks")
+    for process in job.processes[:_MAX_LISTED]:
         summary = summary_line(process.report)
         lines.append(cut(f" -  {process_name(process)}: {summary}"))
-    if len(job.processes) > _MOST:
-        lines.append(f"{INDENT}and {len(job.processes) - _MOST} more processes")
+    if len(job.processes) > _MAX_LISTED:
+        lines.append(f"{INDENT}and {len(job.processes) - _MAX_LISTED} more processes")
     for line in compiling_lines(job):
         lines += wrapped(f"{INDENT}", line, indent=INDENT)
     notes = job_notes(job)
-    for note in notes[:_MOST]:
+    for note in notes[:_MAX_LISTED]:
         lines += wrapped(f"{note.level}: ", note.message, indent="")
-    if len(notes) > _MOST:
-        lines.append(f"and {len(notes) - _MOST} more notes")
+    if len(notes) > _MAX_LISTED:
+        lines.append(f"and {len(notes) - _MAX_LISTED} more notes")
     return "\n".join(lines)

@@ -46,7 +46,7 @@ EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
         "signal.signal(signal.SIGUSR2, signal.SIG_IGN)",
         lambda _: signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN,
     ),
-    "type of files": (
+    "file type": (
         "state",
         "import mimetypes; mimetypes.add_type('x/y', '.rows')",
         lambda _: mimetypes.guess_type("a.rows")[0] == "x/y",

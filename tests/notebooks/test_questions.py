@@ -279,7 +279,7 @@ pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true
 mark_dynamic fails at a matrix product | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | mark both
 stride mismatch with dynamic=True | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | .contiguous()
 another set of **kwargs compiles again | recompiles#what-else-makes-it-compile-again | the same keys
-the first block of LoRA: requires_grad mismatch | recompiles#what-else-makes-it-compile-again | two graphs are right
+the first block of LoRA: requires_grad mismatch | recompiles#what-else-makes-it-compile-again | two graphs are expected
 AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not traced
 the output of one compiled function into another, reduce-overhead | gpu#skipped-overwritten-recorded-again | calls both
 gradient accumulation with CUDA graphs | gpu#skipped-overwritten-recorded-again | register_hook

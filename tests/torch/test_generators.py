@@ -137,7 +137,7 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
     for skipped in followed:
         assert skipped.break_ is not None
         assert skipped.id in known[skipped.break_].skipped
-        assert skipped.reason == "a generator of a library, called by code that runs eagerly because of the break"
+        assert skipped.reason == "a library's generator, called by code that runs eagerly because of the break"
 
 
 def test_the_users_own_generator_is_a_break(tmp_path: Path) -> None:

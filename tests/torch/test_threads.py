@@ -589,7 +589,7 @@ def test_a_method_is_not_tried_while_another_thread_runs(
     changed = [remedy for remedy in report.remedies or () if remedy.edits]
     assert changed
     assert {(remedy.verdict, remedy.reason) for remedy in changed} == {
-        ("not tried", "another thread of yours is running (busy), and would run the changed Net.forward")
+        ("not tried", "one of your other threads is running (busy), and would run the changed Net.forward")
     }
     assert (len(codes), errors) == (2, [])
 

@@ -58,7 +58,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
     module = importlib.import_module(_CONVERT_FRAME)
     settings: list[SettingsInForce] = []
 
-    def look_at_settings() -> SettingsInForce | None:
+    def changed_settings() -> SettingsInForce | None:
         values, defaults = dynamo_settings()
         now = SettingsInForce(values=values, defaults=defaults)
         if settings[-1:] == [now]:
@@ -66,15 +66,15 @@ def watch_starts(observer: Observer) -> Iterator[None]:
         settings.append(now)
         return now
 
-    def look(call: Call) -> FrameStarted:
-        observer.observe("log_dynamo_start", look_at_settings)
+    def observation(call: Call) -> FrameStarted:
+        observer.observe("log_dynamo_start", changed_settings)
         observer.scopes.begin_trace()
         site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
         code = call.argument("code")
         module = _module_called_by(code, functools.partial(observer.local, call.caller))
         return FrameStarted(**identity(code), stack=stack_above(), fullgraph_site=site, module=module)
 
-    hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=look)
+    hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=observation)
     with patched(module, "log_dynamo_start", hook):
         yield
 
@@ -137,7 +137,7 @@ def watch_breaks(observer: Observer) -> Iterator[None]:
 def watched_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
     """Return a watched ``log_graph_break``, for any release."""
 
-    def look(call: Call) -> BreakSeen | None:
+    def observation(call: Call) -> BreakSeen | None:
         error = call.argument("exc")  # torch >= 2.11
         if getattr(error, "logged", False):  # the original returns immediately as well
             return None
@@ -164,7 +164,7 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
             scopes=observer.scopes.chain(tracer),
         )
 
-    return watched(original, observer, before=look)
+    return watched(original, observer, before=observation)
 
 
 @contextlib.contextmanager
@@ -172,7 +172,7 @@ def watch_failures(observer: Observer) -> Iterator[None]:
     """Record the place of an error without a break event, and whether it reached the user."""
     module = importlib.import_module(_CONVERT_FRAME)
 
-    def look(call: Call) -> FrameFailed:
+    def observation(call: Call) -> FrameFailed:
         error = call.argument("e")
         one_graph = observer.local(call.caller, "one_graph")  # of _compile
         setting = getattr(getattr(error, "_torch_dynamo_tracer_output", None), "error_on_graph_break", None)
@@ -191,7 +191,7 @@ def watch_failures(observer: Observer) -> Iterator[None]:
             raised=_reaches_user(error, strict=bool(one_graph) or bool(setting)),
         )
 
-    with patched(module, "exception_handler", watched(module.exception_handler, observer, before=look)):
+    with patched(module, "exception_handler", watched(module.exception_handler, observer, before=observation)):
         yield
 
 
@@ -224,7 +224,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
     def remember(call: Call) -> None:
         call.kept = list(cache.cache.get(call.argument("code"), {}).values())
 
-    def look(call: Call) -> ResumeCreated:
+    def observation(call: Call) -> ResumeCreated:
         result = call.result
         resume = result if hasattr(result, "co_name") else result[0]  # some releases pair it with its name
         code = call.argument("code")
@@ -239,7 +239,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
             enters=code_number(inner[-1]) if inner else None,
         )
 
-    with patched(cache, "lookup", classmethod(watched(function, observer, before=remember, after=look))):
+    with patched(cache, "lookup", classmethod(watched(function, observer, before=remember, after=observation))):
         yield
 
 
@@ -254,7 +254,7 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
     def keep_stack(call: Call) -> None:
         created[call.result] = "".join(tracing.extract_stack().format())
 
-    def look(call: Call) -> GraphStacks:
+    def observation(call: Call) -> GraphStacks:
         module = call.argument("gm")
         stacks: dict[str, int] = {}
         ops: dict[str, int] = {}
@@ -267,6 +267,6 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
 
     with (
         patched(graphs, "create_node", watched(graphs.create_node, observer, after=keep_stack)),
-        patched(graphs, "call_user_compiler", watched(graphs.call_user_compiler, observer, before=look)),
+        patched(graphs, "call_user_compiler", watched(graphs.call_user_compiler, observer, before=observation)),
     ):
         yield

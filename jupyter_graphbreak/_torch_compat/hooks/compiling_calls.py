@@ -31,12 +31,12 @@ def watch_fullgraph(observer: Observer) -> Iterator[None]:
     """Record the torch.compile(fullgraph=True) in force."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
 
-    def look(call: Call) -> None:
+    def observation(call: Call) -> None:
         site = site_of(call.caller)
         if site is not None:
             _SITES[call.argument("self")] = site
 
-    with patched(context, "__init__", watched(context.__init__, observer, after=look)):
+    with patched(context, "__init__", watched(context.__init__, observer, after=observation)):
         yield
 
 
@@ -57,7 +57,7 @@ def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
     module_class = importlib.import_module("torch.nn").Module
 
-    def look(call: Call) -> CompiledAgain | None:
+    def observation(call: Call) -> CompiledAgain | None:
         target = call.argument("fn")
         site = site_of(call.caller)
         if site is None or not _is_compiled(target):
@@ -71,7 +71,7 @@ def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
             site=site,
         )
 
-    with patched(context, "__call__", watched(context.__call__, observer, after=look)):
+    with patched(context, "__call__", watched(context.__call__, observer, after=observation)):
         yield
 
 

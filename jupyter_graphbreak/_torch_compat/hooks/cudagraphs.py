@@ -26,12 +26,12 @@ def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
     module = importlib.import_module("torch._inductor.cudagraph_utils")
     getattr(module, _SKIP_LOGGER)  # fails if it is missing
 
-    def look(call: Call) -> CudagraphSkipped | None:
+    def observation(call: Call) -> CudagraphSkipped | None:
         if call.caller.f_code.co_name != _SKIP_LOGGER:
             return None
         reason = observer.local(call.caller, "msg")
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
 
-    hook = watched(module.get_metrics_context, observer, before=look)
+    hook = watched(module.get_metrics_context, observer, before=observation)
     with patched(module, "get_metrics_context", hook):
         yield

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Emit
 
 #: The maximum number of frames between a compiled function and Dynamo's hook.
-_DEEPEST = 60
+_MAX_FRAMES = 60
 #: The function that ``torch.compile`` puts around the compiled one.
 _WRAPPER = "compile_wrapper"
 #: The files whose frames stand between user code and the wrapper.
@@ -36,7 +36,7 @@ _CALLS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
 class EnteredCall(NamedTuple):
     """A call of a compiled callable that Dynamo is about to compile, or for which it already has compiled code.
 
-    ``call`` is the original function, method or module; ``compiled_with`` is what ``torch.compile`` was called with;
+    ``call`` is the original function, method or module; ``compiled_with`` are the arguments of ``torch.compile``;
     ``frame`` is Dynamo's id, if known; ``wrapped`` is the id of the callable in :func:`watch_calls`; ``modes`` are
     those of the call; ``reuses`` is true if it uses code compiled for a different call.
     """
@@ -68,14 +68,14 @@ class StartedCall(NamedTuple):
 
 
 def _ignore(*_: object) -> None:
-    """Receive something that is not needed."""
+    """Ignore the arguments."""
 
 
 @contextlib.contextmanager
 def watch_entries(
     on_entry: Callable[[EnteredCall], None],
     emit: Emit,
-    spent: Callable[[float], None],
+    add_time: Callable[[float], None],
     *,
     on_start: Callable[[StartedCall], None] = _ignore,
     on_end: Callable[[StartedCall, Any], None] = _ignore,
@@ -89,7 +89,7 @@ def watch_entries(
     ----------
     on_entry : callable
         Receives the call. An exception in it never reaches PyTorch.
-    emit, spent : callable
+    emit, add_time : callable
         See :class:`Observer`.
     on_start : callable
         Receives every call from eager code, before it runs.
@@ -100,7 +100,7 @@ def watch_entries(
         Called before anything is compiled.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
-    observer = Observer(emit, spent)
+    observer = Observer(emit, add_time)
     seen: dict[Any, Any] = {}  # the values keep the objects alive whose ids are the keys
     frames: dict[CodeType, str] = {}
     running = threading.local()
@@ -113,7 +113,7 @@ def watch_entries(
             seen[key] = code, owner
             on_entry(entered)
 
-    def look(call: Call) -> None:
+    def observation(call: Call) -> None:
         on_compiling()
         code = call.argument("code")
         wrapper = _wrapper(call.caller)
@@ -122,7 +122,7 @@ def watch_entries(
             frames.setdefault(code, entered.frame or "")
             report_first(code, entered)
 
-    def look_again(call: Call) -> None:
+    def entry_of_reuse(call: Call) -> None:
         wrapper = call.caller
         if wrapper.f_code.co_name != _WRAPPER:
             return
@@ -142,11 +142,11 @@ def watch_entries(
             report_first(code, entered._replace(frame=frames.get(code)))
 
     with (
-        patched(convert, "_compile", watched(convert._compile, observer, before=look)),
+        patched(convert, "_compile", watched(convert._compile, observer, before=observation)),
         patched(
             evaluate,
             "_maybe_set_eval_frame",
-            watched(evaluate._maybe_set_eval_frame, observer, before=look_again),
+            watched(evaluate._maybe_set_eval_frame, observer, before=entry_of_reuse),
         ),
     ):
         yield
@@ -154,7 +154,7 @@ def watch_entries(
 
 @contextlib.contextmanager
 def watch_calls(
-    on_edge: Callable[[FrameType, int], None], emit: Emit, spent: Callable[[float], None]
+    on_edge: Callable[[FrameType, int], None], emit: Emit, add_time: Callable[[float], None]
 ) -> Iterator[None]:
     """Report the beginning and the end of each call of a compiled callable.
 
@@ -162,18 +162,18 @@ def watch_calls(
     ----------
     on_edge : callable
         Receives the Python frame of the call, which is unique to it, and the id of the callable; called twice.
-    emit, spent : callable
+    emit, add_time : callable
         See :class:`Observer`.
     """
     module = importlib.import_module("torch._dynamo.eval_frame")
-    observer = Observer(emit, spent)
+    observer = Observer(emit, add_time)
 
-    def look(call: Call) -> None:
+    def observation(call: Call) -> None:
         if call.caller.f_code.co_name == _WRAPPER:
             on_edge(call.caller, id(callable_of(call.caller)))
 
     # Called when Dynamo is about to start and to stop evaluating frames; Dynamo is not active either time.
-    hook = watched(module._maybe_set_eval_frame, observer, before=look)
+    hook = watched(module._maybe_set_eval_frame, observer, before=observation)
     with patched(module, "_maybe_set_eval_frame", hook):
         yield
 
@@ -181,7 +181,7 @@ def watch_calls(
 def _wrapper(frame: FrameType) -> FrameType | None:
     """Return the frame of the compiled callable that called the code being compiled; ``None`` if eager code did."""
     inside = True
-    for outer in frames_outward(frame, _DEEPEST):
+    for outer in frames_outward(frame, _MAX_FRAMES):
         filename = outer.f_code.co_filename
         if inside:
             inside = outer.f_code.co_qualname != "CatchErrorsWrapper.__call__"
@@ -206,7 +206,7 @@ def _started(wrapper: FrameType) -> StartedCall:
     elif isinstance(call, types.FunctionType) and args and isinstance(args[0], _module_class()):
         call, args = _method(call, args[0]), args[1:]
     caller = next(
-        (frame for frame in frames_outward(wrapper.f_back, _DEEPEST) if not _is_machinery(frame.f_code.co_filename)),
+        (frame for frame in frames_outward(wrapper.f_back, _MAX_FRAMES) if not _is_machinery(frame.f_code.co_filename)),
         None,
     )
     callback, dynamic = variables.get("callback"), getattr(variables.get("self"), "_dynamic", None)

@@ -37,36 +37,36 @@ class Observer:
     ----------
     emit : callable
         Receives each observation, without holding a lock, on the thread that compiles.
-    spent : callable
+    add_time : callable
         Receives the seconds that each observation took.
     claim : Claim or None
         The claim of the run that watches; only its threads are observed. By default, the run that creates the observer.
     """
 
-    def __init__(self, emit: Emit, spent: Callable[[float], None], claim: Claim | None = None) -> None:
+    def __init__(self, emit: Emit, add_time: Callable[[float], None], claim: Claim | None = None) -> None:
         #: Returns whether the calling thread is observed.
         self.is_here: Callable[[], bool] = claim.is_here if claim is not None else current_run_check()
         self.scopes = Scopes()
         self._emit = emit
-        self._spent = spent
+        self._add_time = add_time
         self._faults: set[tuple[str, str]] = set()
         self._missing: set[str] = set()
         #: The last observation of each code object that Dynamo reached, by the number of the code object.
         self.codes: dict[int, CodeObject] = {}
 
-    def observe(self, what: str, look: Callable[[], Addition | None]) -> None:
+    def observe(self, what: str, make: Callable[[], Addition | None]) -> None:
         """Make an observation and pass it on; an error is noted once and not raised.
 
         Parameters
         ----------
         what : str
             The name of the hook, for the note about an error.
-        look : callable
+        make : callable
             Returns the observation, or ``None`` if there is nothing to record.
         """
         start = time.perf_counter()
         try:
-            seen = look()
+            seen = make()
             if isinstance(seen, CodeObject) and seen.id is not None:
                 self.codes[seen.id] = seen
             if seen is not None:
@@ -75,7 +75,7 @@ class Observer:
             self.note_fault(what, error)
         finally:
             with contextlib.suppress(Exception):
-                self._spent(time.perf_counter() - start)
+                self._add_time(time.perf_counter() - start)
 
     def local(self, frame: FrameType | None, name: str) -> Any:
         """Return a local variable of one of torch's functions, ``None`` if it does not exist.
@@ -131,9 +131,9 @@ class Call:
 
 
 def watched_uncompiled(
-    original: Callable[..., Any], observer: Observer, look: Callable[[Call], Addition | None]
+    original: Callable[..., Any], observer: Observer, make: Callable[[Call], Addition | None]
 ) -> Callable[..., Any]:
-    """Return a function that calls one that may run within compiled code, and then makes an observation.
+    """Wrap a function that may run within compiled code: the wrapper calls it, and then makes an observation.
 
     Dynamo compiles neither it nor the functions that it calls.
 
@@ -142,7 +142,7 @@ def watched_uncompiled(
     original : function
         A function of PyTorch or of a library.
     observer : Observer
-    look : callable
+    make : callable
         Receives the call after it has returned.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
@@ -158,7 +158,7 @@ def watched_uncompiled(
         callback = set_eval_frame(None)
         try:
             if observer.is_here():
-                observer.observe(original.__name__, functools.partial(look, Call(original, args, kwargs, caller)))
+                observer.observe(original.__name__, functools.partial(make, Call(original, args, kwargs, caller)))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             report_to_run(original.__name__, error)
         finally:
@@ -224,7 +224,7 @@ def watched(
                     report_to_run(name, fault)
             own = error.__traceback__
             if own is not None and own.tb_frame is sys._getframe():
-                error.__traceback__ = own.tb_next  # a bare raise adds no entry: the traceback is as without us
+                error.__traceback__ = own.tb_next  # a bare raise adds no entry, so no trace of this wrapper is left
             raise
         if after is not None and call is not None:
             try:

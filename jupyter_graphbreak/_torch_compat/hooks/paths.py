@@ -41,13 +41,13 @@ _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
 
 @contextlib.contextmanager
 def watch_paths(observer: Observer) -> Iterator[None]:
-    """Record questions that are answered differently while compiling, with the lines that run or are skipped for it."""
+    """Record questions that are answered differently while compiling, and the lines that run or are skipped."""
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
     owner = module.TorchInGraphFunctionVariable
     follower = _Follower(observer)
 
-    def look(call: Call) -> AnswerDiffers | None:
+    def observation(call: Call) -> AnswerDiffers | None:
         variable, tracer = call.args[:2]
         question = variable.value
         if not _is_one_of(question, questions):
@@ -62,7 +62,7 @@ def watch_paths(observer: Observer) -> Iterator[None]:
         call.result = follower.follow(tracer, call.result, answer, asked)
         return asked
 
-    with patched(owner, "call_function", watched(owner.call_function, observer, after=look)):
+    with patched(owner, "call_function", watched(owner.call_function, observer, after=observation)):
         yield
 
 
@@ -72,7 +72,7 @@ def answered_as_uncompiled(is_meant: Callable[[StackEntry], bool]) -> contextlib
     Parameters
     ----------
     is_meant : callable
-        Returns whether a question is answered so, given the place that asks it.
+        Returns whether to change the answer to a question, given the question's place.
     """
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
@@ -108,8 +108,7 @@ class _Branch:
     joint : int or None
         The index of the instruction at which both branches meet, ``None`` if they only meet outside of the function.
     shared : frozenset
-        The positions of instructions of which the uncompiled program runs a copy: since Python 3.12, each branch has
-        its own ``return``.
+        The positions of instructions that each branch has its own copy of, such as ``return`` since Python 3.12.
     skipped : list of int
         The lines that only the uncompiled program reaches.
     is_test : bool
@@ -246,7 +245,7 @@ class _Steps:
             self._add_line(branch, at)
 
     def _reachable(self, start: int, ends: Container[int | None]) -> set[int]:
-        """Return the indices of the instructions that may run from one on, up to but without some."""
+        """Return the indices of the instructions that may run from a start on, up to the ends but without them."""
         waiting, reached = [start], set()
         while waiting:
             at = waiting.pop()
@@ -282,7 +281,7 @@ class _Steps:
         return following
 
     def _region(self, at: int, taken: int, otherwise: int) -> tuple[int | None, frozenset[Any], list[int]]:
-        """Return where both branches of a jump meet, and the positions and the lines of the uncompiled program."""
+        """Return where both branches of a jump meet, and the positions and lines of the uncompiled one."""
         regions, key = self._follower.regions, (self._tracer.f_code, at, otherwise)
         if key not in regions:
             joint = self._joint(at, otherwise)
@@ -298,7 +297,7 @@ class _Steps:
         return regions[key]
 
     def _is_statement(self, at: int, others: Container[Any]) -> bool:
-        """Return whether an instruction belongs to a statement, and not to one of others."""
+        """Return whether an instruction belongs to a statement, and is not at one of the other positions."""
         instruction = self._tracer.instructions[at]
         return instruction.opname not in _WITHOUT_STATEMENT and instruction.positions not in others
 
@@ -315,13 +314,13 @@ class _Steps:
         for index, instruction in enumerate(instructions):
             for following in {end} if instruction.opname in _RETURNS else self._targets(index):
                 backwards.add_edge(following, index)
-        # It knows only instructions from which the function can return.
+        # There are dominators only for instructions from which the function can return.
         dominators = nx.immediate_dominators(backwards, end)
         joint: int | None = dominators.get(at) if otherwise in dominators else None
         return None if joint == end else joint
 
     def _is_implicit_return(self, at: int, test: StackEntry) -> bool:
-        """Return whether an instruction belongs to the return at the end of a function, which has the test's line."""
+        """Return whether an instruction belongs to the implicit ``return``, which has the line of the test."""
         instructions = self._tracer.instructions
         if _line(instructions[at]) != test.line:
             return False

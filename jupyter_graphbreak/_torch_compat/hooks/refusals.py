@@ -31,7 +31,7 @@ def watch_generators(observer: Observer) -> Iterator[None]:
     """Record the generators that Dynamo refused to compile."""
     module = importlib.import_module(_CONVERT_FRAME)
 
-    def look(call: Call) -> FrameRefused | None:
+    def observation(call: Call) -> FrameRefused | None:
         if not call.result:
             return None
         convert = observer.local(call.caller, "self")  # of ConvertFrameAssert.__call__
@@ -49,7 +49,7 @@ def watch_generators(observer: Observer) -> Iterator[None]:
             raised=bool(one_graph) or bool(setting),
         )
 
-    with patched(module, "is_generator", watched(module.is_generator, observer, after=look)):
+    with patched(module, "is_generator", watched(module.is_generator, observer, after=observation)):
         yield
 
 
@@ -58,11 +58,11 @@ def watch_limits(observer: Observer) -> Iterator[None]:
     """Record the functions that Dynamo does not recompile because of a limit."""
     module = importlib.import_module(_CONVERT_FRAME)
 
-    def look(call: Call) -> FrameRefused | None:
+    def observation(call: Call) -> FrameRefused | None:
         exceeded, limit = call.result
         return _limited(observer, call.caller, limit) if exceeded else None  # the caller is _compile
 
-    hook = watched(module.exceeds_recompile_limit, observer, after=look)
+    hook = watched(module.exceeds_recompile_limit, observer, after=observation)
     with patched(module, "exceeds_recompile_limit", hook):
         yield
 
@@ -96,12 +96,12 @@ def watch_given_up(observer: Observer) -> Iterator[None]:
     module = importlib.import_module(_CONVERT_FRAME)
     skip_frame = importlib.import_module("torch._dynamo.exc").SkipFrame
 
-    def look(call: Call) -> FrameGivenUp | None:
+    def observation(call: Call) -> FrameGivenUp | None:
         # Frames with nothing to capture end with the same exception.
         ended = isinstance(call.error, skip_frame) and "skip_frame()" in str(call.error)
         return FrameGivenUp(message=str(call.error)) if ended else None
 
-    with patched(module, "compile_frame", watched(module.compile_frame, observer, failed=look)):
+    with patched(module, "compile_frame", watched(module.compile_frame, observer, failed=observation)):
         yield
 
 
@@ -119,7 +119,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
     module = importlib.import_module(_CONVERT_FRAME)
     wrapper = module.CatchErrorsWrapper
 
-    def look(call: Call) -> FrameSkipped | None:
+    def observation(call: Call) -> FrameSkipped | None:
         result, frame = call.argument("result"), call.argument("frame")
         reason = result.skip_reason
         if reason is None or result.guarded_code is not None:
@@ -130,7 +130,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above(), is_compiled_in_place=in_place)
 
     if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
-        with patched(wrapper, "_handle_skip", watched(wrapper._handle_skip, observer, before=look)):
+        with patched(wrapper, "_handle_skip", watched(wrapper._handle_skip, observer, before=observation)):
             yield
         return
     checks = [name for name in _MODE_CHECKS if hasattr(module, name)]

@@ -54,7 +54,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             report_to_run("input_codes.add", error)
 
-    def look(call: Call) -> None:
+    def observation(call: Call) -> None:
         code = _entry_code(call.argument("fn"))
         if code is not None:
             calls.suspect([code])
@@ -62,7 +62,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     with (
         contextlib.closing(calls),
         patched(tracker, "add", add_and_suspect),
-        patched(context, "__call__", watched(context.__call__, observer, after=look)),
+        patched(context, "__call__", watched(context.__call__, observer, after=observation)),
     ):
         known = [code for seen in tracker.seen if (code := seen()) is not None]
         calls.suspect(filter(_can_be_entry, known))
@@ -73,7 +73,7 @@ class _SuspectCalls:
     """Watches the calls of compiled functions while Dynamo may remember to skip one of them.
 
     The hook runs at each entry into compiled code. It is therefore only in place while there are suspects: code
-    objects that Dynamo began where this run did not see it, and for which it has no compiled code.
+    objects that Dynamo began unseen by this run, and for which it has no compiled code.
     """
 
     def __init__(self, observer: Observer) -> None:
@@ -116,15 +116,15 @@ class _SuspectCalls:
                 elif (
                     self._running or (callable(callback) and id(callback) not in self._settled)
                 ) and self._observer.is_here():
-                    look = functools.partial(self._look, sys._getframe(1), callback)
-                    self._observer.observe("_maybe_set_eval_frame", look)
+                    observation = functools.partial(self._skip_of_call, sys._getframe(1), callback)
+                    self._observer.observe("_maybe_set_eval_frame", observation)
             except Exception as error:  # noqa: BLE001 - the user's program must not notice us
                 report_to_run("_maybe_set_eval_frame", error)
             return original(callback)
 
         return watching
 
-    def _look(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
+    def _skip_of_call(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
         if caller.f_code.co_name != _WRAPPER:
             return None
         if id(caller) not in self._running:  # called when the function begins and when it ends

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
 
 #: At most this many keys of a dict, and this many nested dicts, are examined.
-_MOST_KEYS, _MOST_DICTS = 1000, 3
+_MAX_KEYS, _MAX_DICTS = 1000, 3
 #: Files whose frames are between the program's line and the hook.
 _SAVING = ("torch/serialization.py", "safetensors/torch.py")
 
@@ -43,12 +43,12 @@ def watch_saving(observer: Observer) -> Iterator[None]:
         seen.add(site)
         return CompiledSaved(is_module=is_module, is_part=is_part, site=site)
 
-    def look_at_names(call: Call) -> CompiledSaved | None:
+    def saved_names(call: Call) -> CompiledSaved | None:
         name = _prefixed(call.args[0] if call.args else None)
         is_part = name is not None and not name.startswith(ORIG_MOD)
         return noted(call.caller, is_module=False, is_part=is_part) if name is not None else None
 
-    def look_at_module(call: Call) -> CompiledSaved | None:
+    def pickled_module(call: Call) -> CompiledSaved | None:
         is_copied = call.caller.f_code.co_filename.endswith("copy.py")
         return None if is_copied else noted(call.caller, is_module=True)
 
@@ -60,9 +60,9 @@ def watch_saving(observer: Observer) -> Iterator[None]:
             (tensors, "_flatten_as_ptr"),
         ):
             if hasattr(owner, name):
-                hook = watched_uncompiled(getattr(owner, name), observer, look_at_names)
+                hook = watched_uncompiled(getattr(owner, name), observer, saved_names)
                 stack.enter_context(patched(owner, name, hook))
-        hook = watched_uncompiled(wrapper.__reduce__, observer, look_at_module)
+        hook = watched_uncompiled(wrapper.__reduce__, observer, pickled_module)
         stack.enter_context(patched(wrapper, "__reduce__", hook))
         yield
 
@@ -72,10 +72,10 @@ def _is_saving(filename: str) -> bool:
 
 
 def _prefixed(value: Any, depth: int = 0) -> str | None:
-    """Return a key with the prefix, of a dict or of a dict in it."""
-    if not isinstance(value, dict) or depth == _MOST_DICTS:
+    """Return a key with the prefix from a dict or a nested dict."""
+    if not isinstance(value, dict) or depth == _MAX_DICTS:
         return None
-    for key in list(value)[:_MOST_KEYS]:
+    for key in list(value)[:_MAX_KEYS]:
         if isinstance(key, str) and ORIG_MOD in key:
             return key
         if (inner := _prefixed(value[key], depth + 1)) is not None:

@@ -94,7 +94,7 @@ def _opened(scope: OpenScope, around: list[OpenScope]) -> ScopeOpened:
 
 
 def _original(observer: Observer, frame: FrameType, manager: Any) -> Any:
-    """Return the scope object of a decorated function, of which Dynamo's code opens a copy."""
+    """Return the original scope object of a decorated function; Dynamo's code opens a copy of it."""
     if not is_wrapper(frame.f_code):
         return manager
     original = observer.local(frame, "self")

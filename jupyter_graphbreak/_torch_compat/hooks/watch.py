@@ -39,14 +39,14 @@ _HOOKS = (
 
 
 @contextlib.contextmanager
-def watch(emit: Emit, spent: Callable[[float], None], claim: Claim) -> Iterator[list[str]]:
+def watch(emit: Emit, add_time: Callable[[float], None], claim: Claim) -> Iterator[list[str]]:
     """Send observations of Dynamo on the threads of a run to ``emit`` while the context is open.
 
     Parameters
     ----------
     emit : Emit
         Called without holding a lock, on the thread that compiles. An exception in it never reaches PyTorch.
-    spent : callable
+    add_time : callable
         Receives the seconds that each observation took.
     claim : Claim
         The claim of the run.
@@ -57,7 +57,7 @@ def watch(emit: Emit, spent: Callable[[float], None], claim: Claim) -> Iterator[
         A sentence for each hook that this release of PyTorch does not support.
     """
     missing: list[str] = []
-    observer = Observer(emit, spent, claim)
+    observer = Observer(emit, add_time, claim)
     with contextlib.ExitStack() as stack:
         for hook in _HOOKS:
             try:

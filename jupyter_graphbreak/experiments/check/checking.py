@@ -1,4 +1,4 @@
-"""Compare a compiled call with the eager one, and try what makes a wrong result right."""
+"""Compare a compiled call with the eager one, and try changes that make a wrong result right."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _CALLS = 3
 _RIGHT_BACKENDS: dict[Step, tuple[str, ...]] = {"backend": ("aot_eager",), "aot_eager": ("eager",), "eager": ()}
 #: The time limit and the maximum number of runs for timing a call.
 _TIMING_S = 0.3
-_FEWEST_CALLS, _MOST_CALLS = 5, 100
+_MIN_CALLS, _MAX_CALLS = 5, 100
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _kind(entry: Entry) -> Any:
 
 
 def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCell = lambda _: None) -> CheckResult:
-    """Compare entries of one kind: each alone, and after those before it.
+    """Compare entries of one kind: each alone, and each after the earlier ones.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ class _CompiledCall:
         clock = clock_for(tensors_of(self.subject, self.subject.arguments or Arguments()))
         end = time.monotonic() + _TIMING_S
         times: list[float] = []
-        while len(times) < _FEWEST_CALLS or (time.monotonic() < end and len(times) < _MOST_CALLS):
+        while len(times) < _MIN_CALLS or (time.monotonic() < end and len(times) < _MAX_CALLS):
             require_time()
             self.subject.restore()
             given = self.subject.copies_of(self.subject.arguments or Arguments())

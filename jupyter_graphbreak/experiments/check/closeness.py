@@ -15,7 +15,7 @@ from jupyter_graphbreak.records.attributes import attribute_of
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: The distance of a result from the one in double precision may be this many times that of rounding.
+#: A result may be this many times as far from the one in double precision as rounding explains.
 _FACTOR = 8.0
 #: If eager's distance is more than this many times the rounding, eager took a different branch.
 _OTHER_BRANCH = 100.0

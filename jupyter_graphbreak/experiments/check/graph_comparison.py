@@ -27,7 +27,7 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class WrongGraph:
-    """A compiled graph whose result differs from that of its operations.
+    """A compiled graph whose result differs from the result of its operations run one by one.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class WrongGraph:
         The id of the frame that was compiled.
     module : GraphModule
         The graph as Dynamo captured it.
-    left : GraphModule
+    changed : GraphModule
         The graph after the backend has changed it.
     compiled : callable
         The compiled graph.
@@ -47,7 +47,7 @@ class WrongGraph:
 
     frame: str
     module: torch.fx.GraphModule
-    left: torch.fx.GraphModule
+    changed: torch.fx.GraphModule
     compiled: Callable[..., Any]
     inputs: Inputs
     gradients: bool
@@ -142,7 +142,7 @@ def _changed_operation(wrong: WrongGraph) -> str | None:
     """Return the first operation with a different value in the graph that the backend has changed."""
     expected = _values_by_operation(wrong.module, wrong.inputs)
     try:
-        actual = _values_by_operation(wrong.left, wrong.inputs)
+        actual = _values_by_operation(wrong.changed, wrong.inputs)
     except Exception:  # noqa: BLE001 - the backend may leave a graph that cannot run
         return None
     return next(
@@ -169,7 +169,7 @@ def _wrong_output(wrong: WrongGraph) -> str | None:
 def computes_differently(
     module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
 ) -> bool:
-    """Return whether the result of a compiled graph differs from that of its operations run one by one."""
+    """Return whether a compiled graph and its operations, run one by one, have different results."""
     expected = _compute(_interpreter(module), inputs, subject, gradients=gradients)
     actual = _compute(compiled, inputs, subject, gradients=gradients)
     if difference_beyond_rounding(expected, actual) is None:

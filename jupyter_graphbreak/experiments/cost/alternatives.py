@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import PathDifference
 
 #: At most this many branches are left out, one at a time; those with most lines come first.
-_MOST_BRANCHES = 3
+_MAX_BRANCHES = 3
 #: Guards are left out if they take this share of a call and this many microseconds, and the change is reported if it
 #: saves half of their time.
 _NOTABLE_SHARE, _NOTABLE_US = 0.05, 5.0
@@ -46,8 +46,8 @@ def measure_alternatives(
 ) -> list[Alternative]:
     """Time the call without the branches that only compiled code takes, and without some of its guards.
 
-    Each alternative is compared with a copy that is compiled at the same time, after everything else: where the memory
-    allocator places the guards has an effect on their time.
+    Each alternative is compared with a copy that is compiled at the same time, after everything else, because the
+    time of guards depends on their place in memory.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _paths(correspondence: Correspondence) -> list[PathDifference]:
     """Return the differences of the run that the entry meets and that change lines, those with most lines first."""
     met = {_question(path) for path in correspondence.own.paths if path.lines}
     paths = [path for path in correspondence.run.paths if path.lines and _question(path) in met]
-    return sorted(paths, key=lambda path: -len(path.lines))[:_MOST_BRANCHES]
+    return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]
 
 
 def _question(path: PathDifference) -> tuple[str, int | None, str | None]:

@@ -14,7 +14,7 @@ from jupyter_graphbreak._torch_compat.module_calls import has_skipped_forward
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Blocks hold at least this share of a model's parameters.
+#: Blocks contain at least this share of a model's parameters.
 _WORTH_SHARE = 0.3
 #: The suffix after the container in the place of a block.
 _INDEX = re.compile(r"(?:\[\d+\]|\.\d+)$")
@@ -46,10 +46,10 @@ class Blocks:
 
 
 def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], fewest: int) -> Blocks | None:
-    """Return the modules of one class that hold most parameters of a model.
+    """Return the modules of one class that contain most parameters of a model.
 
-    A module inside another one of its class does not count. Modules without submodules, such as linear layers, are no
-    blocks. Sequences are of one class only if their modules are.
+    A module inside another one of its class does not count. Modules without submodules, such as linear layers, do
+    not count. Sequences are of one class only if their modules are.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ class Clock(Protocol):
     """Records moments, and converts them to times afterwards."""
 
     def mark(self) -> Any:
-        """Return the present moment."""
+        """Return the current moment."""
 
     def times_us(self, marks: Sequence[Any]) -> list[float]:
         """Return the microseconds from the first moment to each."""
@@ -25,7 +25,7 @@ class ProcessorClock:
     """The clock for a call whose work is done when it returns."""
 
     def mark(self) -> int:
-        """Return the present moment."""
+        """Return the current moment."""
         return time.perf_counter_ns()
 
     def times_us(self, marks: Sequence[int]) -> list[float]:
@@ -49,7 +49,7 @@ class CudaClock:
         self._cuda = cuda
 
     def mark(self) -> Any:
-        """Return the present moment."""
+        """Return the current moment."""
         event = self._cuda.Event(enable_timing=True)
         event.record()
         return event

@@ -27,16 +27,16 @@ from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.further_measurements import (
-    LEAST_S,
+    MIN_S,
     SteadyState,
     measured_further,
-    unless_it_fails,
+    result_or_none,
 )
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
     Overhead,
     Owners,
-    leaving_us,
+    graph_to_break_us,
     mark_us,
     parts_of,
     time_share,
@@ -137,7 +137,7 @@ _MAX_COMPILE_S = 60.0
 class Measurement:
     """The cost of an entry, the report of the run on copies in which it was compiled, and how long that took.
 
-    ``startup`` is ``None`` if there was no run before, or if the backend uses no caches.
+    ``startup`` is ``None`` if no run preceded the measurement, or if the backend uses no caches.
     """
 
     cost: EntryCost
@@ -207,7 +207,7 @@ def measure_entry(
         sources = {name: correspondence.source(ident) for ident, name in files.items()}
         locate = located_by(sources, find_cell)
         on_processor = isinstance(compiled.clock, ProcessorClock)
-        overhead = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
+        overhead = Overhead(mark_us(calls[1]), graph_to_break_us(calls[2])) if on_processor else NO_OVERHEAD
         whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))
         eager_time = spread_of(calls[0])
         share = time_share(parts)
@@ -296,8 +296,8 @@ def _second_start(
     startup = second_start(records, correspondence)
     if startup is None or all(graph.cache != "bypass" for graph in startup.graphs):
         return startup
-    with limit_time(min(end, time.monotonic() + max(startup.first_s, LEAST_S))):
-        changes = unless_it_fails(lambda: cache_changes(entry, startup, records))
+    with limit_time(min(end, time.monotonic() + max(startup.first_s, MIN_S))):
+        changes = result_or_none(lambda: cache_changes(entry, startup, records))
     return replace(startup, changes=changes or [])
 
 
@@ -314,7 +314,7 @@ def _empty_break(x: torch.Tensor) -> torch.Tensor:
 def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
     """Return how many top-level operations of a call ran compiled, and how many eagerly.
 
-    The operations of the eager call that do not run outside graphs in the compiled call ran compiled.
+    Operations of the eager call count as compiled unless they run outside graphs in the compiled call.
     """
     if not compiled:
         return None
@@ -359,7 +359,7 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
 
 
 def device_of(entry: Entry) -> str:
-    """Return the device of a call: that of its first tensor that is not on the CPU, or else ``cpu``."""
+    """Return the device of a call: the first one other than the CPU among its tensors' devices, or else ``cpu``."""
     return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")
 
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
 
 _T = TypeVar("_T")
-#: However little time was spent before, measuring further takes this many seconds if it needs them.
-LEAST_S = 10.0
+#: Further measurements may take this many seconds, however little time was spent before.
+MIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class FurtherMeasurement(NamedTuple):
     needs : str
         A field of the entry's cost, or of the steady state, that must be neither empty nor ``None``.
     share : float
-        The time that it may take, as a share of the time spent before the first of them. Time left by the earlier ones
-        is added.
+        The time that it may take, as a share of the time spent before the first measurement. Time left by the earlier
+        ones is added.
     measure : callable
         Returns the new value of the field.
     compile_share : float
-        The same as ``share`` for the time that compiling took in the run; both are added.
+        Additional time that it may take, as a share of the time that compiling took in the run.
     """
 
     fills: Literal["guards", "memory", "ops", "alternatives", "regions", "unfused"]
@@ -157,17 +157,17 @@ def measured_further(cost: EntryCost, at: SteadyState, *, seconds: float, end: f
     """
     until, compile_s = time.monotonic(), at.correspondence.compile_seconds()
     for row in MEASUREMENTS:
-        until += row.share * max(seconds, LEAST_S) + row.compile_share * compile_s
+        until += row.share * max(seconds, MIN_S) + row.compile_share * compile_s
         if getattr(at, row.needs, None) or getattr(cost, row.needs, None):
             with limit_time(min(end, until)):
-                value = unless_it_fails(functools.partial(row.measure, at, cost))
+                value = result_or_none(functools.partial(row.measure, at, cost))
             if value is not None:
                 cost = replace(cost, **{row.fills: value})
     return cost
 
 
-def unless_it_fails(measure: Callable[[], _T]) -> _T | None:
-    """Return the result of a measurement; ``None`` if it fails or takes too long, which costs this result only."""
+def result_or_none(measure: Callable[[], _T]) -> _T | None:
+    """Return the result of a measurement; ``None`` if it fails or takes too long."""
     try:
         return measure()
     except (Exception, TimeUpError):  # noqa: BLE001 - a backward pass from all results may fail, for example

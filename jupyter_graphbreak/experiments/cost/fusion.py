@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import WhyNotFused
     from jupyter_graphbreak.report.location import Location
 
-#: A graph is looked into if it takes this many microseconds, and this share of the time of all graphs.
+#: A graph is examined if it takes this many microseconds, and this share of the time of all graphs.
 _SLOW_US, _SLOW_SHARE = 200.0, 0.2
-#: Kernels are named if one passes this many bytes to the other, and this share of what any kernel passes on.
+#: Kernels are named if one passes this many bytes to the other, and this share of what all pairs pass.
 _NOTABLE_BYTES, _NOTABLE_SHARE = 1 << 18, 0.1
 #: The maximum number of pairs.
-_MOST = 5
+_MAX_PAIRS = 5
 #: The kind of a reason that inductor gives, by a part of its words.
 _KINDS: dict[str, WhyNotFused] = {
     "intermediate nodes": "between",
@@ -82,7 +82,7 @@ def unfused_kernels(
         except TimeUpError:  # the findings so far count
             break
         found += notable(ident, pairs, locate)
-    return sorted(found, key=lambda kernels: -kernels.nbytes)[:_MOST]
+    return sorted(found, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
 
 
 def _pairs_of(backend: str | Callable[..., Any], module: torch.fx.GraphModule, inputs: list[Any]) -> list[UnfusedPair]:
@@ -99,7 +99,7 @@ def _pairs_of(backend: str | Callable[..., Any], module: torch.fx.GraphModule, i
 def notable(
     graph: str, pairs: Sequence[UnfusedPair], locate: Callable[[Sequence[StackEntry]], Location | None]
 ) -> list[UnfusedKernels]:
-    """Return the pairs that pass much memory; those of the same lines are one, with the reason of the largest."""
+    """Return the pairs that pass much memory; pairs with the same lines are joined, with the reason of the largest."""
     least = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
     merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):
@@ -113,11 +113,11 @@ def notable(
 
 
 def reason_of(pair: UnfusedPair) -> WhyNotFused | None:
-    """Return why two kernels are not fused; ``None`` if inductor does not say and their sizes do not show it."""
+    """Return why two kernels are not fused; ``None`` if neither inductor's reason nor their sizes show it."""
     first, second = pair.first, pair.second
     if first.library_op is not None or second.library_op is not None:
         return "library"
-    said = next((kind for words, kind in _KINDS.items() if words in pair.said), None)
+    said = next((kind for words, kind in _KINDS.items() if words in pair.inductor_reason), None)
     if said in {"between", "device"}:
         return said
     if first.is_reduction:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import MemoryCost
     from jupyter_graphbreak.report.location import Location
 
-#: The number of consecutive calls. Memory that the first one keeps does not count: it may fill a cache.
+#: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
 _CALLS = 6
 #: The ranges of the profile in which a call runs, and in which all garbage is collected at the end.
 _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
@@ -57,7 +57,7 @@ def memory_growth(
     eager, compiled : Variant
         The calls, in their steady state.
     most_bytes : int
-        The most memory that a call needs.
+        The peak memory of a call.
     locate : callable
         Returns the location of a stack in the report.
     """
@@ -66,7 +66,7 @@ def memory_growth(
     backward = True
     try:
         kept = _observed_calls(compiled, backward=True)
-    except RuntimeError:  # the calls share an autograd graph, of which the first backward pass frees a part
+    except RuntimeError:  # the calls share an autograd graph, and the first backward pass frees a part of it
         backward = False
         kept = _observed_calls(compiled, backward=False)
     if kept.nbytes:
@@ -114,7 +114,7 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
     backward : bool
         Whether a backward pass follows each call.
     thoroughly : bool
-        Whether to collect old garbage as well at the end, which takes longer than many a call.
+        Whether to collect old garbage as well at the end, which may take longer than a call.
     """
     number = 0
     seen = Allocations(lambda: (number, stack_in_call(inspect.currentframe())))
@@ -149,7 +149,7 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
 
 @contextlib.contextmanager
 def _manual_collection() -> Iterator[None]:
-    """Prevent Python from collecting garbage by itself while the context is open."""
+    """Turn off automatic garbage collection while the context is open."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
 
 #: The maximum number of objects to list, and the smallest share of a frame's guards that is worth listing.
-_MOST = 10
+_MAX_GUARDS = 10
 _NOTABLE_SHARE = 0.02
-#: If one of the objects that are reached through an object takes more than this share of its guards, it is named.
+#: If one part of an object takes more than this share of the time of its guards, the parts are listed separately.
 _DOMINANT_SHARE = 0.5
 #: The number of batches in which checks are timed, and how long a batch takes, for all guards and for a single one.
 _BATCHES, _BATCH_NS = 15, 300_000
 _SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
 #: The maximum number of calls after which all guards are timed, and the time limit.
-_MOST_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
-_FEWEST_TIMES = 5
-#: By how much a call slows the check after it down at most; on an idle machine it was 1.2 to 2.7 times.
-_MOST_SLOWED = 3.0
+_MAX_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
+_MIN_TIMES = 5
+#: The maximum factor by which a call slows down the next check; on an idle machine it was 1.2 to 2.7.
+_MAX_SLOWDOWN = 3.0
 #: A limit for the number of guards that are timed one by one.
-_MOST_TIMED = 5_000
+_MAX_TIMED = 5_000
 
 
 def time_guards(
@@ -45,7 +45,7 @@ def time_guards(
     """Return the objects whose guards take longest, the most expensive first.
 
     All guards of a frame are timed together, after a call, which has filled the processor's caches with other data.
-    Their time is shared among the objects by the times of single guards, and evenly for reaching the objects.
+    Their time is divided among the objects by the times of single guards; the time to reach objects is divided evenly.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def time_guards(
             text = _without_comment(guards[0]) if len(guards) == 1 else group[0].source
             time_of_group = spread([share * us for us in whole_us])
             costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
-    return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MOST]
+    return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MAX_GUARDS]
 
 
 def _times_of_all(call: Callable[[], object] | None, check: Callable[[], object]) -> list[float]:
@@ -97,12 +97,12 @@ class _Shares:
     def __init__(self, root: GuardNode, whole_us: float) -> None:
         self._root = root
         nodes = list(_nodes(root))
-        checks = [check for node in nodes for _, check in node.guards if check is not None][:_MOST_TIMED]
+        checks = [check for node in nodes for _, check in node.guards if check is not None][:_MAX_TIMED]
         times = {}
         for check in checks:
             require_time()
             times[id(check)] = min(_times_us(check, _SINGLE_BATCHES, _SINGLE_BATCH_NS))
-        # Python's call of a check is not part of it: it takes about as long as the fastest check.
+        # Calling a check from Python takes about as long as the fastest check, and does not count.
         call = min(times.values(), default=0.0)
         own = {
             id(node): sum(times.get(id(check), call) - call for _, check in node.guards if check is not None)
@@ -145,16 +145,16 @@ def _times_after(call: Callable[[], object], check: Callable[[], object]) -> lis
 
     On a busy machine, other processes replace the data in the processor's caches as well, so the times are limited.
     """
-    most_us = _MOST_SLOWED * statistics.median(_times_us(check, _SINGLE_BATCHES, _BATCH_NS))
+    most_us = _MAX_SLOWDOWN * statistics.median(_times_us(check, _SINGLE_BATCHES, _BATCH_NS))
     times: list[float] = []
     end = time.perf_counter_ns() + _AFTER_CALLS_NS
-    while len(times) < _BATCHES or (len(times) < _MOST_CALLS and time.perf_counter_ns() < end):
+    while len(times) < _BATCHES or (len(times) < _MAX_CALLS and time.perf_counter_ns() < end):
         require_time()
         call()
         begun = time.perf_counter_ns()
         check()
         times.append((time.perf_counter_ns() - begun) / 1e3)
-    return [min(us, most_us) for us in sorted(times)[: max(_FEWEST_TIMES, len(times) // 4)]]
+    return [min(us, most_us) for us in sorted(times)[: max(_MIN_TIMES, len(times) // 4)]]
 
 
 def _times_us(check: Callable[[], object], batches: int, batch_ns: int) -> list[float]:

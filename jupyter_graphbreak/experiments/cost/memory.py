@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _Key = TypeVar("_Key")
 #: The maximum number of lines to list, and of entries of a stack to search for a line.
-MOST_LINES = 20
-_DEEPEST = 50
+MAX_LINES = 20
+_MAX_FRAMES = 50
 
 
 def measure_memory(
@@ -69,12 +69,12 @@ def measure_memory(
         compiled_peak_bytes=peaks[1],
         eager_saved_bytes=kept[0].most,
         compiled_saved_bytes=kept[1].most,
-        lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(MOST_LINES)],
+        lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(MAX_LINES)],
     )
 
 
 def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
-    """Make a call of a variant under the profiler, and return what it recorded about no device or the call's device.
+    """Make a call of a variant under the profiler, and return the activities on the call's device or on none.
 
     Raises
     ------
@@ -106,7 +106,7 @@ class SavedBytes(Generic[_Key]):
     Attributes
     ----------
     most : int
-        The most bytes that were kept at a time.
+        The most bytes that were kept at one time.
     by_key : dict
         These bytes by the key of the operation that kept them first.
     """
@@ -154,7 +154,7 @@ class SavedBytes(Generic[_Key]):
 def stack_in_call(frame: FrameType | None) -> Stack:
     """Return the stack of a frame in a variant's call, outermost entry first, without our own frames."""
     entries: list[StackEntry] = []
-    while frame is not None and len(entries) < _DEEPEST and frame.f_code.co_filename != variants.__file__:
+    while frame is not None and len(entries) < _MAX_FRAMES and frame.f_code.co_filename != variants.__file__:
         code = frame.f_code
         if not code.co_filename.startswith(OWN_FOLDER):
             entries.append(StackEntry(code.co_filename, frame.f_lineno, code.co_name))
@@ -163,7 +163,7 @@ def stack_in_call(frame: FrameType | None) -> Stack:
 
 
 class _Kept:
-    """A tensor that autograd keeps; calls a function when it no longer does."""
+    """A tensor that autograd keeps; calls a function when autograd releases it."""
 
     def __init__(self, tensor: torch.Tensor, on_release: Callable[[], None] | None = None) -> None:
         self._tensor = tensor

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 #: Nothing is tried if less is kept for the backward pass, or if that is a smaller share of the peak.
 _WORTH_BYTES, _WORTH_SHARE = 1 << 20, 0.1
-#: A change is tried if the time left is this many times that of compiling: the backward pass is compiled as well.
+#: A change is tried if the time left is this many times the compile time: the backward pass is compiled as well.
 _COMPILE_TIMES = 2.0
 _T = TypeVar("_T")
 #: Blocks are checkpointed one by one if there are at least this many.
-_FEWEST_BLOCKS = 2
+_MIN_BLOCKS = 2
 #: A difference counts as rounding if it is at most this many times the difference from eager.
 _TIMES_ROUNDING = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
@@ -90,8 +90,8 @@ def tried_changes(
 
 
 def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable[[], Variant] | None]]:
-    """Yield the code of each change and the maker of its variant; ``None``: the compiled call, checkpointed."""
-    blocks = repeated_blocks(compiled.modules(), _FEWEST_BLOCKS)
+    """Yield the code of each change and a function that makes its variant; ``None`` is the checkpointed call."""
+    blocks = repeated_blocks(compiled.modules(), _MIN_BLOCKS)
     if blocks is None:
         yield f"{_CHECKPOINT}({entry.function}, ..., use_reentrant=False)", None
     else:
@@ -162,8 +162,8 @@ def _measured(
 def agree(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor], eager: Sequence[torch.Tensor] = ()) -> bool:
     """Return whether tensors are equal, except for rounding.
 
-    Differences in the last half of the digits do not count, nor those not much larger than the difference from eager:
-    a gradient whose parts cancel is nothing but rounding.
+    Differences in the last half of the digits are ignored, and so are those of about the size of the difference from
+    eager: a gradient whose parts cancel consists of rounding only.
     """
     if len(eager) != len(expected):
         eager = expected

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.schema import Graph, Op
 
-#: A graph is looked into if it takes this share of the time of its operations run one by one, and this long at least:
-#: calling a graph takes some 20 microseconds, whatever is in it.
+#: A graph is examined if it takes this share of the time of its operations run one by one, and this many microseconds:
+#: calling a graph takes about 20, whatever it contains.
 _SLOW_SHARE = 0.7
 _SLOW_US = 200.0
-#: An operation is reported if compiling it alone costs this many microseconds, and this share of its eager time, in as
-#: many measurements: two spreads of a busy machine may differ by chance.
+#: An operation is reported if compiling it alone costs this many microseconds and this share of its eager time, in each
+#: of so many measurements: on a busy machine, one measurement may differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENTS = 2
 #: The number of runs in which operations are timed one by one, and the minimum number in which each is timed alone.
 _RUNS = 3
 #: At most this many operations of a graph are compiled alone, slowest first, each with at least this share of the time.
-_MOST_COMPILED = 8
-_LEAST_SHARE = 0.01
+_MAX_COMPILED = 8
+_MIN_SHARE = 0.01
 #: No further operation is compiled if the slow ones found so far leave less than this share of the graph's time.
 _EXPLAINED_SHARE = 0.3
 _BUDGET = Budget(seconds=0.4, runs=60)
@@ -80,7 +80,7 @@ def slow_operations(compiled: Variant, graph_us: Mapping[str, float], correspond
 def _slow_operations(
     timer: GraphTimer, inputs: Mapping[int, list[Any]], graph_us: Mapping[str, float], correspondence: Correspondence
 ) -> list[OpCost]:
-    own = {graph.frame: graph for graph in correspondence.own.graphs}  # a frame has one graph, but for rare cases
+    own = {graph.frame: graph for graph in correspondence.own.graphs}  # a frame has one graph, apart from rare cases
     run = {graph.id: graph for graph in correspondence.run.graphs}
     costs: list[OpCost] = []
     try:
@@ -123,9 +123,9 @@ def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float
         return
     wanted: dict[Any, torch.fx.Node] = {}
     for node in sorted(times, key=lambda node: -times[node]):
-        if times[node] > _LEAST_SHARE * whole and _is_compiled_by_itself(node):
+        if times[node] > _MIN_SHARE * whole and _is_compiled_by_itself(node):
             wanted.setdefault(_signature(node), node)
-    chosen = list(wanted.values())[:_MOST_COMPILED]
+    chosen = list(wanted.values())[:_MAX_COMPILED]
     kept = _Timed(module, clock, set(chosen))
     kept.run_on(inputs)
     order = [node.name for node in chosen]
@@ -207,7 +207,7 @@ class _Timed(torch.fx.Interpreter):
 
 
 def _leaf(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy that is differentiated if the tensor is."""
+    """Return a copy that requires a gradient if the tensor does."""
     return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
@@ -228,7 +228,7 @@ def _return_items(module: torch.fx.GraphModule, count: int) -> None:
 def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, Spread] | None:
     """Return the times of an operation, eager and compiled alone; ``None`` if it is not clearly slower compiled.
 
-    If it is differentiated, these are the times of the forward pass.
+    If it has a backward pass, these are the times of the forward pass.
     """
 
     def timed(call: Callable[..., Any]) -> Callable[[], CallTime]:

@@ -38,7 +38,7 @@ class Overhead(NamedTuple):
     """The time to record a mark, which is not part of the call, and Dynamo's time between a graph and a break."""
 
     mark_us: float = 0.0
-    leaving_us: float = 0.0
+    graph_to_break_us: float = 0.0
 
 
 NO_OVERHEAD = Overhead()
@@ -52,7 +52,7 @@ def mark_us(calls: Iterable[CallTime]) -> float:
     return _median_between(calls, "entered", "marked")
 
 
-def leaving_us(calls: Iterable[CallTime]) -> float:
+def graph_to_break_us(calls: Iterable[CallTime]) -> float:
     """Return Dynamo's time between a graph and a break, from calls of a program whose break does nothing."""
     return max(0.0, _median_between(calls, "graph is noted", "resumes") - mark_us(calls) / 2)
 
@@ -177,7 +177,7 @@ class Owners:
                 yield self._guards_owner(after.name), way_in
                 yield self._eager_owner(open_frames), us - way_in
             case "graph is noted", "resumes" | "left" if open_frames:
-                leaving = min(us, self._overhead.leaving_us)
+                leaving = min(us, self._overhead.graph_to_break_us)
                 yield self._guards_owner(open_frames[-1]), leaving
                 yield self._eager_owner(open_frames), us - leaving
             case "left", "left" if self._is_resume(before.name):  # a resumed frame returns, and then its caller
@@ -219,12 +219,12 @@ class Owners:
         return own or next((skipped.break_ for skipped in report.skipped if skipped.break_ is not None), None)
 
     def _break_of(self, frame: Frame) -> str | None:
-        """Return the break that ended a frame's graph, or because of which the frame was skipped."""
+        """Return the break that ended a frame's graph or made Dynamo skip the frame."""
         ending = next((self._breaks[graph] for graph in frame.graphs if self._breaks.get(graph)), None)
         return ending or (frame.breaks[-1] if frame.breaks else self._skipped_frames.get(frame.id))
 
     def _causing_break(self, frame: Frame | None) -> str | None:
-        """Return the break because of which a frame is compiled separately."""
+        """Return the break that makes Dynamo compile a frame separately."""
         seen: set[str] = set()
         while frame is not None and frame.id not in seen:
             seen.add(frame.id)

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 #: Regions are measured if compiling the entry took this many seconds, and if it has this many blocks.
 _WORTH_S = 2.0
-_FEWEST_BLOCKS = 3
-#: The whole model is compiled again, without caches, if the time left is this many times that of compiling in the run.
+_MIN_BLOCKS = 3
+#: The whole model is compiled again, without caches, if the time left is this many times the run's compile time.
 _TIMES_COMPILING = 1.5
-#: If blocks need more than one compilation for this many of them, compiling each in place saves nothing.
-_MOST_SHARED_APART = 2
+#: If fewer than this many blocks share a compilation on average, compiling each in place saves nothing.
+_MIN_SHARING = 2
 #: A backend that computes what eager code does, to compare ways whose random numbers differ.
 _RIGHT_BACKEND = "aot_eager"
 
@@ -50,9 +50,9 @@ _RIGHT_BACKEND = "aot_eager"
 def measure_regions(
     entry: Entry, eager: Variant, compiled: Variant, correspondence: Correspondence
 ) -> RegionCost | None:
-    """Compile the blocks of an entry in other ways; ``None`` if it has none or compiling it is quick.
+    """Compile the blocks of an entry in different ways; ``None`` if it has none or compiling it is quick.
 
-    If the run found its code in PyTorch's caches, nothing is compiled either.
+    Nothing is compiled either if the run found its code in PyTorch's caches.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def measure_regions(
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
     if whole_s < _WORTH_S or is_warm or entry.inner or entry.compiles_itself:
         return None
-    blocks = repeated_blocks(compiled.modules(), _FEWEST_BLOCKS)
+    blocks = repeated_blocks(compiled.modules(), _MIN_BLOCKS)
     size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
     if blocks is None or 2 * size > memory_limit():
         return None
@@ -81,7 +81,7 @@ def measure_regions(
             way = measure()
         except TimeUpError:
             break
-        except Exception:  # noqa: BLE001, S112 - PyTorch may fail in this way
+        except Exception:  # noqa: BLE001, S112 - PyTorch may fail to compile in this way
             continue
         if way is not None:
             ways.append(way)
@@ -124,11 +124,11 @@ class _Trial:
 
     def whole(self) -> CompiledWay | None:
         """Measure compiling the whole model at once."""
-        return self._measured("whole", lambda entry: Variant(entry, compiled=True))
+        return self._measure("whole", lambda entry: Variant(entry, compiled=True))
 
     def blocks(self) -> CompiledWay | None:
-        """Measure compiling each block in place; only see why most of them are compiled apart, if they are."""
-        return self._blocks_that_differ() or self._measured("blocks", self._by_block)
+        """Measure compiling each block in place; if they share little compiled code, return only the reasons."""
+        return self._blocks_that_differ() or self._measure("blocks", self._by_block)
 
     def _blocks_that_differ(self) -> CompiledWay | None:
         """Compile each block in place without generating code; ``None`` if many blocks share their compiled code."""
@@ -136,17 +136,17 @@ class _Trial:
         variant = self._by_block(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call), recorder.record() as recording:
             variant.warm_up()
-        way = self._way("blocks", None, build_report(recording.records))
-        return way if _MOST_SHARED_APART * way.compilations > len(self._blocks.places) else None
+        way = self._compiled_way("blocks", None, build_report(recording.records))
+        return way if _MIN_SHARING * way.compilations > len(self._blocks.places) else None
 
     def nested(self) -> CompiledWay | None:
         """Measure compiling the whole model at once, with each block as a nested region."""
-        if not hasattr(torch.compiler, "nested_compile_region"):  # a different torch
+        if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
         if thread_at_work(files) is not None:  # it would run the classes' marked methods
             return None
-        return self._measured("nested", self._with_nested_regions) if self._shares_regions() else None
+        return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
 
     def _shares_regions(self) -> bool:
         """Return whether several blocks use one nested region, without generating code."""
@@ -171,8 +171,8 @@ class _Trial:
         blocks = [module for place, module in variant.modules() if place in self._blocks.places]
         return {type(block): type(block).forward for block in blocks}
 
-    def _measured(self, way: Way, make: Callable[[Entry], Variant]) -> CompiledWay | None:
-        """Compile in one way and time calls, alternating with the whole model's; ``None`` if it goes on compiling."""
+    def _measure(self, way: Way, make: Callable[[Entry], Variant]) -> CompiledWay | None:
+        """Compile in one way and time calls, alternating with the whole model's; ``None`` if it keeps compiling."""
         require_time()
         variant = make(self._entry)
         with recompiling(variant.subject.call), without_caches():
@@ -189,13 +189,13 @@ class _Trial:
                 with contextlib.suppress(TimeUpError):  # the start is known
                     ratio = ratio_in_turn(_timed(variant), _timed(self._compiled))
         return structs.replace(
-            self._way(way, round(max(0.0, start_s), 3), own),
+            self._compiled_way(way, round(max(0.0, start_s), 3), own),
             regions=sum(map(_shared_regions, variant.timer.modules)) if way == "nested" else None,
             equal=equal,
             time_ratio=round(ratio, 3) if ratio is not None else None,
         )
 
-    def _way(self, way: Way, start_s: float | None, own: Report) -> CompiledWay:
+    def _compiled_way(self, way: Way, start_s: float | None, own: Report) -> CompiledWay:
         """Return the findings in the report of a compilation."""
         return CompiledWay(
             way,
@@ -271,12 +271,12 @@ def _differences(own: Report, run: Report) -> list[BlockDifference]:
     """Return the guards that failed in a trial, with places in the sources of the run."""
     known = Correspondence(own, run)
 
-    def there(location: Location | None) -> Location | None:
+    def in_run(location: Location | None) -> Location | None:
         source = known.source(location.source) if location is not None else None
         return structs.replace(location, source=source) if location is not None and source is not None else None
 
     return [
-        BlockDifference(number, reason.guard, there(reason.location))
+        BlockDifference(number, reason.guard, in_run(reason.location))
         for number, recompile in enumerate(own.recompiles, start=1)
         for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
     ]

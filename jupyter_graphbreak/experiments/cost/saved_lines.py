@@ -11,7 +11,7 @@ import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.partitions import SavedTensor, saved_tensors, stack_of
-from jupyter_graphbreak.experiments.cost.memory import MOST_LINES, SavedBytes, stack_in_call
+from jupyter_graphbreak.experiments.cost.memory import MAX_LINES, SavedBytes, stack_in_call
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryLine
@@ -68,7 +68,7 @@ def with_compiled_lines(
         if place is not None
     ]
     both.sort(key=lambda line: -max(line.eager_bytes, line.compiled_bytes or 0))
-    return replace(memory, lines=both[:MOST_LINES])
+    return replace(memory, lines=both[:MAX_LINES])
 
 
 class _SavedByRun:
@@ -111,8 +111,8 @@ def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_Place | Stack, Stack
 def _paired(seen: list[_Kind], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
     """Pair saved tensors with the expected ones, by shape and type, in order.
 
-    If there are not as many of a shape and type as expected, they are left out. The order of all may differ a little:
-    PyTorch prefers parameters, and knows them only when it compiles a call.
+    Tensors of a shape and type with a different number than expected are left out. The overall order may differ
+    slightly: PyTorch prefers parameters, and knows them only when it compiles a call.
     """
     places, waiting = defaultdict(list), defaultdict(list)
     for place, kind in enumerate(seen):

@@ -27,14 +27,14 @@ _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
 #: PyTorch's reason if inductor's cache is switched off, on which AOTAutograd's depends.
 _SWITCHED_OFF = "FX graph cache is not enabled"
 #: The settings are extended at most this many times.
-_MOST_ROUNDS = 4
+_MAX_ROUNDS = 4
 _NOT_SAVED = "the first start did not save it, for example because its backward pass did not run"
 
 
 def second_start(records: Iterable[Record], correspondence: Correspondence) -> Startup | None:
     """Return the times of the first and of the second start, ``None`` if the backend uses no caches.
 
-    The second start is that of the copies: their code is new to Dynamo, and only the caches on disk know their graphs.
+    Compiling the copies is the second start: their code is new to Dynamo, and only the caches on disk know the graphs.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
     bypassed = [graph.graph for graph in startup.graphs if graph.cache == "bypass"]
     reasons = _bypasses(_states(records))
     settings = CacheSettings()
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         further = settings.extended(reasons)
         if further == settings:
             break
@@ -165,7 +165,7 @@ def _location(graph: Graph, reason: str) -> Location | None:
 
 
 def joined(starts: Iterable[Startup | None]) -> Startup | None:
-    """Return the start of several entries together, ``None`` if none of them uses caches."""
+    """Return the startup of several entries as one, ``None`` if none of them uses caches."""
     known = [start for start in starts if start is not None]
     if not known:
         return None

@@ -29,9 +29,9 @@ _MIN_RUNS_AT_END = 1
 #: The time limit and the maximum number of runs for timing two calls to compare them.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
-#: A ratio is given if it is known to this share of it.
+#: A ratio is given if its uncertainty is at most this share of it.
 _CLEAR_SHARE = 0.1
-_SHORTEST_US = 0.1
+_MIN_US = 0.1
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallT
             one, other = changed(), unchanged()
         else:
             other, one = unchanged(), changed()
-        pairs.append(one.total_us / max(other.total_us, _SHORTEST_US))
+        pairs.append(one.total_us / max(other.total_us, _MIN_US))
     return clear_ratio(pairs)
 
 
@@ -195,7 +195,7 @@ def _is_enough(calls: list[CallTime]) -> bool:
 
 
 def yields() -> int:
-    """Return how often this process has yielded a processor against its will; 0 if the system does not report it."""
+    """Return how often this process had to yield a processor; 0 if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows

@@ -100,7 +100,7 @@ _SHORT_US = 5_000
 #: The maximum number of passes through the seeds to wait until nothing is compiled.
 _MAX_ROUNDS = 12
 #: A call that takes this many seconds is warmed up with one seed only.
-_LONG_S = 0.5
+_SLOW_S = 0.5
 
 
 class Variant:
@@ -153,7 +153,7 @@ class Variant:
         yield from tensors_of(self.subject, self._arguments)
 
     def warm_up(self) -> bool:
-        """Call it until nothing more is compiled; return whether that happened."""
+        """Call it until nothing more is compiled; return whether this state was reached."""
         with self.timer.marking_code() if self._marked else contextlib.nullcontext():
             return self._warm_up()
 
@@ -186,7 +186,7 @@ class Variant:
 
     def _seeds_per_round(self) -> int:
         """Return the number of seeds in one round."""
-        return (SEEDS if self.second_call_s < _LONG_S else 1) if self.random else 1
+        return (SEEDS if self.second_call_s < _SLOW_S else 1) if self.random else 1
 
     def run(self) -> CallTime:
         """Call it with the next random seed, and return the time."""
@@ -231,7 +231,10 @@ class Variant:
             return observe()
 
     def between_calls(self, observe: Callable[[Callable[[], object] | None], _T]) -> _T:
-        """Call a function as :meth:`as_called` does, with one that makes a call, or ``None`` if calls change state."""
+        """Call a function as :meth:`as_called` does; it receives a function that makes a call, or ``None``.
+
+        It receives ``None`` if calls change state.
+        """
         is_repeatable = not (self._changes_arguments or self._changes_state)
         return self._observed(0, lambda call: observe(call if is_repeatable else None))
 
@@ -279,7 +282,7 @@ class Variant:
 
     @contextlib.contextmanager
     def checkpointed(self) -> Iterator[None]:
-        """Keep nothing for the backward pass of a call, which calls it again, while the context is open."""
+        """While the context is open, keep nothing for the backward pass, which repeats the call instead."""
         program = self._program
         self._program = functools.partial(torch.utils.checkpoint.checkpoint, program, use_reentrant=False)
         try:
@@ -294,7 +297,7 @@ class Variant:
         return [(place, modules[own]) for place, own in places.items()]
 
     def places_in_subject(self) -> dict[str, str]:
-        """Return the places of modules as :class:`InnerModules` names them, by those of :meth:`modules`."""
+        """Return the places in :class:`InnerModules` of modules, by their places in :meth:`modules`."""
         own = [place for place, _ in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)]
         return {f"self.{place}".rstrip(".") if self.subject.owner is not None else place: place for place in own}
 

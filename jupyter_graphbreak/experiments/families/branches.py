@@ -35,7 +35,7 @@ _STEEP = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
 def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
-    """Return one side of a branch whose risky operands are replaced by one when the other side is taken.
+    """Return one side of a branch whose risky operands are replaced with 1 when the other side is taken.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
 
 
 def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
-    """Return an expression whose risky operands are replaced by one when the other side is taken."""
+    """Return an expression whose risky operands are replaced with 1 when the other side is taken."""
     try:
         tree = parse_expression(text)
     except SyntaxError:
@@ -343,7 +343,7 @@ def _mentions(text: str, target: str) -> bool:
 
 
 def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Drop a test for elements: without any, the block, or the code after a shortcut, changes nothing."""
+    """Drop a test for elements: without elements, the block, or the code after a shortcut, changes nothing."""
     parts = branch.test.values if _is_and(branch.test) else [branch.test]
     tests = [part for part in parts if _asks_for_elements(part) is not None]
     marks = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
@@ -358,14 +358,14 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if is_shortcut:
         skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
         splices: list[Splice | None] = [draft.deletion(branch)] if skips else []
-        title = "Drop the shortcut for no elements"
+        title = "Drop the shortcut for an empty tensor"
     else:
         changes = [isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _is_in_place(part) for part in body]
         kept = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
         step = step_of(draft, branch) if kept else ""
         lines = [*([f"if {kept}:"] if kept else []), *(f"{step}{draft.text_of(part)}" for part in body)]
         splices = [draft.statement_replacement(branch, lines)] if all(changes) and draft.indent_of(body[0]) else []
-        title = "Drop the test for elements"
+        title = "Drop the test for an empty tensor"
     if splices:
         yield from site.edit(FAMILY, title, splices, tests, assumptions_of(draft, [branch.test]))
 
@@ -390,7 +390,7 @@ def _is_in_place(statement: ast.stmt) -> bool:
 
 
 def _asks_for_elements(test: ast.expr) -> bool | None:
-    """Return whether a test is true if there are elements, false if it is true if there are none, else ``None``."""
+    """Return ``True`` if a test is true for non-empty tensors only, ``False`` for empty ones only, else ``None``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _asks_for_elements(test.operand)
         return None if inner is None else not inner

@@ -21,7 +21,7 @@ _BOOLEAN = {
 _TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
 #: Single precision represents all integers up to this one.
-_LARGEST_SINGLE = 1 << 24
+_MAX_EXACT_SINGLE = 1 << 24
 
 
 def on_host(node: ast.expr) -> ast.expr | None:
@@ -182,6 +182,6 @@ def _is_exact(node: ast.expr) -> bool:
 
 def _is_single(number: object) -> bool:
     """Whether a number is exact in single precision."""
-    if not isinstance(number, int | float) or abs(number) > _LARGEST_SINGLE:
+    if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FAMILY = "hoisting"
 _BEFORE = "Run it before the call"
-#: Functions whose moment of execution matters: a person must decide about them.
+#: Functions whose time of execution matters: a person must decide about them.
 TIMED = {
     "time",
     "perf_counter",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "loops"
-_TO_ITS_END = "Run the loop to its end, and keep with torch.where the values from where it would have stopped"
+_RUN_TO_END_TITLE = "Run the loop to its end, and use torch.where to keep the values that it would have stopped with"
 _WHILE_LOOP = "Write the loop with torch.while_loop"
 #: Random operations: an additional iteration would draw numbers that the program does not draw.
 _RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
@@ -86,11 +86,11 @@ def _exit_by_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> It
         return
     if splices is not None:
         granted = assumptions_of(draft, [branch.test], loop.body)
-        yield from site.edit(FAMILY, _TO_ITS_END, [*splices, *needed], [branch.test], granted)
+        yield from site.edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *needed], [branch.test], granted)
 
 
 def _ends_without_exit(loop: ast.For | ast.While) -> bool:
-    """Return whether a loop ends by Python numbers alone, as far as its syntax shows."""
+    """Return whether a loop ends without a tensor's value, as far as its syntax shows."""
     if isinstance(loop, ast.For):
         return not isinstance(loop.iter, ast.Call) or ast.unparse(loop.iter.func) not in {"iter", "count"}
     compared = isinstance(loop.test, ast.Compare) and len(loop.test.ops) == 1
@@ -124,7 +124,7 @@ def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
     if splices is not None:
         splices.append(draft.replacement(test, draft.text_of(counted[0])))
         granted = assumptions_of(draft, [others[0]], loop.body)
-        yield from site.edit(FAMILY, _TO_ITS_END, [*splices, *needed], [others[0]], granted)
+        yield from site.edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *needed], [others[0]], granted)
 
 
 def _run_to_end(
@@ -136,11 +136,11 @@ def _run_to_end(
     ----------
     branch : ast.If or None
         The branch that exits the loop; ``None`` if the loop's own test does.
-    last_words : sequence of ast.stmt
+    exit_statements : sequence of ast.stmt
         The statements of the branch before the exit.
     """
     draft, loop = site.draft, exit_.loop
-    state = _state(site, exit_, exit_statements)
+    state = _carried_names(site, exit_, exit_statements)
     if state is None:
         return None
     over, stop = fresh_name(draft, "over"), fresh_name(draft, "stop")
@@ -184,7 +184,7 @@ def _return_after_end(
     containers = ast.Tuple | ast.List | ast.Dict | ast.Constant
     if len(returns) != 2 or last.value is None or isinstance(last.value, containers):  # noqa: PLR2004 - this, the last
         return None
-    if isinstance(leave.value, containers) or _state(site, exit_, []) is None or not _is_pure(leave.value):
+    if isinstance(leave.value, containers) or _carried_names(site, exit_, []) is None or not _is_pure(leave.value):
         return None
     over, stop, early = (fresh_name(draft, name) for name in ("over", "stop", "early"))
     value = argument(draft, leave.value)
@@ -233,7 +233,7 @@ def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
     return bool(assigned) and not isinstance(assigned[-1], ast.Name | ast.Attribute | ast.Subscript)
 
 
-def _state(site: Site, exit_: _Exit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
+def _carried_names(site: Site, exit_: _Exit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
     """Return the names whose values a loop carries; ``None`` if the loop does something that cannot be undone."""
     draft, loop = site.draft, exit_.loop
     statements = [*exit_.before, *exit_.after, *exit_statements]

@@ -32,7 +32,7 @@ _BUILTINS = {
 _ENDS = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Try)
 _SIMPLE = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
 #: The longest expression in a title.
-_LONGEST = 40
+_MAX_IN_TITLE = 40
 
 
 class Readings(NamedTuple):
@@ -41,11 +41,11 @@ class Readings(NamedTuple):
     Parameters
     ----------
     plain : collection of str
-        Those that are numbers, texts and similar values, or containers of them.
+        The expressions for numbers, texts and similar values, or containers of them.
     tensors : collection of str
-        Those that are tensors.
+        The expressions for tensors.
     varied : collection of str
-        The numbers that varied between the calls, and the tensors of which a size did.
+        The numbers that varied between the calls, and the tensors that had a size that varied.
     """
 
     plain: Collection[str]
@@ -81,7 +81,7 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
     source : str
         The id of the source that defines the function.
     line : int
-        The function's first line there, which may be that of a decorator.
+        The function's first line there, which may be a decorator's.
     texts : mapping
         The texts of all sources of the user, by their ids.
     readings : Readings
@@ -96,7 +96,7 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
         return
     site = Site(source, draft, function.body[0], function.body[0], texts)
     torch, _ = site.torch()
-    names = parts.given()
+    names = parts.needed()
     what = " and ".join(f"`{parts.shown(name)}`" for name in names)
     for is_tensor, dtype in ((True, f", dtype={torch}.float64"), (True, ""), (False, "")):
         lines = [*parts.lines, *(f"{name} = {torch}.as_tensor({name}{dtype})" for name in names if is_tensor)]
@@ -169,9 +169,9 @@ class _Partition:
 
     def is_worthwhile(self) -> bool:
         """Return whether more than the varied values themselves is computed before the call."""
-        return bool(self.given()) and (bool(self._moved) or any(not self._is_reading(node) for node in self._named))
+        return bool(self.needed()) and (bool(self._moved) or any(not self._is_reading(node) for node in self._named))
 
-    def given(self) -> list[str]:
+    def needed(self) -> list[str]:
         """Return the names of the values that the rest needs."""
         inside = {id(part) for node in (*self._moved, *self._named) for part in ast.walk(node)}
         rest = [node for node in ast.walk(self.function) if isinstance(node, ast.Name) and id(node) not in inside]
@@ -181,7 +181,7 @@ class _Partition:
     def shown(self, name: str) -> str:
         """Return the text for a value in a title: its expression if that is short."""
         texts = [self.draft.text_of(node) for node, given in self._named.items() if given == name]
-        return next((text for text in texts if len(text) <= _LONGEST and "\n" not in text), name)
+        return next((text for text in texts if len(text) <= _MAX_IN_TITLE and "\n" not in text), name)
 
     def _take(self, statement: ast.stmt) -> None:
         """Move a statement or expressions of it, if they can be computed before the call."""
@@ -317,13 +317,13 @@ class _Partition:
             return not self._is_written(node)
         if isinstance(node, ast.Call):
             arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-            return self._is_usable(node.func) and all(map(self._is_available, arguments))
+            return self._can_run_before_call(node.func) and all(map(self._is_available, arguments))
         if isinstance(node, ast.Attribute):
             return self._is_imported(node)
         return isinstance(node, _COMPOSED) and all(map(self._is_available, ast.iter_child_nodes(node)))
 
-    def _is_usable(self, function: ast.expr) -> bool:
-        """Return whether a function can be called before the call: a builtin, one of a module, or a text's method."""
+    def _can_run_before_call(self, function: ast.expr) -> bool:
+        """Return whether a function can run before the call: a builtin, a module's function, or a string's method."""
         name = dotted(function)
         if name.rpartition(".")[2] in TIMED:
             return False

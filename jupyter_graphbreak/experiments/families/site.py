@@ -48,7 +48,7 @@ class Site:
         return self.draft.enclosing_function(self.node)
 
     def condition(self, test: ast.expr) -> Condition:
-        """Return a test of the source as a condition, both sides of which must run."""
+        """Return a test of the source as a condition whose two sides must both run."""
         end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
         return Condition(self.source, test.lineno, test.col_offset, end_line, end_column)
 
@@ -65,7 +65,7 @@ class Site:
         Parameters
         ----------
         tests : iterable of ast.expr
-            The tests both sides of which the proposal computes.
+            The tests for which the proposal computes both sides.
         assumptions : iterable of str
             The assumptions of the proposal.
         """
@@ -122,13 +122,13 @@ def site_of(problem: Problem) -> Site | None:
     """Return the site of the break; for a break in Python's library or PyTorch, the site of the call that led there."""
     place = problem.break_.location
     for outer in reversed(problem.break_.stack):
-        if not _is_foundation(problem, place):
+        if not _is_standard_or_torch(problem, place):
             break
         place = outer
-    return site_at(problem, place) if not _is_foundation(problem, place) else None
+    return site_at(problem, place) if not _is_standard_or_torch(problem, place) else None
 
 
-def _is_foundation(problem: Problem, place: Location | None) -> bool:
+def _is_standard_or_torch(problem: Problem, place: Location | None) -> bool:
     """Return whether a place is in the standard library or torch, which users do not edit."""
     source = next(
         (source_ for source_ in problem.report.sources if place is not None and source_.id == place.source),

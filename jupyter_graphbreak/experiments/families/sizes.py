@@ -31,9 +31,9 @@ from transformers import vision_utils
 
 
 class Sizes(torch.Tensor):
-    """Integers known before the call; what is read or computed of them is also known while compiling.
+    """Integers that are known before the call; numbers computed from them are also known while compiling.
 
-    Their text is guarded: other numbers are compiled again.
+    Their text is guarded, so different numbers are compiled again.
     """
 
     @classmethod
@@ -43,8 +43,8 @@ class Sizes(torch.Tensor):
             return numbers_in(args[0].text)
         operands = [*args, *kwargs.values()]
         if name in {"__getitem__", "__sub__", "sub", "__floordiv__", "prod"} and all(map(is_known, operands)):
-            named = tuple([(key, said(value)) for key, value in kwargs.items()])
-            return sizes_of(computed(name, tuple([said(value) for value in args]), named))
+            named = tuple([(key, text_or_value(value)) for key, value in kwargs.items()])
+            return sizes_of(computed(name, tuple([text_or_value(value) for value in args]), named))
         with torch._C.DisableTorchFunctionSubclass():
             return function(*map(plain, args), **{key: plain(value) for key, value in kwargs.items()})
 
@@ -55,7 +55,7 @@ def is_known(value):
     return value is None or isinstance(value, Sizes) or type(value) is int
 
 
-def said(value):
+def text_or_value(value):
     if isinstance(value, Sizes):
         return value.text
     return ("slice", value.start, value.stop, value.step) if isinstance(value, slice) else value
@@ -135,7 +135,7 @@ def from_grids(inner, given):
     has_grid = any(grid is not None for grid in grids.values())
     if compute is not None and is_first and has_grid and all(each is not None for each in needed):
         names = inspect.signature(compute).parameters
-        with contextlib.suppress(Exception):  # the model says first what else is wrong with its arguments
+        with contextlib.suppress(Exception):  # if the arguments are wrong, the model itself raises
             made["position_ids"] = compute(**{name: given.get(name) for name in names})
     return made
 
@@ -164,7 +164,7 @@ import torch
 
 
 @torch.compiler.disable
-def hand_in_numbers(module, args, kwargs):
+def pass_numbers(module, args, kwargs):
     bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
     given = {**bound.arguments, **bound.arguments.get("kwargs", {})}
     for name in ("self", "kwargs"):
@@ -174,7 +174,7 @@ def hand_in_numbers(module, args, kwargs):
     return (), given
 
 
-model.register_forward_pre_hook(hand_in_numbers, with_kwargs=True)"""
+model.register_forward_pre_hook(pass_numbers, with_kwargs=True)"""
 _FORWARD_WRAPPER_TITLE = "Wrap forward in a pass-through function"
 # Binding a signature breaks if the compiled function has changed its own arguments before.
 _FORWARD_WRAPPER = """\
@@ -341,7 +341,7 @@ def _output_size(place: Site) -> _Read | None:
         return None
     counts, tensor = (operand(place.draft.text_of(node)) for node in (repeats, repeated))
     length = f"{tensor}.size({place.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
-    # A single count is for every element.
+    # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
     return _Read(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
 

@@ -38,7 +38,7 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 
 
 #: The maximum number of proposals for a break: later ones hardly ever work if the earlier ones do not.
-MOST = 6
+MAX_PROPOSALS = 6
 
 
 def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]) -> list[Proposal]:
@@ -58,7 +58,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
                     proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - the family may not expect such a text
             note_fault(f"the family {name}", fault)
-    return proposals[:MOST]
+    return proposals[:MAX_PROPOSALS]
 
 
 def _same_change(one: Proposal, other: Proposal) -> bool:

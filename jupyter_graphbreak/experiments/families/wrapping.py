@@ -142,9 +142,9 @@ def _is_one_of(node: ast.expr, names: set[str]) -> bool:
 
 
 def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
-    """Whether a source compiles one of the names in another way than ``torch.compile(name)``, which we cannot move.
+    """Whether a source compiles one of the names, but not as ``torch.compile(name)``: we cannot move such code.
 
-    Such forms are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
+    Examples are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
     """
     torch = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):

@@ -27,8 +27,8 @@ _NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
 #: With varying sizes, inductor may expect convolutions to have inputs in the memory format of the first size.
 _SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
-#: The limit is multiplied by this number.
-_HIGHER = 8
+#: The factor by which the limit is raised.
+_LIMIT_FACTOR = 8
 _LIMIT = "torch._dynamo.config.recompile_limit"
 
 Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoisting"]
@@ -36,7 +36,7 @@ Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoi
 
 @dataclass(frozen=True)
 class BeforeCall:
-    """Something to do with a value before each call, written for any name of the value.
+    """Code that changes or marks a value before each call, for any name of the value.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class RecompileCandidate:
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_setting(self, settings: Mapping[str, Any]) -> RecompileCandidate:
-        """Return this candidate with settings in place of ``dynamic=True``, if nothing shows where that belongs."""
+        """Return this candidate with settings in place of ``dynamic=True``, if its place in the code is unknown."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
         return replace(self, title=title, adjustment=adjustment)
@@ -207,7 +207,7 @@ def _lists_for(
 
 
 def _as_one_tensor(lists: Sequence[NumberList], owner: str, float_dtype: str, how: str) -> RecompileCandidate:
-    """Return a candidate that replaces each list of numbers by one tensor, with a mark if its length varies."""
+    """Return a candidate that replaces each list of numbers with one tensor, with a mark if its length varies."""
     befores = [
         BeforeCall(
             numbers.path,
@@ -245,7 +245,7 @@ def _settings(varied: Varied, dynamic: RecompileCandidate, given: Circumstances)
     if _has_equal_sizes(varied.sizes):
         yield dynamic + setting("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
     if given.is_limit_worth_raising:
-        limit = _HIGHER * given.limit
+        limit = _LIMIT_FACTOR * given.limit
         yield RecompileCandidate(
             f"Raise the recompile limit to {limit}", ("limit",), Adjustment(settings={_LIMIT: limit})
         )
@@ -331,7 +331,7 @@ def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> Recom
             name = f"group[{key!r}]"
             grouped.setdefault(optimizer, {})[f"{name} = {value.replace('NAME', name)}"] = None
         else:
-            befores[BeforeCall(_whole(number), value, assigns=True)] = None
+            befores[BeforeCall(_assigned_path(number), value, assigns=True)] = None
     for optimizer, lines in grouped.items():
         loop = "\n    ".join(["for group in NAME.param_groups:", *lines])
         befores[BeforeCall(optimizer, loop)] = None
@@ -341,8 +341,8 @@ def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> Recom
     return _before_each_call(f"Make {_and(named)} {noun}", "tensor", list(befores), paths, owner)
 
 
-def _whole(number: Number) -> Path:
-    """Return the place to assign to: that of the list or tuple, if that is replaced as a whole."""
+def _assigned_path(number: Number) -> Path:
+    """Return the place to assign to: the number's own, or its list or tuple if that is replaced as a whole."""
     path = number.path
     return Path(path.root, path.steps[:-1]) if number.is_replaced_as_a_whole else path
 
@@ -358,7 +358,7 @@ def _in_param_groups(path: Path) -> tuple[Path | None, str]:
 def _shown(number: Number, owner: str) -> str:
     optimizer, key = _in_param_groups(number.path)
     if optimizer is None:
-        return f"`{expression(_whole(number), owner)}`"
+        return f"`{expression(_assigned_path(number), owner)}`"
     return f"`{key}` of `{expression(optimizer, owner)}`"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: the called module, or that is unknown.
 _Certainty = Literal["certain", "by name", "unknown"]
 #: At most this many assignments are followed to find the value of a name.
-_MOST_ASSIGNMENTS = 3
+_MAX_ASSIGNMENTS = 3
 
 
 class Definition(NamedTuple):
@@ -29,7 +29,7 @@ class Definition(NamedTuple):
     source : str or None
         The source that defines it; ``None`` if it is in a library.
     line : int
-        Its first line there, which may be that of a decorator.
+        Its first line there, which may be a decorator's.
     """
 
     name: str
@@ -101,7 +101,7 @@ class _Search:
             if not isinstance(call, ast.Call) or call in decorators:
                 continue
             if self._is_compile(call.func):
-                certainty = self._certainty(call.args[0], call, _MOST_ASSIGNMENTS) if call.args else "unknown"
+                certainty = self._certainty(call.args[0], call, _MAX_ASSIGNMENTS) if call.args else "unknown"
                 if certainty is not None:
                     yield call, certainty
             elif self.owner is not None and dotted(call.func) == f"{self.owner}.compile":
@@ -140,7 +140,7 @@ class _Search:
         return self.definition.name.rpartition(".")[2]
 
     def _certainty(self, value: ast.expr, call: ast.Call, assignments: int) -> _Certainty | None:
-        """Return how sure it is that an expression is the function; ``None`` if it is something else."""
+        """Return how certain it is that an expression is the function; ``None`` if it is something else."""
         match value:
             case ast.Name():
                 return self._certainty_of_name(value.id, call, assignments)
@@ -182,7 +182,7 @@ class _Search:
         return "by name" if name == self._name and not elsewhere else "unknown"
 
     def _certainty_of_made(self, name: str) -> _Certainty | None:
-        """Return how sure it is that a function or a class makes the function."""
+        """Return how certain it is that calling a function or class returns the function."""
         made = self._definitions(name)
         for source, node in made:
             if isinstance(node, ast.ClassDef):

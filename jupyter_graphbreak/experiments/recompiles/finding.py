@@ -43,7 +43,7 @@ from jupyter_graphbreak.experiments.remedies.change import (
     remedy_of_change,
     settings_statements,
 )
-from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
+from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
@@ -72,9 +72,9 @@ _OTHER_LAYOUT = re.compile(r"expected size \S+, stride")
 #: The recompile limit, if the report does not have it.
 _DEFAULT_LIMIT = 8
 #: The maximum number of candidates of one entry.
-_MOST_CANDIDATES = 16
+_MAX_CANDIDATES = 16
 #: The maximum number of conditions on a size that are rewritten.
-_MOST_CONDITIONS = 3
+_MAX_CONDITIONS = 3
 
 
 class FoundRecompileRemedies(NamedTuple):
@@ -151,7 +151,7 @@ def find_recompile_remedies(
     kept : KeptEntries
         The entries of the run, with the sketches of their calls.
     seconds : float or None
-        The deadline; by default after 60 seconds.
+        The time limit; by default 60 seconds.
     find_cell : callable
         Returns the cell with a given file name.
     on_status : callable
@@ -309,7 +309,8 @@ class _EntrySearch:
     ) -> bool:
         """Try candidates until one leaves no more than the right number of compilations; return whether one does.
 
-        If nothing shows where that one belongs, continue with those that can be written into the sources.
+        If it is not known where the code of that candidate belongs, continue with those that can be written into the
+        sources.
         """
         pending = deque(candidates)
         known: set[Any] = set()
@@ -318,7 +319,7 @@ class _EntrySearch:
             candidate = pending.popleft()
             candidate, change = self._placed(candidate, trials)
             key = candidate.adjustment.lines, candidate.adjustment.dynamic, tuple(candidate.adjustment.settings)
-            if key in known or len(known) >= _MOST_CANDIDATES:
+            if key in known or len(known) >= _MAX_CANDIDATES:
                 continue
             known.add(key)
             if self._is_no_better(candidate) or (is_right and not change.texts):
@@ -378,7 +379,7 @@ class _EntrySearch:
     ) -> None:
         """Try to end the recompiles by the best change together with a condition on a size that stays in one graph."""
         source, text = line.source, self._texts.text(line.source)
-        proposals = list(propose_for_size(source, text, line.line))[:_MOST_CONDITIONS]
+        proposals = list(propose_for_size(source, text, line.line))[:_MAX_CONDITIONS]
         if not proposals:
             return
         runner = make_runner(self._entry)
@@ -406,7 +407,7 @@ class _EntrySearch:
                 break
 
     def _joined(self, edits: Sequence[Edit], change: Change) -> Change | None:
-        """Return a change that makes edits as well; ``None`` if they overlap with its own."""
+        """Return a change extended by edits; ``None`` if they overlap with its own edits."""
         originals = {source: self._texts.text(source) for source in [*(e.source for e in edits), *change.texts]}
         own = edits_of(originals, change)
         if any(one.source == two.source and _overlap(one, two) for one in edits for two in own):
@@ -497,7 +498,7 @@ class _EntrySearch:
         return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
 
     def _codes(self, candidate: RecompileCandidate) -> tuple[str, ...]:
-        """Return the lines for the reader: a global variable that the calls do not see has the name of its module."""
+        """Return the lines for the reader; a global variable that the calling code lacks has its module's name."""
         sites = self._sites()
 
         def name_of(path: Path) -> str:
@@ -634,7 +635,7 @@ class _Texts:
         )
 
     def all_texts(self, sites: Sequence[CallSite]) -> dict[str, str]:
-        """Return the texts of all sources that may compile a function: the user's, and those of its calls."""
+        """Return the texts of all sources that may compile a function: the user's, and those that contain its calls."""
         sources = [source.id for source in self._report.sources if source.kind != "library"]
         sources += [source for site in sites if (source := self.place(site)[0]) is not None]
         return {source: self.text(source) for source in dict.fromkeys(sources)}

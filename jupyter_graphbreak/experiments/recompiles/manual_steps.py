@@ -29,9 +29,11 @@ _KEPT = re.compile(
 #: Dynamo's name for a compiled function without its own code, such as a partial.
 _COMPILED = "fn"
 _GRAD_MODE = re.compile(r"grad_mode|inference_mode")
-_FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are right."
-_GRADIENTS = "`{name}` requires a gradient in some calls only: each kind has its own graph, and two graphs are right."
-_TRAINING = "Training or evaluation selects between two branches, and each has its own graph: two graphs are right."
+_FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are expected."
+_GRADIENTS = (
+    "`{name}` requires a gradient in some calls only: each kind has its own graph, and two graphs are expected."
+)
+_TRAINING = "Training or evaluation selects between two branches, and each has its own graph: two graphs are expected."
 _OBJECT = "`{name}` is a different object in some calls: create it once, before the loop."
 _LENGTH = (
     "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows out "
@@ -47,8 +49,8 @@ _BY_GUARD = (
     (
         re.compile(r"len\(.*\.state\b.*\)"),
         (
-            "The first call creates the optimizer's state, so the second call is compiled once more: that is right, "
-            "and happens once."
+            "The first call creates the optimizer's state, so the second call is compiled once more: this is "
+            "expected, and happens once."
         ),
     ),
     (re.compile(r"len\(([^()]+)\) (?:==|!=)"), _LENGTH),
@@ -58,7 +60,7 @@ _BY_GUARD = (
 #: The sentence if nothing is known; without trials, the advice about the guard says more.
 GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
 #: The maximum number of values for which separate compilations are right.
-_FEW = 4
+_MAX_RIGHT_VALUES = 4
 
 
 def manual_step(
@@ -135,7 +137,7 @@ def _about_arguments(varied: Varied) -> str:
     if small := next((size for size in varied.sizes if any(value in {0, 1} for value in size.values)), None):
         return (
             f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately, because "
-            "much behaves differently there, so that two graphs are right."
+            "many operations treat them differently: two graphs are expected."
         )
     return ""
 
@@ -205,7 +207,7 @@ def _shared_graphs(named: Varied, graphs: int) -> str:
     name = f"dimension {most.dim} of `{most}`" if isinstance(most, Size) else f"`{most}`"
     return (
         f"treats some values of {name} separately: the {len(set(most.values))} values of this run need {graphs} "
-        "graphs, and that is right if further values need no more"
+        "graphs, which is expected if further values need no more"
     )
 
 
@@ -228,7 +230,7 @@ def _about_line(line: SpecializingLine, shared_graphs: str) -> str:
     if _CONDITION.match(line.code):
         return (
             f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "
-            "graph, and that is right. To have one graph, decide before the call."
+            "graph, as expected. To have one graph, decide before the call."
         )
     return (
         f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
@@ -244,13 +246,13 @@ def _about(variation: OtherVariation) -> str:
         case "text":
             count = len(variation.values)
             return (
-                f"{name} has {count} values, and each has its own graph: that is right if there are few. Otherwise "
-                "choose by it outside of the compiled function."
+                f"{name} has {count} values, and each has its own graph: that is expected if there are few. Otherwise "
+                "test it outside of the compiled function."
             )
         case "none":
             return (
                 f"{name} is sometimes None: the calls with and without it are two different programs, and two graphs "
-                "are right. To have one, always pass a tensor that has no effect."
+                "are expected. To have one, always pass a tensor that has no effect."
             )
         case "dtype":
             dtypes = " and ".join(f"sometimes {str(value).removeprefix('torch.')}" for value in variation.values)
@@ -278,7 +280,7 @@ def _about_guard(guard: str) -> str:
         if _GRAD_MODE.search(state["what"]):
             return (
                 "The function is called with and without gradients (such as for training and for evaluation), and "
-                "each has its own graph: two graphs are right."
+                "each has its own graph: two graphs are expected."
             )
         return f"A global setting of PyTorch changed ({state['what'].strip()}): set it once, before the loop."
     for pattern, sentence in _BY_GUARD:
@@ -293,5 +295,5 @@ def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:
         return False
     selecting = {"flag", "none", "requires_grad"}
     return bool(named.others) and all(
-        variation.kind in selecting and len(variation.values) <= _FEW for variation in named.others
+        variation.kind in selecting and len(variation.values) <= _MAX_RIGHT_VALUES for variation in named.others
     )

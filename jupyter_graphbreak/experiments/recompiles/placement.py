@@ -54,7 +54,7 @@ def with_lines_before(
     sites : iterable of CallSite
         The calls in this text.
     call : callable
-        What they call.
+        The callable that they call.
     befores : sequence of BeforeCall
         The code to run before each call.
     settings : sequence of str
@@ -297,7 +297,7 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
     try:
         signature = inspect.signature(getattr(call, "forward", call))
         keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-        # Not all: a function that is known from its frame has no defaults.
+        # Not bind(): a function that is known only from its frame has no defaults.
         return dict(signature.bind_partial(*node.args, **keywords).arguments)
     except (TypeError, ValueError):
         return None
@@ -322,7 +322,7 @@ def _is_lookup(node: ast.expr) -> bool:
 
 
 def _new_name(name: str, path: Sequence[ast.AST], taken: Collection[str]) -> str:
-    """Return a name that the function around a call does not use, or the cell or file, if it is in no function."""
+    """Return a name that the scope of a call does not use: the function around it, or else the cell or file."""
     scope = next(part for part in reversed(path) if isinstance(part, _SCOPES))
     used = _names_in(scope) | set(taken)
     while name in used:

@@ -54,7 +54,7 @@ class RepeatedCall:
     keywords : frozenset of str
         The names of the arguments to pass by keyword.
     modes : CallModes or None
-        Its modes; ``None`` for those of the entry.
+        Its modes; ``None`` for the entry's modes.
     """
 
     arguments: Mapping[Path, Any] | None
@@ -74,7 +74,7 @@ class Adjustment:
     lines : tuple of str
         The code that runs before each call, with the names of parameters, globals and the called module.
     tensors : tuple of Path
-        The numbers that ``lines`` replace by tensors.
+        The numbers that ``lines`` replace with tensors.
     dynamic : bool or None
         The argument of ``torch.compile``; ``None`` to keep the entry's.
     settings : mapping
@@ -221,7 +221,7 @@ def with_part(value: Any, steps: Sequence[Step], new: Any) -> Any:
 
 
 def _with_numbers(result: Result, paths: Sequence[Path]) -> Result:
-    """Return a result in which numbers that were replaced by tensors are numbers again, for comparison."""
+    """Return a result in which numbers that were replaced with tensors are numbers again, for comparison."""
     arguments, state = dict(result.arguments), dict(result.state)
     for path in paths:
         holder, name = (arguments, path.root.name) if path.root.kind == "argument" else (state, path.root.name)
@@ -278,7 +278,7 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RepeatedCall, given: A
     Raises
     ------
     CannotRebuildError
-        If they contain something else than tensors, plain values, containers of these, and objects of the first call.
+        If they contain anything but tensors, plain values, containers of these, and objects of the first call.
     """
     sketches = repeated.arguments or {}
     first = given.named(call)

@@ -38,25 +38,25 @@ if TYPE_CHECKING:
     #: Opens a context in which a remedy is applied; yields the entry with the remedy.
     EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
 
-#: Objects that mean something else for each of them.
+#: Types whose objects cannot stand for one another: each object does something different.
 _CALLED = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
 #: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
 _SPECIALIZED = "specialized it to be a constant"
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The maximum number of calls with sizes and numbers that the run never used.
-_MOST_UNSEEN = 3
+_MAX_UNSEEN = 3
 #: The maximum number of pairs of calls from which such calls are derived.
-_MOST_PAIRS = 200
+_MAX_PAIRS = 200
 #: PyTorch compiles sizes 0 and 1 separately; they are used only if the run has them.
-_SMALLEST = 2
+_MIN_SIZE = 2
 #: The values of the sizes and numbers that varied.
 _Values = tuple[float, ...]
-#: A size, a number, or a list of numbers of which the length varied.
+#: A size, a number, or a list of numbers whose length varied.
 _Axis = Size | Number | NumberList
 
 
 class SpecializingLine(NamedTuple):
-    """A line because of which PyTorch compiles each value, or each range of values, separately.
+    """A line that makes PyTorch compile each value, or each range of values, separately.
 
     ``source`` is the id of its source in the report, or PyTorch's name for its file; ``library_file`` is the name of
     the file if it belongs to a library.
@@ -194,7 +194,7 @@ class CallTrials:
             for difference in differences(expected, result):
                 if difference.text in known:
                     continue
-                if not difference.declared:
+                if not difference.is_acceptable:
                     return TriedCandidate(candidate, "another result", f"{difference.text}{_on(call)}", [], evidence)
                 diffs.append(difference)
         texts = list(dict.fromkeys(difference.text for difference in diffs))
@@ -338,10 +338,10 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Varied, assigned: Collection
     if not axes or len(seen) < 2:  # noqa: PLR2004
         return []
     unseen: dict[_Values, RepeatedCall] = {}
-    for new, call in itertools.islice(_continued(known, axes), _MOST_PAIRS):
+    for new, call in itertools.islice(_continued(known, axes), _MAX_PAIRS):
         if new not in seen and new not in unseen:
             unseen[new] = _with_values(call, axes, new, assigned)
-        if len(unseen) == _MOST_UNSEEN:
+        if len(unseen) == _MAX_UNSEEN:
             break
     return list(unseen.values())
 
@@ -379,7 +379,7 @@ def _continued(known: Sequence[tuple[SeenCall, _Values]], axes: Sequence[_Axis])
 def _is_allowed(axis: _Axis, value: float) -> bool:
     """Return whether a value is of the kind that the run used: as large, and with the same sign."""
     if not isinstance(axis, Number) or (axis.is_whole and min(axis.values) >= 0):
-        return value >= min(_SMALLEST, *axis.values) and (value >= _SMALLEST or value in axis.values)
+        return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
     if all(seen > 0 for seen in axis.values):
         return value > 0
     return all(seen < 0 for seen in axis.values) is (value < 0) or min(axis.values) < 0 < max(axis.values)

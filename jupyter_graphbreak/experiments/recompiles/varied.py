@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TENSOR = re.compile(r"tensor '(?P<name>[^ ]+)' (?P<what>[\w ]+) mismatch")
 
 #: At most this many pairs of arguments are compared.
-_MOST_PAIRS = 500
+_MAX_PAIRS = 500
 
 OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "length", "kind"]
 
@@ -31,7 +31,7 @@ OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "l
 class Size:
     """A dimension of a tensor that varied, with its sizes in the order of the calls that have the tensor.
 
-    ``optional`` is the place that is ``None`` in the other calls: that of the tensor or of its container.
+    ``optional`` is the place that is ``None`` in the other calls: the tensor's, or its container's.
     """
 
     path: Path
@@ -254,7 +254,7 @@ def _varied_aliases(calls: Sequence[SeenCall]) -> Iterator[tuple[Path, Path]]:
         for call in calls
     ]
     paths = [path for path in (by_call[0] if by_call else ()) if all(path in numbers for numbers in by_call)]
-    for one, other in itertools.islice(itertools.combinations(paths, 2), _MOST_PAIRS):
+    for one, other in itertools.islice(itertools.combinations(paths, 2), _MAX_PAIRS):
         if len({numbers[one] == numbers[other] for numbers in by_call}) > 1:
             yield one, other
 

@@ -92,7 +92,7 @@ def _functions_in(objects: Iterable[Any]) -> list[types.FunctionType]:
 class _FrozenFunctions:
     """The functions that ``gc.freeze`` hides from the garbage collector, by file.
 
-    Only walking through all references finds them. It takes up to a second, and is repeated after more was frozen.
+    The search follows all references. It takes up to a second, and is repeated after more objects are frozen.
     """
 
     def __init__(self) -> None:
@@ -245,7 +245,8 @@ class Application:
         for function, new_code in self._codes:
             if id(function) not in own and id(new_code) not in same and function.__code__ not in codes:
                 raise OtherThreadError(
-                    f"another thread of yours is running ({thread}), and would run the changed {function.__qualname__}"
+                    f"one of your other threads is running ({thread}), and would run the changed "
+                    f"{function.__qualname__}"
                 )
         self._codes = [(function, new_code) for function, new_code in self._codes if id(function) in own]
 

@@ -1,6 +1,6 @@
 """A change of a program, made of proposals; its form as edits, as a patch, as code for settings, and as a remedy.
 
-A trial restores the settings that the switches of libraries in a change may change.
+A change may contain switches of libraries; a trial restores their settings.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _imports(functions: list[str]) -> list[str]:
 
 
 class _TrialOutcome(Protocol):
-    """The outcome of the trial of a change; the fields have the meaning of those of :class:`Remedy`."""
+    """The outcome of the trial of a change; the fields mean the same as in :class:`Remedy`."""
 
     @property
     def verdict(self) -> RemedyVerdict: ...

@@ -13,9 +13,9 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.own_edits import Patch
-from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import RANK, Search
+from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -44,7 +44,7 @@ _MINIMUM_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_ENTRY = 0.7
 #: The maximum number of remedies of one entry to measure: each has to be compiled again.
-_MOST_MEASURED = 6
+_MAX_MEASURED = 6
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def remedies_of_call(
     also : sequence of callable or Patch
         The user's own rewrites of the function, which are tried first.
     seconds : float or None
-        The deadline; by default after 100 seconds.
+        The time limit; by default 100 seconds.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     kept : KeptEntries
         The entries of the run.
     seconds : float or None
-        The deadline; by default after 100 seconds.
+        The time limit; by default 100 seconds.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     on_status : callable
@@ -224,7 +224,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
 
 
 def _by_breaks(report: Report, entries: Sequence[Entry], first: Collection[str]) -> list[Entry]:
-    """Return the entries by their numbers of events of the breaks to begin with, and of all breaks, highest first.
+    """Sort entries by their number of events of the breaks to begin with, then of all breaks, highest first.
 
     An entry that reuses code adds no breaks.
     """
@@ -252,7 +252,7 @@ def _why_not_tried(own: EditedCells | Patch, kept: KeptEntries) -> str:
 
 def _no_effect_message(own: EditedCells | Patch) -> str:
     what = f" It changes {', '.join(own.files)}." if isinstance(own, Patch) else ""
-    return f"{own.title} was not tried: it changes no function that has a graph break here, or calls one.{what}"
+    return f"{own.title} was not tried: it changes neither a function with a graph break nor a caller of one.{what}"
 
 
 def _collected(
@@ -274,7 +274,7 @@ def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
             known = best.get(break_id)
             if known is None or _preference(candidate) < _preference(working[known]):
                 best[break_id] = ident
-    return list(dict.fromkeys([most, *best.values()]))[:_MOST_MEASURED]
+    return list(dict.fromkeys([most, *best.values()]))[:_MAX_MEASURED]
 
 
 def _preference(candidate: Candidate) -> tuple[int, int]:

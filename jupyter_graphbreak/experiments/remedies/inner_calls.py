@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 #: The smallest share of the entry's operations that is worth a separate graph, the smallest share of the operations
 #: of the largest part, and the fewest operations.
-_SMALLEST_SHARE = 0.05
-_SMALLEST_OF_LARGEST = 0.3
-_FEWEST_OPS = 3
+_MIN_SHARE = 0.05
+_MIN_SHARE_OF_LARGEST = 0.3
+_MIN_OPS = 3
 #: A function is only a wrapper around a module that performs this share of its operations.
 _WRAPPER_SHARE = 0.9
 #: The maximum number of modules and functions to compile, where modules that are alike count once.
-_MOST = 3
+_MAX_PARTS = 3
 #: A number in a place, such as the index of a layer.
 _INDEX = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
 _OWN_PACKAGE = __name__.partition(".")[0]
@@ -88,8 +88,8 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
         key = _kind_of(node, places)
         ops[key] += node.ops
         parts[key].append(node)
-    enough = max(_FEWEST_OPS, total * _SMALLEST_SHARE, max(ops.values(), default=0) * _SMALLEST_OF_LARGEST)
-    largest = sorted((key for key in ops if ops[key] >= enough), key=lambda key: -ops[key])[:_MOST]
+    enough = max(_MIN_OPS, total * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
+    largest = sorted((key for key in ops if ops[key] >= enough), key=lambda key: -ops[key])[:_MAX_PARTS]
     calls = [_inner_call(parts[key], places) for key in largest]
     if not calls:
         return None

@@ -53,7 +53,7 @@ def instrumented_text(text: str, tests: Sequence[ConditionRange], first: int = 0
     Parameters
     ----------
     text : str
-    tests : sequence of Range
+    tests : sequence of ConditionRange
     first : int
         The number of the first test.
     """
@@ -88,15 +88,15 @@ def record_sides() -> Iterator[dict[int, set[bool]]]:
 
 
 #: The maximum number of inputs of a trial, without those that a condition requires.
-_MOST_INPUTS = 6
+_MAX_INPUTS = 6
 #: Seconds after which no further inputs are derived.
-_PATIENCE_S = 10.0
+_MAX_DERIVING_S = 10.0
 #: The maximum size in bytes of the results on edge inputs, and the number of results to keep in any case.
-_LARGEST_KEPT = 1 << 26
-_FEWEST_EDGES = 3
+_MAX_KEPT_BYTES = 1 << 26
+_MIN_EDGES = 3
 #: The share of the remaining time after which no further inputs are derived.
 _SHARE_OF_INPUTS = 0.1
-#: Words by which a condition asks about sizes.
+#: Words in conditions about sizes.
 _SIZES = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: A condition, and the change of the program to whose text the condition's position refers.
 Watched = tuple[Change, "Condition"]
@@ -120,9 +120,9 @@ class Original:
         first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandboxed():
             self._reference = Reference(entry.call, first)
-            derived = self._reference.cases(patience_s=min(_PATIENCE_S, seconds_left() * _SHARE_OF_INPUTS))
+            derived = self._reference.cases(patience_s=min(_MAX_DERIVING_S, seconds_left() * _SHARE_OF_INPUTS))
             others = [case for case in derived if _adds_no_nonfinite(case.input, entry.arguments)]
-            if self._reference.repeatable:  # otherwise the function may read foreign memory, or the time
+            if self._reference.repeatable:  # otherwise the function may read uninitialized memory, or the clock
                 others = [case for case in others if seconds_left() > 0 and self._reference.repeats(case)]
         #: All inputs with the results of the original.
         self.pool = [ReferenceCase(first, self._reference.result), *others]
@@ -135,9 +135,9 @@ class Original:
         results are large.
         """
         if self._edges is None:
-            most = max(_FEWEST_EDGES, _LARGEST_KEPT // max(1, _size(self._reference.result)))
+            most = max(_MIN_EDGES, _MAX_KEPT_BYTES // max(1, _size(self._reference.result)))
             with sandboxed():
-                edges = self._reference.edge_cases(patience_s=_PATIENCE_S) if self.repeatable else iter(())
+                edges = self._reference.edge_cases(patience_s=_MAX_DERIVING_S) if self.repeatable else iter(())
                 self._edges = _accepted(list(itertools.islice(edges, most)))
         return self._edges
 
@@ -148,7 +148,7 @@ class Original:
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""
-        return self.pool[:_MOST_INPUTS]
+        return self.pool[:_MAX_INPUTS]
 
     def exclude(self, trial: ReferenceCase) -> None:
         """Exclude a derived input on which compilation alone changes the result."""

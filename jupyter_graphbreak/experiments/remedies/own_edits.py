@@ -74,7 +74,7 @@ class Patch:
 
     def __post_init__(self) -> None:
         if not changed_files(self.text):
-            raise ValueError(f"{self.name} is no patch: a unified diff is needed, as git diff or diff -u writes it")
+            raise ValueError(f"{self.name} is not a patch: a unified diff is needed, as git diff or diff -u writes it")
 
     @property
     def title(self) -> str:
@@ -110,7 +110,7 @@ class Patch:
             else:
                 new_texts[source] = apply_hunks(program.texts[source], changed.path, changed)
         if new_texts and other_files:
-            raise CannotApplyError(f"it also changes {other_files[0]}, of which nothing was compiled")
+            raise CannotApplyError(f"it also changes {other_files[0]}, and nothing in that file was compiled")
         return new_texts
 
 
@@ -144,7 +144,7 @@ def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
         new = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_added]
         for number, line in enumerate(old, start=first):
             if number >= len(lines) or lines[number] != line:
-                raise CannotApplyError(f"line {number + 1} of {path} is another than {line.strip()!r}")
+                raise CannotApplyError(f"line {number + 1} of {path} is not {line.strip()!r}")
         lines[first : first + len(old)] = new
     return "\n".join(lines)
 
@@ -321,7 +321,7 @@ class AppliedPatch:
             _active_patches.remove(self)
 
 
-#: Keeps patches alive whose return value nobody keeps.
+#: Keeps patches active even if the caller discards the object that can undo them.
 _active_patches: list[AppliedPatch] = []
 
 
@@ -350,7 +350,7 @@ def apply_patch(patch: str) -> AppliedPatch:
     for changed in changed_files(patch + _STRIPPED_LINES):
         hunks_by_path.setdefault(changed.path, []).extend(changed)
     if not hunks_by_path:
-        raise ValueError("this is no unified diff: it names no file")
+        raise ValueError("this is not a unified diff: it names no file")
     files = {path: _filename(path) for path in hunks_by_path}
     texts = {path: "".join(linecache.getlines(file)).removesuffix("\n") for path, file in files.items()}
     new_texts = {path: _patched(path, texts[path], hunks) for path, hunks in hunks_by_path.items()}
@@ -366,7 +366,7 @@ def _patched(path: str, text: str, hunks: list[Hunk]) -> str:
     try:
         return apply_hunks(text, path, hunks)
     except CannotApplyError:
-        raise ValueError(f"{path} does not have the lines that the patch changes: it is another version") from None
+        raise ValueError(f"{path} does not have the lines that the patch changes: it is a different version") from None
 
 
 def _filename(path: str) -> str:

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.change import decision_for_person, remedy_of_change
-from jupyter_graphbreak.experiments.remedies.rehearsal import outermost_module
+from jupyter_graphbreak.experiments.remedies.trial_runner import outermost_module
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.knowledge.owners import OWNERS
-from jupyter_graphbreak.knowledge.switches import switch_called
+from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -158,7 +158,7 @@ class _RemedyBuilder:
                 self._sources[ident], self._paths[ident] = ids[filename], cell.name
 
     def candidates(self, count: int) -> dict[str, Candidate]:
-        """Return the candidates for breaks of the report, by ids whose numbers follow a count."""
+        """Return the candidates for breaks of the report, by new ids; the first follows ``count`` earlier ones."""
         candidates = [
             candidate
             for candidate in self._search.candidates
@@ -259,6 +259,6 @@ def _manual_steps(
 def _decision_on_switch(break_: Break, remedies: Sequence[Remedy]) -> str | None:
     """Return the decision on a library's switch that removes a break, but changes the results on purpose."""
     changing = [remedy for remedy in remedies if break_.id in remedy.breaks and remedy.verdict == "another result"]
-    switches = [switch for remedy in changing if (switch := switch_called(remedy.title)) is not None]
+    switches = [switch for remedy in changing if (switch := switch_with_title(remedy.title)) is not None]
     switch = next((switch for switch in switches if switch.differs is not None), None)
     return f"Decide whether to {switch.step}: that removes the break, but {switch.differs}." if switch else None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: At most this many characters of the code of a break are shown.
-_MOST_CODE = 60
+_MAX_CODE = 60
 #: The file name of a source and one of its lines.
 Line = tuple[str, int]
 
@@ -200,7 +200,7 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
     file = f" of {sources[0].name}" if sources and sources[0].kind != "cell" else ""
     title = known_cause(graph_break.gb_id, graph_break.gb_type, code=location.code).title
     code = re.sub(r"(?<=[(\[]) ", "", " ".join((location.code or "").split()))
-    code = code if len(code) <= _MOST_CODE else f"{code[:_MOST_CODE]}..."
+    code = code if len(code) <= _MAX_CODE else f"{code[:_MAX_CODE]}..."
     return f"at line {location.line}{file}, {code}: {title if title[:2].isupper() else title[:1].lower() + title[1:]}"
 
 

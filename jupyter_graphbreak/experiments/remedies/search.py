@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.families.table import proposals_for
 from jupyter_graphbreak.experiments.remedies import own_edits
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of
-from jupyter_graphbreak.experiments.remedies.rehearsal import TrialResult
+from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.application import Program
     from jupyter_graphbreak.experiments.remedies.original import Watched
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
-    from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
+    from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.remedies import Kind
     from jupyter_graphbreak.report.schema import Break, Report
@@ -84,11 +84,11 @@ def _definition(lines: list[str]) -> int | None:
 
 
 #: If this many breaks have no remedy, they are rarely removed one by one.
-_MANY = 4
+_MANY_UNREMOVED = 4
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
-_MOST_STEPS = 3
+_MAX_STEPS = 3
 #: The same for the combination of all working candidates.
-_MOST_STEPS_TOGETHER = 12
+_MAX_STEPS_TOGETHER = 12
 #: The shares of the time after which the search stops applying all settings at once, fixing single breaks, and
 #: combining remedies; the rest is for compiling a part of the entry instead.
 _SHARE_AT_ONCE = 0.3
@@ -99,7 +99,7 @@ _SHARE_OF_COMBINING = 0.8
 _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: The minimum number of breaks with settings or switches for which all of them are applied at once.
-_FEWEST_AT_ONCE = 2
+_MIN_AT_ONCE = 2
 #: The family of the user's own edits, and the seconds that one may take even if no time is left.
 _OWN_EDIT = "own"
 _OWN_EDIT_S = 60.0
@@ -187,7 +187,7 @@ class Search:
         together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
         # A result that differs, or needs an edit as well, counts only for breaks without a better candidate.
         best = together if at_once is not None and _is_sufficient(at_once) else {}
-        if not is_inside_tried and len(self._unfixed()) >= _MANY:
+        if not is_inside_tried and len(self._unfixed()) >= _MANY_UNREMOVED:
             is_inside_tried = True
             now = time.monotonic()
             self._compile_inside(now + _SHARE_OF_PART_IF_MANY * (self.deadline - now))
@@ -208,7 +208,7 @@ class Search:
         return self.candidates
 
     def _search_each_break(self, best: dict[str, Candidate]) -> None:
-        """Search a candidate for each break alone, in the order of priority, and add it to the best ones.
+        """Search for a candidate for each break alone, in the order of priority, and add it to the best ones.
 
         A break that takes more than its share of the time waits until all breaks have had their share.
         """
@@ -307,7 +307,7 @@ class Search:
                 goals += [break_.id] if harmless else []
                 steps += [proposal for proposal in harmless if proposal not in steps]
                 is_risk_needed |= bool(harmless) and not _without_risky_settings(harmless)
-        if len(goals) < _FEWEST_AT_ONCE:
+        if len(goals) < _MIN_AT_ONCE:
             return None
         settings = [step for step in steps if step.kind == "setting"]
         kept = [step for step in steps if step.family != _OF_LIBRARIES]
@@ -372,7 +372,7 @@ class Search:
         watched = tuple((Change(), condition) for proposal in steps for condition in proposal.conditions)
         result = self._run_trial(change, goals, watched)
         first = result, watched, steps
-        most = len(steps) + _MOST_STEPS - 1
+        most = len(steps) + _MAX_STEPS - 1
         while result.verdict == "another break" and len(steps) < most and not self._is_out_of_time():
             next_step = self._next_step(result, goals, watched, most=2)
             if next_step is None:
@@ -385,14 +385,14 @@ class Search:
         return _candidate(families, titles, _kind([step.kind for step in steps]), breaks, watched, result)
 
     def _unfixed(self) -> frozenset[str]:
-        """Return the breaks to remove for which no candidate works without a difference."""
+        """Return the breaks to remove that no candidate removes without changing results."""
         same = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
         fixed = {ident for candidate in same for ident in candidate.breaks}
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
         return breaks if self.wanted is None else breaks & self.wanted
 
     def _is_a_part_the_usual_answer(self) -> bool:
-        """Return whether breaks are rarely removed one by one: those of a training step, and those in loops."""
+        """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""
         report, unfixed = self.runner.original.report, self._unfixed()
         if any(skipped.kind == "loop" and skipped.break_ in unfixed for skipped in report.skipped):
             return True
@@ -496,7 +496,7 @@ class Search:
             merged = [max(merged, key=lambda part: len(part.breaks))]
             result, watched = merged[0].result, merged[0].watched
         steps: list[Proposal] = []
-        while result.verdict in WORKING and _break_count(result) and len(steps) < _MOST_STEPS_TOGETHER:
+        while result.verdict in WORKING and _break_count(result) and len(steps) < _MAX_STEPS_TOGETHER:
             next_step = self._next_step(result, goals, watched)
             if next_step is None:
                 break

@@ -55,14 +55,14 @@ def class_node(kind: type) -> ast.ClassDef:
     try:
         text = textwrap.dedent(inspect.getsource(kind))
     except (OSError, TypeError):
-        text = _text_around(kind)
+        text = _text_of_class(kind)
     found = [node for node in ast.walk(_parsed(text, kind.__name__)) if isinstance(node, ast.ClassDef)]
     if not found or found[0].name != kind.__name__:
         raise UnwritableError(f"the source text of the class {kind.__name__} is not available")
     return found[0]
 
 
-def _text_around(kind: type) -> str:
+def _text_of_class(kind: type) -> str:
     """Return the text of a class whose module has no file, such as one of a notebook.
 
     It is found from its methods; if it has none, it is the last class with its name and members in a cell.
@@ -151,7 +151,7 @@ def _names_of_parameters(code: types.CodeType) -> tuple[str, ...]:
 
 
 def outer_names(node: ast.AST) -> set[str]:
-    """Return the names that a definition reads or assigns without being their scope."""
+    """Return the names of outer scopes that a definition reads or assigns."""
     return set(_names_outside(node))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.experiments.reproducer.processes import Workshop, run_alone
+from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, run_alone
 from jupyter_graphbreak.experiments.reproducer.reduction import reduced
 from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script, spaced
 from jupyter_graphbreak.experiments.reproducer.script import Variant, script_for
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 PATIENCE_S = 90.0
 _SHARE_OF_REDUCTION = 0.6
 #: The maximum number of scripts to try before one shows the target.
-_MOST_SCRIPTS = 24
+_MAX_SCRIPTS = 24
 #: The seconds for one run of a script.
-_LONGEST_S = 60.0
+_MAX_RUN_S = 60.0
 #: The seconds for the last run, which loads PyTorch; on a busy machine that alone can take a minute.
-_LONGEST_FINAL_S = 180.0
+_MAX_FINAL_RUN_S = 180.0
 _MAX_OUTPUT = 6_000
 #: The time, the process and the place in PyTorch with which each line of its logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
@@ -54,7 +54,7 @@ def reproduce(
     redacted: bool = False,
     seconds: float | None = None,
     on_status: Callable[[str], None] = lambda _: None,
-    workshop: Workshop | None = None,
+    runner: ScriptRunner | None = None,
 ) -> Reproducer:
     """Return the reproducer for a part of a report.
 
@@ -71,7 +71,7 @@ def reproduce(
         The time limit; by default 90 seconds. Time left after the first script is used to reduce it.
     on_status : callable
         Receives status messages.
-    workshop : Workshop or None
+    runner : ScriptRunner or None
         Runs the scripts; by default a new one.
 
     Raises
@@ -89,9 +89,9 @@ def reproduce(
     limit = PATIENCE_S if seconds is None else seconds
     on_status(f"writing a script for {ident}")
     with contextlib.ExitStack() as opened:
-        running = workshop if workshop is not None else opened.enter_context(Workshop())
+        running = runner if runner is not None else opened.enter_context(ScriptRunner())
         search = _Search(report, target, running, on_status, begun + limit)
-        script = search.first(entries, kept)
+        script = search.first_script(entries, kept)
         if script is None:
             return Reproducer(ident, target.title, reason=search.reason, seconds=_since(begun))
         tree, steps = search.reduce(script, begun + _SHARE_OF_REDUCTION * limit)
@@ -99,7 +99,7 @@ def reproduce(
         if redacted:
             hidden = search.redact(tree, script)
             if hidden is None:
-                reason = "Without its names and texts, the script does not show the same."
+                reason = "Without its names and texts, the script does not reproduce the finding."
                 return Reproducer(ident, target.title, reason=reason, steps=steps, seconds=_since(begun))
             text = hidden
     return _confirmed(target, script, text, steps, begun, redacted=redacted, limit=limit)
@@ -112,7 +112,7 @@ def _confirmed(
     title = target.title if not redacted or target.kind == "break" else target.kind
     whole = f"{header(title, script.packages)}\n{text}\n"
     try:
-        final = run_alone(whole, max(_LONGEST_FINAL_S, begun + limit - time.monotonic()))
+        final = run_alone(whole, max(_MAX_FINAL_RUN_S, begun + limit - time.monotonic()))
     except subprocess.TimeoutExpired:
         return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=steps)
     shown = target.is_shown_by(final.report, script.renamed, lenient=redacted)
@@ -128,29 +128,29 @@ class _Search:
     """The search for a script that shows a target."""
 
     def __init__(
-        self, report: Report, target: Target, workshop: Workshop, on_status: Callable[[str], None], end: float
+        self, report: Report, target: Target, runner: ScriptRunner, on_status: Callable[[str], None], end: float
     ) -> None:
         self._report = report
         self._target = target
-        self._workshop = workshop
+        self._runner = runner
         self._on_status = on_status
         self._end = end
         self.reason = "Nothing that was called shows it."
 
-    def first(self, entries: Sequence[Entry], kept: KeptEntries) -> Script | None:
+    def first_script(self, entries: Sequence[Entry], kept: KeptEntries) -> Script | None:
         """Return the first script that shows the target, before it is reduced."""
         settings = {name: value for name, value in self._report.config.items() if value != _DEFAULTS.get(name)}
         tried: set[str] = set()
         for entry in entries:
             calls = kept.calls_of(entry)
             for variant in _variants(self._report, self._target):
-                if len(tried) >= _MOST_SCRIPTS or time.monotonic() > self._end:
+                if len(tried) >= _MAX_SCRIPTS or time.monotonic() > self._end:
                     return None
                 try:
                     script = script_for(entry, calls, self._target, settings, variant)
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
-                    if not tried:  # what a script lacks says more
+                    if not tried:  # the reason why a script cannot be written says more
                         self.reason = f"{entry.function} cannot be written as a script: {error}."
                     continue
                 if text not in tried:
@@ -162,7 +162,7 @@ class _Search:
     def _shows(self, text: str, script: Script, *, lenient: bool = False) -> bool:
         if not lenient and not all(line in text for line in script.required):
             return False
-        report, refused = self._workshop.run(text, min(_LONGEST_S, max(1.0, self._end - time.monotonic())))
+        report, refused = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
         if report is not None and self._ends_alike(report):
             if self._target.is_shown_by(report, script.renamed, lenient=lenient):
                 return True

@@ -1,4 +1,4 @@
-"""Judge objects: who wrote them, what they contain, and where they can be imported from."""
+"""Classify objects: who wrote them, what they contain, and where they can be imported from."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def parameters_of(kind: type) -> list[inspect.Parameter] | None:
 
 
 def state_of(value: Any) -> list[tuple[str, Any]]:
-    """Return the attributes with which to make an object."""
+    """Return the attributes that are needed to make an object."""
     if not isinstance(value, torch.nn.Module):
         slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
         return [*((name, getattr(value, name)) for name in slots), *getattr(value, "__dict__", {}).items()]
@@ -120,7 +120,7 @@ def is_library_callable(value: Any) -> bool:
     return type(value).__name__ in {*_OPERATORS, "ufunc", "method_descriptor"}
 
 
-#: Modules in which functions are found that do not know where they are.
+#: The modules to search for functions whose ``__module__`` does not contain them.
 _HOMES = ("torch", "torch.nn.functional", "torch._dynamo", "math", "operator", "numpy")
 
 

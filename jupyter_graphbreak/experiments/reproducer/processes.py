@@ -56,7 +56,7 @@ class FinalRun(NamedTuple):
     status: int
 
 
-class Workshop:
+class ScriptRunner:
     """A process that runs scripts in forks of itself."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Workshop:
         try:
             process.stdin.write(json.dumps([script, limit]) + "\n")
             process.stdin.flush()
-        except OSError:  # it has ended, such as for lack of memory
+        except OSError:  # the process has ended, for example because memory ran out
             return None, ""
         waiting = threading.Timer(limit + _START_S, process.kill)  # its own limit is shorter
         waiting.start()
@@ -190,7 +190,7 @@ class _Refusing:
 
 
 def serve() -> None:
-    """Run the scripts that stdin has, each in a fork, until it ends."""
+    """Run the scripts on stdin, each in a fork, until stdin ends."""
     from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
 
     answers = os.fdopen(_silenced_output(), "w")
@@ -207,11 +207,11 @@ def serve() -> None:
 
 
 def answer_once() -> None:
-    """Run the script that stdin has, and answer."""
+    """Run the script on stdin, and answer."""
     with os.fdopen(_silenced_output(), "wb") as answers, tempfile.TemporaryDirectory() as folder:
         _write_result(sys.stdin.read(), folder, answers)
         os.chdir(os.sep)
-    os._exit(0)  # without what the script wants to do at the end
+    os._exit(0)  # skips the script's exit handlers
 
 
 def _silenced_output() -> int:
@@ -277,7 +277,7 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
     os.chdir(folder)
     path = Path(folder, _NAME)
     path.write_text(script, encoding="utf-8")
-    ignore_set_logs()  # the trace has it all, and this would end the recording
+    ignore_set_logs()  # the trace is complete without logs, and torch._logging.set_logs() would end the recording
     refusing = _Refusing()
     reason = ""
     with recorder.record() as recording:

@@ -287,7 +287,7 @@ def _expressions(node: ast.AST) -> Iterator[tuple[str, int | None, ast.expr]]:
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
-    """Return the expressions by which to replace an expression."""
+    """Return the expressions that may replace an expression."""
     match node:
         case ast.BinOp(left, _, right) | ast.IfExp(_, left, right):
             return [left, right]

@@ -1,4 +1,4 @@
-"""Rewrite the definitions and the text of a script: other names, no noise, nothing that belongs to the user."""
+"""Rewrite the definitions and the text of a script: new names, no noise, nothing that identifies the user."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Renamed(ast.NodeTransformer):
 
 
 class WithoutModules(ast.NodeTransformer):
-    """Replaces ``helpers.norm``, a part of a module that the user wrote, by a name of the script."""
+    """Replaces ``helpers.norm``, a part of a module that the user wrote, with a name of the script."""
 
     def __init__(self, bind: Callable[[Any, str], str], modules: dict[str, types.ModuleType]) -> None:
         self._bind = bind

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
 
-#: The logs with which PyTorch itself shows something.
+#: The logs in which PyTorch itself reports a break or a recompile.
 _LOGS = {"break": "graph_breaks", "recompile": "recompiles"}
 #: Settings that are an argument of ``torch.compile``.
 _OF_DYNAMIC = ("automatic_dynamic_shapes", "assume_static_by_default")
@@ -140,13 +140,15 @@ def script_for(
     required = tuple(line for line in before if line == _FRESH or "set_logs" in line)
     required += () if entry.compiles_itself else ("torch.compile(",)
     if target.kind == "check":
-        required += _that_compares(tree, writer.known(given_backend(entry.backend)[0]), raises=bool(target.error[0]))
+        required += _lines_that_compare(
+            tree, writer.known(given_backend(entry.backend)[0]), raises=bool(target.error[0])
+        )
     required += ("list(compiled(",) if _is_generator(entry.call) else ()
     required += (_COUNTED,) if not target.is_logged else ()
     return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
 
 
-def _that_compares(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
+def _lines_that_compare(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
     """Return the parts of a script that decide what it compares: the backend, and all lines after the inputs."""
     kept = [part for part in tree.body if getattr(part, "name", "") in {backend, _COMPARED}]
     return tuple(map(ast.unparse, kept if raises else [*kept, *tree.body[-3:]]))

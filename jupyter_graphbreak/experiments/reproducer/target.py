@@ -1,4 +1,4 @@
-"""What a reproducer has to show: the same break, recompile, error or wrong result as the report."""
+"""The finding that a reproducer has to show: the same break, recompile, error or wrong result as the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\
 
 @dataclass(frozen=True)
 class Target:
-    """What to show.
+    """The finding to show.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def guard_kind(guard: str) -> str:
 
 
 def first_line(message: str) -> str:
-    """Return the first line of a message, and that of the error which it passes on."""
+    """Return the first line of a message, and after "raised:" the first line of the error that follows."""
     without_addresses = re.sub(r" at 0x[\da-fA-F]+", "", message)
     lines = [line.strip() for line in without_addresses.strip().split("\n") if line.strip()]
     if lines and lines[0].endswith("raised:") and len(lines) > 1:

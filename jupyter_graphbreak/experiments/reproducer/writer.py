@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 #: Tensors of integers up to this size are written with their values; with ``exact``, all tensors up to the second.
-_MOST_NUMBERS, _MOST_EXACT = 16, 256
+_MAX_NUMBERS, _MAX_EXACT = 16, 256
 #: The maximum number of items of a container, and the maximum depth of values.
-_MOST_ITEMS, _MAX_DEPTH = 200, 20
+_MAX_ITEMS, _MAX_DEPTH = 200, 20
 _ATOMS = (bool, int, str, bytes, type(None), type(Ellipsis))
 #: The methods that a script needs only if it makes instances of the class.
 _MAKING = ("__init__", "__new__", "__post_init__")
@@ -390,7 +390,7 @@ class Writer:
             return None
         if isinstance(value, slice | range):
             return expression(repr(value))
-        if len(value) > _MOST_ITEMS:
+        if len(value) > _MAX_ITEMS:
             raise UnwritableError(f"a {kind.__name__} has {len(value)} items")
         if isinstance(value, dict):
             keys = [self.value(key, depth + 1) for key in value]
@@ -444,7 +444,7 @@ class Writer:
         if tensor.device.type == "meta":
             return f"torch.empty({sizes}{of_dtype}{device})"
         numbers = tensor.numel()
-        if numbers <= (_MOST_EXACT if self._exact else 0 if is_float else _MOST_NUMBERS) and tensor.is_contiguous():
+        if numbers <= (_MAX_EXACT if self._exact else 0 if is_float else _MAX_NUMBERS) and tensor.is_contiguous():
             if not numbers:
                 return f"torch.empty({sizes}{of_dtype}{device})"
             known = "" if dtype in {torch.bool, torch.int64} else of_dtype
@@ -471,7 +471,7 @@ class Writer:
         found = tensor.to_sparse_coo().coalesce()
         indices, shape = found.indices(), tuple(tensor.shape)
         where = self._data(indices)
-        if indices.numel() > _MOST_NUMBERS:  # a random index must be below the size of its own dimension
+        if indices.numel() > _MAX_NUMBERS:  # a random index must be below the size of its own dimension
             rows = (f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: found.sparse_dim()])
             where = f"torch.stack([{', '.join(rows)}])"
         made = f"torch.sparse_coo_tensor({where}, {self._data(found.values())}, {shape})"
@@ -545,7 +545,7 @@ class Writer:
         return self.bind(parameter, "parameter")
 
     def _constructed(self, value: Any, depth: int) -> ast.expr | None:
-        """Return the constructor's call for an object whose attributes are called like the parameters."""
+        """Return the constructor's call for an object whose attributes have the names of the parameters."""
         parameters = parameters_of(type(value))
         if parameters is None:
             return None

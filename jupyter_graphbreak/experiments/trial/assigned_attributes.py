@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MISSING = object()
 #: Names by which code changes the attributes of objects without an assignment.
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
-#: The same names, with those of code that is passed as text.
+#: The same names, and the function that runs code given as text.
 _ANY_SETTERS = _SETTERS | {"exec"}
 
 
@@ -65,7 +65,7 @@ class LibraryContainer(NamedTuple):
         return list(self.container)
 
     def refill(self, content: list[Any]) -> None:
-        """Replace its items by those that :meth:`content` returned."""
+        """Replace its items with those that :meth:`content` returned."""
         if isinstance(self.container, list):
             self.container[:] = content
             return
@@ -105,7 +105,7 @@ class LibraryOwner(NamedTuple):
 
 
 class LibraryNamespace(NamedTuple):
-    """The globals of a library's module of which the user's code calls functions that sound like registrations."""
+    """The globals of a library's module, if the user's code calls its functions with names such as ``register``."""
 
     scope: dict[str, Any]
     callers: frozenset[str]
@@ -137,27 +137,27 @@ class LibraryNamespace(NamedTuple):
 
 
 class LoadedModules(dict[str, types.ModuleType]):
-    """The content of ``sys.modules``, of which the user's code names the dict. Imports do not count as a change."""
+    """The content of ``sys.modules``, if the user's code names this dict. Imports do not count as a change."""
 
     @classmethod
     def now(cls) -> LoadedModules:
-        """Return the present content."""
+        """Return the current content."""
         return cls(sys.modules)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LoadedModules) and not (
-            other.put_after(self) or any(other.get(name) is not module for name, module in self.items())
+            other.added_since(self) or any(other.get(name) is not module for name, module in self.items())
         )
 
     __hash__ = None
 
-    def put_after(self, before: LoadedModules) -> list[str]:
+    def added_since(self, before: LoadedModules) -> list[str]:
         """Return the names of new modules that were not imported."""
         return [name for name in self.keys() - before.keys() if getattr(self[name], "__spec__", None) is None]
 
     def restore(self) -> None:
-        """Undo the changes since then, except imports."""
-        for name in self.now().put_after(self):
+        """Undo later changes, except imports."""
+        for name in self.now().added_since(self):
             del sys.modules[name]
         sys.modules.update((name, module) for name, module in self.items() if sys.modules.get(name) is not module)
 
@@ -172,7 +172,7 @@ _CACHE = re.compile(r"cache|memo|lock", re.IGNORECASE)
 
 
 def is_user_module(module: types.ModuleType) -> bool:
-    """Return whether a module is the user's: from a file of theirs, or made without a file."""
+    """Return whether a module is the user's: it comes from a user's file, or was made without a file."""
     if module.__name__ == "__main__":
         return True
     file = getattr(module, "__file__", None)
@@ -359,7 +359,7 @@ def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
     aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
     held: tuple[str, tuple[str, ...]] | None = None
     constant: Any = None
-    module, imports_names = "", False  # of the present import
+    module, imports_names = "", False  # of the current import
     for instruction in dis.get_instructions(code):
         name = instruction.argval
         match instruction.opname:

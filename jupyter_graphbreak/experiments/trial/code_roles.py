@@ -1,4 +1,4 @@
-"""Tell the user's files from those of libraries, and find the line of the user's code that leads to an effect."""
+"""Distinguish the user's files from libraries' files, and find the line of the user's code that leads to an effect."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def is_called_by_user(frame: FrameType) -> bool:
 def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     """Return whether an event in a frame is an effect of user code, and the line that leads to it.
 
-    These are not effects of user code: those of PyTorch's compilers, of an import, and of handlers of a log record; and
-    a progress bar, such as that of ``torch.fx.Interpreter``, that starts its monitor or makes its lock.
+    Effects of PyTorch's compilers, of imports and of log handlers do not count as effects of user code. Nor does a
+    progress bar, such as that of ``torch.fx.Interpreter``, that starts its monitor or makes its lock.
     """
     library: FrameType | None = None
     while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook

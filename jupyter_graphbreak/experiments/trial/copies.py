@@ -66,7 +66,7 @@ _PLAIN_BASES = frozenset({typing.Generic})
 #: The memo key under which the keys of memory that no run has changed are stored.
 UNCHANGED = "unchanged"
 _IN_MEMORY = (io.StringIO, io.BytesIO)
-#: Python's modules of hashes, which only their own method copies.
+#: Python's modules of hashes, whose objects only their own method copies.
 _HASHES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
 _MISSING = object()
 
@@ -314,7 +314,7 @@ class _Copier:
         return result
 
     def _copy_of_uncopied(self, value: Any) -> Any:
-        """Return a copy of an object that its class copies as itself, if a run may change it; or else the object.
+        """Return a copy of an object whose class returns the object itself as its copy, if a run may change it.
 
         Constants of a library, which its code compares by identity, stay.
         """

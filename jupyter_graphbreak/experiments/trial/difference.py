@@ -23,7 +23,7 @@ Kind = Literal[
     "printed", "stderr", "warned", "logged", "zero gradient", "random state", "different error",
 ]  # fmt: skip
 #: Acceptable differences of a changed program: the report lists them, and the user decides.
-DECLARED: frozenset[Kind] = frozenset(
+ACCEPTABLE: frozenset[Kind] = frozenset(
     {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "different error"}
 )
 _MAX_LENGTH = 60
@@ -46,9 +46,9 @@ class Difference:
     text: str
 
     @property
-    def declared(self) -> bool:
+    def is_acceptable(self) -> bool:
         """Whether values, gradients and exceptions are equal nevertheless."""
-        return self.kind in DECLARED
+        return self.kind in ACCEPTABLE
 
 
 def differences(expected: Result, actual: Result, *, values: bool = True) -> list[Difference]:

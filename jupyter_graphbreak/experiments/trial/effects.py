@@ -180,7 +180,7 @@ def all_handlers() -> Iterator[logging.Handler]:
 
 
 def all_filters() -> Iterator[Any]:
-    """Yield the filters of all loggers that are not the compiler's, without duplicates."""
+    """Yield the filters of all loggers except the compiler's, without duplicates."""
     loggers = [log for log in _loggers() if getattr(log, "filters", ()) and not is_compiler_logger(log.name)]
     yield from {id(item): item for log in loggers for item in log.filters}.values()
 

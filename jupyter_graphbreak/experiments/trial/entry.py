@@ -66,7 +66,7 @@ class Entry:
     compiles_itself : bool
         Whether to call it without compiling it, because it compiles a function inside it.
     inner : mapping
-        The places of modules inside it that are compiled instead of it; whether ``Module.compile`` affects their calls.
+        The places of the modules to compile instead of it, and whether ``Module.compile`` affects their calls.
     wrapped : int or None
         Identifies the callable among those that the run called.
     modes : CallModes
@@ -142,7 +142,7 @@ class KeptEntries:
         self.left_out: list[str] = []
         #: Observed effects outside the copied objects; entries that have them are not kept.
         self.effects: list[ObservedEffect] = []
-        #: Sketches of all calls, of which ``entries`` has only the first.
+        #: Sketches of all calls; ``entries`` has only the first of each entry.
         self.seen = SeenCalls()
         self._keys: list[tuple[Entry, Any]] = []
         #: The first calls whose results have NaN, by the keys of entries: their numbers, and copies.
@@ -155,7 +155,7 @@ class KeptEntries:
         self._taken = 0
         self._reusing = 0
 
-    def take(self, entered: EnteredCall) -> None:
+    def keep(self, entered: EnteredCall) -> None:
         """Copy an entry if there is enough memory."""
         name = callable_name(entered.call)
         if entered.reuses:
@@ -258,7 +258,7 @@ class KeptEntries:
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
         """Return the first call of an entry whose result had NaN: its number, and its arguments and state after it.
 
-        They are ``None`` if it is the first call, or if there was not enough memory for a copy.
+        The entry is ``None`` if it is the first call, or if there was not enough memory for a copy.
         """
         return next((self._with_nan.get(key) for known, key in self._keys if known is entry), None)
 
@@ -348,7 +348,7 @@ def keep_entries(limit: int | None = None, *, looks_for_nan: bool = False) -> It
         faults.append(getattr(addition, "message", type(addition).__name__))
 
     watching = watch_entries(
-        kept.take,
+        kept.keep,
         emit,
         lambda _: None,
         on_start=kept.note_start,

@@ -32,14 +32,14 @@ def modules_of(
 
 
 class InnerModules:
-    """Modules inside an entry that are compiled in place, as ``Module.compile`` does it, during calls of the entry.
+    """Modules inside an entry that are compiled in place, like ``Module.compile`` does, during calls of the entry.
 
     Parameters
     ----------
     subject : Subject
         The copies to which the entry belongs.
     places : mapping
-        The places of the modules; whether ``Module.compile`` affects their calls. For other modules, ``forward`` is
+        The places of the modules, and whether ``Module.compile`` affects their calls. If it does not, ``forward`` is
         compiled.
     compile_ : callable
         Compiles a function.

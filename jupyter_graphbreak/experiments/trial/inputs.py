@@ -49,7 +49,7 @@ _TRANSPOSED = "transposed tensors"
 #: The beginnings of the names of bytecode instructions that test a value.
 _TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: The maximum number of parameters whose tensors get one more dimension.
-_MAX_DEEPER = 3
+_MAX_RAISED_RANKS = 3
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
 _LOOKUP_FUNCTIONS = frozenset(
@@ -103,7 +103,7 @@ class Input:
     special : bool
         Whether its Python values or sizes differ from the first input's, which a captured program may depend on.
     again : bool
-        Whether to call the function with the first input before.
+        Whether to call the function with the first input beforehand.
     seed : int
         The seed of the random generators.
     state : mapping
@@ -178,7 +178,7 @@ def _derive_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
 def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
     """Yield edge inputs for a function, the most revealing first.
 
-    They contain empty tensors; tensors of zeros, of huge, infinite and nan values, of other lengths, of other dtypes
+    They contain empty tensors; tensors of zeros, of huge, infinite and nan values, of different lengths and dtypes,
     and with gradients; zero, negative and large Python numbers; empty, shorter and longer lists. A function may
     reject them.
 
@@ -236,7 +236,7 @@ def _kind_changes(
             yield f"{kind}{which}", kind, _map_arguments(first, changed)
     yield "all tensors empty", "empty tensors", _map_arguments(first, _empty)
     named = [(name, _tensors(value)) for name, value in first.named(fn).items() if _tensors(value)]
-    for name, tensors in named[:_MAX_DEEPER]:
+    for name, tensors in named[:_MAX_RAISED_RANKS]:
         if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python tests only one element
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
             kind = f"{name} with one more dimension"
@@ -418,7 +418,7 @@ def _as_half_scalar(change: _Change, value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_number(value: torch.Tensor, *, floating: bool) -> bool:
-    """Return whether a tensor holds floating-point numbers, or integers if not ``floating``."""
+    """Return whether a tensor contains floating-point numbers, or integers if not ``floating``."""
     return value.is_floating_point() is floating and not value.is_complex() and value.dtype != torch.bool
 
 
@@ -510,7 +510,7 @@ def _indices(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor
 
 
 def _are_indices(value: torch.Tensor) -> bool:
-    """Return whether a tensor may hold indices or counts: non-negative integers."""
+    """Return whether a tensor may contain indices or counts: non-negative integers."""
     integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
     return integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
 

@@ -106,7 +106,7 @@ class Memory:
         return block is not None and block.work.data_ptr() == storage.data_ptr()
 
     def is_intact(self, storage: torch.UntypedStorage) -> bool:
-        """Return whether a storage is unchanged, so that :meth:`restore` restores its present content."""
+        """Return whether a storage is unchanged, so that :meth:`restore` restores its current content."""
         block = self._by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
@@ -135,7 +135,7 @@ class Memory:
             _release_free_memory()
 
     def changed(self) -> list[tuple[torch.UntypedStorage, torch.UntypedStorage]]:
-        """Return the storages that runs have changed: the content before, and the present content."""
+        """Return the storages that runs have changed: the content before, and the current content."""
         return [(block.before, block.work) for block in self._blocks if not block.is_unchanged()]
 
     def memo(self, but: Iterable[Any] = ()) -> dict[Any, Any]:

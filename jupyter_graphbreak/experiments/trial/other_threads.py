@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class _Stream(io.TextIOWrapper):
     """Writes to a different stream on threads that redirect it, and to the process's stream on others and afterwards.
 
-    Its methods are those of a standard stream, which Dynamo does not trace: a break by one is in the program's line.
+    Dynamo traces its methods as little as those of a standard stream, so a break at one has the program's line.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -35,7 +35,7 @@ class _Stream(io.TextIOWrapper):
 
 
 class _Target(io.RawIOBase):
-    """Passes on the output to the stream of the present thread."""
+    """Passes the output on to the stream of the current thread."""
 
     def __init__(self, stream: TextIO, encoding: str) -> None:
         self.original = stream
@@ -73,7 +73,7 @@ class _Target(io.RawIOBase):
 #: The replacements of standard streams, by name and id of the original. They are kept, because Python's ``print`` does
 #: not keep the stream to which it writes: another thread would write to memory that is free.
 _replacements: dict[tuple[str, int], _Stream] = {}
-_MOST_REPLACEMENTS = 64
+_MAX_REPLACEMENTS = 64
 _streams_lock = threading.RLock()
 
 
@@ -86,7 +86,7 @@ def _replacement(name: str, stream: Any) -> _Stream:
     if known is None or known.target.original is not stream or known.closed:
         _replacements.pop(key, None)
         _replacements[key] = known = _Stream(stream)
-        for old in list(_replacements)[:-_MOST_REPLACEMENTS]:
+        for old in list(_replacements)[:-_MAX_REPLACEMENTS]:
             del _replacements[old]
     return known
 
@@ -117,7 +117,7 @@ def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
 
 @contextlib.contextmanager
 def isolate_warnings() -> Iterator[None]:
-    """Apply the present warning filters to other threads, whatever this thread changes them to.
+    """Apply the current warning filters to other threads, whatever this thread changes them to.
 
     Python has one list of filters, which must let every warning pass while the context is open. The warnings of this
     thread are shown as usual. Only one thread at a time can open the context.

@@ -272,7 +272,7 @@ class _LineCounter:
 
 @contextlib.contextmanager
 def line_limit() -> Iterator[None]:
-    """Stop a function that runs too many lines: it may never return for an input that it was not written for."""
+    """Stop a function that runs too many lines: for an unexpected input, it may never return."""
     with _tracing(_LineCounter().enter):
         yield
 

@@ -56,9 +56,9 @@ class _Part(NamedTuple):
     read, write : callable
         Return the value, and restore it.
     names : frozenset of str
-        The names that code which changes it calls or assigns.
+        The names that code must call or assign to change it.
     owners : frozenset of str
-        Names of which such code also contains one; empty if ``names`` are unambiguous.
+        The names that may own ``names``: the code must contain one of them; empty if ``names`` are unambiguous.
     is_assigned : bool
         Whether only an assignment changes it, so that code which reads it is not the cause.
     """
@@ -100,7 +100,7 @@ class ProcessState:
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
-        """Return the changes since then."""
+        """Return the changes since that moment."""
         return [part.change(before, after) for part, before, after in self._changed()]
 
     def restore(self) -> list[StateChange]:
@@ -133,7 +133,7 @@ def _is_equal(before: Any, after: Any) -> bool:
         return before is after
 
 
-#: The modules with their own state that a process may not have loaded.
+#: Modules with state of their own, which a process may not have loaded.
 _OPTIONAL_MODULES = (
     "numpy", "decimal", "faulthandler", "socket", "csv", "multiprocessing", *CONFIGURATIONS,
 )  # fmt: skip
@@ -159,10 +159,10 @@ def _parts() -> Iterator[_Part]:
     yield _Part("sets how coroutines are tracked", sys.get_coroutine_origin_tracking_depth,
                 sys.set_coroutine_origin_tracking_depth,
                 frozenset({"set_coroutine_origin_tracking_depth"}))  # fmt: skip
-    yield _Part("sets the mask of new files", _file_mask, os.umask, frozenset({"umask"}))
+    yield _Part("sets the permission mask of new files", _file_mask, os.umask, frozenset({"umask"}))
     yield _Part("sets signal handlers", _signal_handlers, _set_signal_handlers, frozenset({"signal"}))
     yield _Part(
-        "sets the garbage collector",
+        "configures the garbage collector",
         lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug(), _Identities(gc.callbacks)),
         _set_collector,
         frozenset({"enable", "disable", "set_threshold", "set_debug", "callbacks"}),
@@ -228,7 +228,7 @@ def _parts() -> Iterator[_Part]:
                 frozenset({"setattr", "set_name", "setStream", "setTarget"}))  # fmt: skip
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        yield _Part("sets NumPy's errors", numpy.geterr, lambda old: numpy.seterr(**old), frozenset({"seterr"}))
+        yield _Part("sets NumPy's error handling", numpy.geterr, lambda old: numpy.seterr(**old), frozenset({"seterr"}))
         for what, name in (("NumPy's error handler", "errcall"), ("the size of NumPy's buffers", "bufsize")):
             getter, setter = getattr(numpy, f"get{name}"), getattr(numpy, f"set{name}")
             yield _Part(f"sets {what}", getter, setter, frozenset({f"set{name}"}))
@@ -302,7 +302,7 @@ def _tracing_parts() -> Iterator[_Part]:
                             frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
     faults = sys.modules.get("faulthandler")
     if faults is not None:
-        yield _Part("sets the handler of faults", faults.is_enabled, lambda on: _set_fault_handler(faults, on),
+        yield _Part("sets the fault handler", faults.is_enabled, lambda on: _set_fault_handler(faults, on),
                     frozenset({"enable", "disable"}), frozenset({"faulthandler"}))  # fmt: skip
 
 
@@ -316,7 +316,7 @@ def _default_parts() -> Iterator[_Part]:
         )  # fmt: skip
     for module, what, getter, setter in (
         ("socket", "sets the default timeout of sockets", "getdefaulttimeout", "setdefaulttimeout"),
-        ("csv", "sets the largest field of CSV files", "field_size_limit", "field_size_limit"),
+        ("csv", "sets the maximum field size of CSV files", "field_size_limit", "field_size_limit"),
     ):
         owner = sys.modules.get(module)
         if owner is not None:
@@ -330,7 +330,7 @@ def _default_parts() -> Iterator[_Part]:
 
 def _set_warning_filters(saved: _Identities) -> None:
     warnings.filters[:] = saved.items  # type: ignore[index]
-    with warnings.catch_warnings():  # entering it makes Python forget what it knows of the old filters
+    with warnings.catch_warnings():  # entering it makes Python discard its cache of the old filters
         pass
 
 
@@ -379,8 +379,8 @@ def _ignored_attributes(item: Any) -> frozenset[str]:
     return frozenset()
 
 
-def _pairs(attributes: dict[str, Any], but: frozenset[str]) -> list[Any]:
-    return [part for name, value in attributes.items() if name not in but for part in (name, value)]
+def _pairs(attributes: dict[str, Any], left_out: frozenset[str]) -> list[Any]:
+    return [part for name, value in attributes.items() if name not in left_out for part in (name, value)]
 
 
 def _thread_attributes() -> _Attributes:
@@ -397,7 +397,7 @@ def _logger_attributes() -> _Attributes:
     # Most loggers have no further attributes.
     return _Attributes({
         log: _NONE if vars(log).keys() <= _OF_LOGGERS else _further_attributes(log, _OF_LOGGERS)
-        for log in _LOGGERS.others()
+        for log in _LOGGERS.outside_pytorch()
     })  # fmt: skip
 
 
@@ -409,7 +409,7 @@ class _LoggersByOrigin:
         self._others: list[logging.Logger] = []
         self._of_pytorch: list[logging.Logger] = []
 
-    def others(self) -> list[logging.Logger]:
+    def outside_pytorch(self) -> list[logging.Logger]:
         """Return the loggers except PyTorch's own."""
         self._sort()
         return self._others
@@ -506,7 +506,7 @@ def _logging_parts() -> Iterator[_Part]:
                 _setter(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
     yield _Part("sets the class of loggers", _identity_of(logging.getLoggerClass), _setter(logging.setLoggerClass),
                 frozenset({"setLoggerClass"}))  # fmt: skip
-    yield _Part("names levels of log records", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
+    yield _Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
                 frozenset({"addLevelName"}))  # fmt: skip
 
 
@@ -662,7 +662,7 @@ def _loggers() -> dict[Any, tuple[Any, ...]]:
     state = {log: (log.level, log.disabled, log.propagate, _Identities(log.handlers) if log.handlers else _NONE,
                    _Identities(log.filters) if log.filters else _NONE,
                    list(map(_handler_state, log.handlers)))
-             for log in _LOGGERS.others()}  # fmt: skip
+             for log in _LOGGERS.outside_pytorch()}  # fmt: skip
     return _LoggerStates(state)
 
 

@@ -28,7 +28,7 @@ _CURRENT: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", defau
 
 
 def current_setup() -> RunSetup:
-    """Return the active setup; without one, a setup with the present modes and no shared memory."""
+    """Return the active setup; without one, a setup with the current modes and no shared memory."""
     return _CURRENT.get() or RunSetup()
 
 

@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
 
-#: The maximum number of different calls to remember of one entry; more of them if something is compiled in them.
-_MOST_CALLS = 64
-_MOST_COMPILED = 96
+#: The maximum number of different calls to remember of one entry, and the maximum if something is compiled in them.
+_MAX_CALLS = 64
+_MAX_COMPILED = 96
 #: The maximum number of calls that are examined before they run, and of calls whose state is examined as well: few,
 #: until a call after the first one compiles something.
-_MOST_EXAMINED = 256
-_MOST_WITH_STATE = 32
-_FEW_WITH_STATE = 4
+_MAX_EXAMINED = 256
+_MAX_WITH_STATE = 32
+_MAX_WITH_STATE_AT_FIRST = 4
 #: The maximum size of a tensor whose data is kept, and of all kept data.
-_LARGEST_BYTES = 1 << 16
-_MOST_BYTES = 1 << 25
+_MAX_TENSOR_BYTES = 1 << 16
+_MAX_BYTES = 1 << 25
 #: The maximum depth of containers and objects, and the maximum numbers of values and of functions to examine.
-_DEEPEST = 6
-_MOST_VALUES = 2_000
-_MOST_FUNCTIONS = 100
+_MAX_DEPTH = 6
+_MAX_VALUES = 2_000
+_MAX_FUNCTIONS = 100
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
 #: The instructions that look up a variable globally, in a function and in a cell.
 _LOOKUPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
@@ -108,7 +108,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Other:
-    """A value of which only the type is known; functions that keep the same values have one ``identity``."""
+    """A value for which only the type is known; functions that close over equal values have the same ``identity``."""
 
     kind: type
     identity: int = field(compare=False)
@@ -196,11 +196,11 @@ class SeenCalls:
             self._owners.append(started.call)
         self._totals[key] += 1
         calls = self._by_key[key]
-        if len(calls) >= _MOST_CALLS or self._totals[key] > _MOST_EXAMINED:
+        if len(calls) >= _MAX_CALLS or self._totals[key] > _MAX_EXAMINED:
             self._current[get_ident()] = started, None  # it is examined if something is compiled in it
             return
         given = Arguments(*started.args, **started.kwargs)
-        examines_state = self._totals[key] <= (_MOST_WITH_STATE if key in self._recompiled else _FEW_WITH_STATE)
+        examines_state = self._totals[key] <= (_MAX_WITH_STATE if key in self._recompiled else _MAX_WITH_STATE_AT_FIRST)
         arguments = sketch_arguments(started.call, given)
         state = sketch_state(started.call, given) if examines_state else None
         seen = SeenCall(arguments, state, None, frozenset(started.kwargs), started.modes)
@@ -226,7 +226,7 @@ class SeenCalls:
             self._recompiled.add(key)
         given = Arguments(*started.args, **started.kwargs)
         if seen is None:
-            if len(calls) >= _MOST_COMPILED:
+            if len(calls) >= _MAX_COMPILED:
                 return
             arguments = sketch_arguments(started.call, given)
             seen = SeenCall(arguments, None, None, frozenset(started.kwargs), started.modes)
@@ -258,7 +258,7 @@ class SeenCalls:
         numbers = {number: index for index, number in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}
         for number, tensor in tensors.items():
-            if tensor.nbytes <= _LARGEST_BYTES and self._kept_bytes + tensor.nbytes <= _MOST_BYTES:
+            if tensor.nbytes <= _MAX_TENSOR_BYTES and self._kept_bytes + tensor.nbytes <= _MAX_BYTES:
                 self._kept_bytes += tensor.nbytes
                 with torch.inference_mode(mode=False), torch.no_grad():
                     copies[number] = tensor.detach().clone()
@@ -275,7 +275,7 @@ class SeenCalls:
 def key_of(call: Callable[..., Any]) -> Hashable:
     """Return the identity of the entry of a call in any mode: the id of the module or the code that is called.
 
-    Partials of one function, which fix the same parameters, are one entry, as closures with the same code are.
+    Partials of one function that fix the same parameters are one entry, like closures with the same code.
     """
     owner = owner_of(call)
     if isinstance(owner, torch.nn.Module):
@@ -289,7 +289,7 @@ def key_of(call: Callable[..., Any]) -> Hashable:
 def owner_of(call: Callable[..., Any]) -> Any:
     """Return the object whose method is called; the callable itself if it is not a method.
 
-    A scheduler of learning rates replaces ``optimizer.step`` by a function that refers to the optimizer weakly.
+    A scheduler of learning rates replaces ``optimizer.step`` with a function that refers to the optimizer weakly.
     """
     if isinstance(call, types.FunctionType) and is_library(call.__code__.co_filename):
         for cell in call.__closure__ or ():
@@ -331,7 +331,7 @@ def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, S
         for path, value in parts(place.read(), Path(root), inside=True):
             if isinstance(value, (*_PLAIN, list, tuple, dict, set, partial)) or _is_dense(value):
                 sketches[path] = sketch(value)
-        if len(sketches) > _MOST_VALUES:
+        if len(sketches) > _MAX_VALUES:
             break
     return sketches
 
@@ -383,11 +383,11 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
     seen: set[int] = set()
     pending = [(path, value)]
     count = 0
-    while pending and count < _MOST_VALUES:
+    while pending and count < _MAX_VALUES:
         path, value = pending.pop()
         count += 1
         yield path, value
-        if len(path.steps) >= _DEEPEST + 4 * inside or id(value) in seen:
+        if len(path.steps) >= _MAX_DEPTH + 4 * inside or id(value) in seen:
             continue
         if not isinstance(value, _PLAIN):
             seen.add(id(value))
@@ -458,7 +458,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Pl
         if not isinstance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
             continue
         functions += 1
-        if functions > _MOST_FUNCTIONS:
+        if functions > _MAX_FUNCTIONS:
             break
         for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
             root = Root("closure", name, item.__qualname__)

@@ -1,4 +1,4 @@
-"""Detect the effects that a function has outside its objects, and prevent those of a trial.
+"""Detect the effects that a function has outside its objects, and prevent them in trials.
 
 Python calls audit hooks before it opens a file, starts a process and so on
 (https://docs.python.org/3/library/audit_events.html). A hook cannot be removed; this one returns at once unless a
@@ -100,9 +100,9 @@ _listeners: dict[int, list[Listener]] = {}
 _claims: list[tuple[Claim, Listener]] = []
 _busy: set[int] = set()
 _installed = False
-#: Importing Dynamo may import modules.
+#: Reentrant, because installing the hook imports Dynamo, and an import is an event.
 _installing = threading.RLock()
-#: The descriptors that the present trial has made; using a different one is an effect.
+#: The descriptors that the current trial has made; using a different one is an effect.
 made_descriptors: set[int] = set()
 #: Functions to call with the name of a module before user code imports it in a trial.
 before_imports: list[Callable[[str], None]] = []
@@ -205,7 +205,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
     # Other events, such as that of sys._getframe, do not count as effects.
     if event not in _EVENTS and event != _IMPORT and not event.startswith(_FAMILY_STARTS):
         return
-    _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+    _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - there is no public function
 
 
 @disable_dynamo
@@ -341,7 +341,7 @@ STARTS_THREAD = "starts a thread"
 #: The event of an import, which has an effect only in trials: a real run imports each module once.
 _IMPORT = "import"
 #: The effect of code that passes work to existing threads or processes.
-SUBMITS = "hands work to another thread or process"
+SUBMITS = "passes work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
 COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"
@@ -355,12 +355,12 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "os.truncate": ("file", _describe_truncation),
     "os.remove": ("file", _with_first_argument("deletes the file")),
     "os.rename": ("file", _with_first_argument("renames")),
-    "os.mkdir": ("file", _with_first_argument("makes the folder")),
+    "os.mkdir": ("file", _with_first_argument("creates the folder")),
     "os.rmdir": ("file", _with_first_argument("deletes the folder")),
-    "os.link": ("file", _with_first_argument("makes a link to")),
-    "os.symlink": ("file", _with_first_argument("makes a link to")),
-    "tempfile.mkstemp": ("file", _with_first_argument("makes the file")),
-    "tempfile.mkdtemp": ("file", _with_first_argument("makes the folder")),
+    "os.link": ("file", _with_first_argument("creates a link to")),
+    "os.symlink": ("file", _with_first_argument("creates a link to")),
+    "tempfile.mkstemp": ("file", _with_first_argument("creates the file")),
+    "tempfile.mkdtemp": ("file", _with_first_argument("creates the folder")),
     "socket.connect": ("network", _with_address("connects to")),
     "socket.bind": ("network", _with_address("listens at")),
     "socket.sendto": ("network", _with_address("sends to")),
@@ -370,11 +370,11 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "socket.gethostbyaddr": ("network", _with_first_argument("looks up the host")),
     "socket.getnameinfo": ("network", _constant_description("looks up a host")),
     "socket.sethostname": ("state", _constant_description(HOSTNAME)),
-    "socket.__new__": ("network", _constant_description("makes a socket")),
+    "socket.__new__": ("network", _constant_description("creates a socket")),
     "urllib.Request": ("network", _with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
     "os.system": ("process", lambda args: f"runs the command {without_setting(short_text(args[0]))}"),
-    "os.exec": ("process", _with_first_argument("replaces this process by")),
+    "os.exec": ("process", _with_first_argument("replaces this process with")),
     "os.spawn": ("process", _constant_description("starts a process")),
     "os.posix_spawn": ("process", _with_first_argument("starts the process")),
     "os.startfile": ("process", _with_first_argument("opens")),

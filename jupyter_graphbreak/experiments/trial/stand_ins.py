@@ -65,11 +65,11 @@ _CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILES, "file", "uses the open file"),
-    (tempfile._TemporaryFileWrapper, "file", "uses the open file"),  # noqa: SLF001 - it has no other name
+    (tempfile._TemporaryFileWrapper, "file", "uses the open file"),  # noqa: SLF001 - there is no public name
     (mmap.mmap, "file", "uses a file that is mapped into memory"),
     ((socket.socket, socket.SocketIO), "network", "uses an open socket"),
     ((sqlite3.Connection, sqlite3.Cursor), "database", "uses an open database"),
-    (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),  # noqa: SLF001 - it has no other name
+    (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),  # noqa: SLF001 - there is no public name
     (concurrent.futures.Executor, "process", SUBMITS),
     (queue.SimpleQueue, "process", "uses a queue of other threads"),
     (
@@ -142,7 +142,7 @@ _OF_ITERATORS = frozenset({"builtins", "itertools"})
 
 
 def calls_functions(iterator: Any) -> bool:
-    """Return whether an iterator of Python's own calls functions, which may change what they refer to."""
+    """Return whether a built-in iterator calls functions, which may change the objects that they refer to."""
     if type(iterator).__module__ not in _OF_ITERATORS or not isinstance(iterator, Iterator):
         return False
     return any(
@@ -201,7 +201,7 @@ class StandIn:
         known = object.__getattribute__(self, "_graphbreak_known")
         if name in known:
             return known[name]
-        frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
+        frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         is_method = callable(inspect.getattr_static(object.__getattribute__(self, "_graphbreak_type"), name, None))
         if not is_method and is_listening() and not frame.f_code.co_filename.startswith(OWN_FOLDER):
             notice(kind, what, frame)  # data, which the program may use without calling anything
@@ -223,7 +223,7 @@ class StandIn:
 def _make_method(kind: EffectKind, what: str) -> Callable[..., Any]:
     def use(*_: Any, **__: Any) -> Any:
         if is_listening():
-            notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+            notice(kind, what, sys._getframe(1))  # noqa: SLF001 - there is no public function
 
     return disable_dynamo(use)
 
@@ -232,7 +232,7 @@ def _make_special_method(name: str) -> Callable[..., Any]:
     def use(self: StandIn, *_: Any, **__: Any) -> Any:
         kind, what = object.__getattribute__(self, "_graphbreak_effect")
         if is_listening():
-            notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+            notice(kind, what, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return self if name in {"__iter__", "__enter__"} else None
 
     use.__name__ = name
@@ -282,7 +282,7 @@ def _make(value: Any, kind: EffectKind, what: str) -> StandIn:
 
 
 class StandardStream:
-    """Writes to the present ``sys.stdout`` or ``sys.stderr``, which in a trial captures the output."""
+    """Writes to the current ``sys.stdout`` or ``sys.stderr``, which in a trial captures the output."""
 
     __module__ = "builtins"  # as above
 
@@ -308,7 +308,7 @@ class _Input:
 
     def __getattr__(self, name: str) -> Any:
         if name not in _INFORMATIVE_ATTRIBUTES and is_in_trial():
-            notice("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+            notice("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return getattr(self._stream, name)
 
     def __iter__(self) -> Any:
@@ -329,7 +329,7 @@ _streams: list[tuple[str, Any]] = []
 
 
 def remember_streams() -> None:
-    """Remember the present standard streams, so that they are recognized after they have been replaced."""
+    """Remember the current standard streams, so that they are recognized after they have been replaced."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if all(stream is not known for _, known in _streams):

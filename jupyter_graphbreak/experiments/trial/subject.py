@@ -228,7 +228,7 @@ class Subject:
         return arguments.copy(self.state_memo() | self.memory.memo(self._separate))
 
     def with_copies(self, arguments: Arguments) -> Arguments:
-        """Return arguments in which the copies of this subject replace the values of which they are copies."""
+        """Return arguments in which values are replaced with this subject's copies of them."""
         if self._given is None or self.arguments is None:
             return arguments
         given = (*self._given.args, *self._given.kwargs.values())
@@ -256,7 +256,7 @@ class Subject:
         self._saved.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
-        """Let :meth:`restore` write the functions that variables hold now: a change has defined them."""
+        """Make :meth:`restore` keep the functions that variables refer to now: a change has defined them."""
         self._values = [
             (place, to_slot(place.read()) if place.name in names else value) for place, value in self._values
         ]
@@ -307,7 +307,7 @@ class Subject:
         swapped = [place for place in self._places if isinstance(place, _SwappedPlace)]
         shared = next((place.name for place in swapped if not place.is_constant), None)
         if shared is not None and (thread := thread_at_work()) is not None:
-            raise OtherThreadError(f"another thread of yours is running ({thread}), and would see copies of {shared}")
+            raise OtherThreadError(f"one of your other threads is running ({thread}), and would see copies of {shared}")
         self._entered += 1
         if self._entered == 1:
             for place in swapped:
@@ -368,7 +368,7 @@ class Subject:
             return known
         library = self._is_library(function)
         if library and not (function.__closure__ and (is_own(function) or _closes_over_data(function))):
-            return function  # front ends know some of PyTorch's functions by identity
+            return function  # front ends recognize some of PyTorch's functions by identity
         if is_allowed_in_graph(function):
             return function
         scope = function.__globals__ if library else self._copy_globals(function.__globals__)
@@ -508,7 +508,7 @@ class Subject:
         self._swap_attached_data(loggers.values())
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
-        """Swap the attributes of a class, perhaps with those of an enumeration's members; return them."""
+        """Swap the attributes of a class and, if requested, of an enumeration's members; return them."""
         names = [name for name in vars(kind) if not name.startswith("__") and name not in _LAYOUT]
         for name in names:
             self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
@@ -606,7 +606,7 @@ def _used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
             known = result.setdefault(module.__name__, (module, {}))[1]
             wanted = vars(module) if names & _READ_ANY_ATTRIBUTE else [name for name in names if name in vars(module)]
             used = [name for name in wanted if not name.startswith("__")]
-            used += [name for name in ("__getattr__",) if name in vars(module)]  # which provides what a module lacks
+            used += [name for name in ("__getattr__",) if name in vars(module)]  # it may provide others
             new = [vars(module)[name] for name in used if name not in known]
             modules += [part for part in new if isinstance(part, types.ModuleType)]
             known.update(dict.fromkeys(used))

@@ -56,7 +56,7 @@ class Patience:
     """A time limit for trying further inputs, counted from now.
 
     Processor time of this thread counts, so that other programs do not decide on how many inputs a change is tried; and
-    time on the clock counts for functions that wait.
+    wall-clock time counts for functions that wait.
 
     Parameters
     ----------
@@ -74,5 +74,5 @@ class Patience:
         return time.thread_time() > self._worked or time.monotonic() > self._passed
 
 
-#: The limit of time on the clock, as a multiple of the limit of processor time.
+#: The limit of wall-clock time, as a multiple of the limit of processor time.
 _WAITING = 5.0

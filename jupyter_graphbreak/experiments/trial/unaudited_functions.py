@@ -51,7 +51,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
         **dict.fromkeys(("sendfile", "splice", "copy_file_range"), ("file", "writes to an open file")),
         **dict.fromkeys(("posix_fallocate", "eventfd_write"), ("file", "writes to an open file")),
         "closerange": ("file", "closes open files"),
-        **dict.fromkeys(("mkfifo", "mknod"), ("file", "makes a file")),
+        **dict.fromkeys(("mkfifo", "mknod"), ("file", "creates a file")),
         "dup2": ("file", "redirects an open file"),
         **dict.fromkeys(("_exit", "abort"), ("process", "ends the process")),
         **dict.fromkeys(("wait", "wait3", "wait4", "waitid", "waitpid"), ("process", "waits for another process")),
@@ -60,7 +60,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
             ("nice", "setpriority", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "setsid", "setpgid",
              "setpgrp", "setuid", "setgid", "seteuid", "setegid", "setreuid", "setregid", "setresuid", "setresgid",
              "setgroups", "initgroups", "chroot", "tcsetpgrp", "unshare", "setns"),
-            ("state", "sets the process"),
+            ("state", "changes attributes of the process"),
         ),
     },
     "signal": {
@@ -70,15 +70,15 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "_thread": {"interrupt_main": ("process", "sends a signal")},
     "faulthandler": {
         "dump_traceback": ("file", "writes to an open file"),
-        **dict.fromkeys(("dump_traceback_later", "cancel_dump_traceback_later"), ("state", "sets a timer of faults")),
-        **dict.fromkeys(("register", "unregister"), ("state", "sets the handler of faults")),
+        **dict.fromkeys(("dump_traceback_later", "cancel_dump_traceback_later"), ("state", "sets a fault timer")),
+        **dict.fromkeys(("register", "unregister"), ("state", "sets the fault handler")),
     },
     "importlib": {"reload": ("state", "loads a module again")},
     "sys": {"setdlopenflags": ("state", "sets how libraries are loaded")},
     "sys.monitoring": dict.fromkeys(
         ("use_tool_id", "free_tool_id", "clear_tool_id", "register_callback", "set_events", "set_local_events",
          "restart_events"),
-        ("state", "sets a monitor of the interpreter"),
+        ("state", "sets up monitoring of the interpreter"),
     ),
     "tracemalloc": dict.fromkeys(("start", "stop", "clear_traces", "reset_peak"), ("state", "traces memory")),
     "termios": dict.fromkeys(("tcsetattr", "tcsendbreak", "tcflush", "tcflow"), ("state", "sets the terminal")),
@@ -93,10 +93,10 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "_posixshmem": dict.fromkeys(("shm_open", "shm_unlink"), ("file", "opens memory that processes share")),
     "ctypes": dict.fromkeys(("memmove", "memset", "cast"), ("process", USES_ADDRESS)),
     "torch.distributed.distributed_c10d": dict.fromkeys(
-        ("_new_process_group_helper", "destroy_process_group"), ("process", "sets up groups of processes")
+        ("_new_process_group_helper", "destroy_process_group"), ("process", "sets up process groups")
     ),
-    "torch.distributed": {"destroy_process_group": ("process", "sets up groups of processes")},
-    "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes what the garbage collector looks at")),
+    "torch.distributed": {"destroy_process_group": ("process", "sets up process groups")},
+    "gc": dict.fromkeys(("freeze", "unfreeze"), ("state", "freezes objects for the garbage collector")),
     "dbm.ndbm": {"open": ("file", "opens a database file")},
     "dbm.gnu": {"open": ("file", "opens a database file")},
     "atexit": {
@@ -106,19 +106,20 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "abc": {"ABCMeta.register": ("state", "registers a class with an abstract class")},
     "asyncio": dict.fromkeys(("set_event_loop", "set_event_loop_policy"), ("state", "sets the event loop")),
     "codecs": dict.fromkeys(("register", "unregister", "register_error"), ("state", "registers a codec")),
-    "copyreg": dict.fromkeys(("pickle", "add_extension", "remove_extension"), ("state", "registers how to pickle")),
+    "copyreg": dict.fromkeys(("pickle", "add_extension", "remove_extension"), ("state", "registers with pickle")),
     "csv": dict.fromkeys(("register_dialect", "unregister_dialect"), ("state", "registers a CSV dialect")),
-    "calendar": {"setfirstweekday": ("state", "sets the first day of weeks")},
+    "calendar": {"setfirstweekday": ("state", "sets the first day of the week")},
     "gettext": dict.fromkeys(("textdomain", "bindtextdomain", "install"), ("state", "sets how texts are translated")),
-    "mimetypes": {"add_type": ("state", "adds a type of files")},
+    "mimetypes": {"add_type": ("state", "adds a file type")},
     "readline": dict.fromkeys(
         ("add_history", "clear_history", "remove_history_item", "replace_history_item", "parse_and_bind",
          "set_auto_history", "set_completer", "set_completer_delims", "set_history_length", "set_pre_input_hook",
          "set_startup_hook", "insert_text"),
-        ("state", "sets how lines are read"),
+        ("state", "configures how input lines are read"),
     ),
     "sqlite3": dict.fromkeys(
-        ("register_adapter", "register_converter", "enable_callback_tracebacks"), ("state", "sets how rows are read")
+        ("register_adapter", "register_converter", "enable_callback_tracebacks"),
+        ("state", "configures how database rows are read"),
     ),
 }  # fmt: skip
 
@@ -186,9 +187,9 @@ class _Replacements:
                 self._install_missing()
 
     def _install_missing(self) -> None:
-        made = list(self._make())  # which may import modules
+        replacements = list(self._make())  # which may import modules
         known = {(id(owner), name) for owner, name, _, _ in self._replaced}
-        for owner, name, replacement in made:
+        for owner, name, replacement in replacements:
             if (id(owner), name) not in known:
                 self._replaced.append((owner, name, vars(owner).get(name, _INHERITED), replacement))
                 setattr(owner, name, replacement)
@@ -199,8 +200,8 @@ class _Replacements:
             return None
         with _installing:
             if self._known[0] != len(sys.modules):  # more functions may be there
-                made = self._replaced or [(o, name, getattr(o, name, None), new) for o, name, new in self._make()]
-                self._known = len(sys.modules), {id(original): new for _, _, original, new in made}
+                pairs = self._replaced or [(o, name, getattr(o, name, None), new) for o, name, new in self._make()]
+                self._known = len(sys.modules), {id(original): new for _, _, original, new in pairs}
         return self._known[1].get(id(function))
 
 
@@ -222,7 +223,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
-    for name in ("putenv", "unsetenv"):  # `os.environ` calls them as well, which is restored
+    for name in ("putenv", "unsetenv"):  # `os.environ`, which is restored, calls them as well
         yield os, name, _announcing_by_user(getattr(os, name), "state", "changes the environment of libraries")
     for owner, name in _handler_methods():
         yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
@@ -232,7 +233,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         yield owner, name, _announcing_mapping(getattr(owner, name))
     bootstrap: Any = sys.modules["importlib._bootstrap"]
     # `importlib.import_module` calls it, without an audit event.
-    yield bootstrap, "_gcd_import", _announcing_import(bootstrap._gcd_import)  # noqa: SLF001 - it has no other name
+    yield bootstrap, "_gcd_import", _announcing_import(bootstrap._gcd_import)  # noqa: SLF001 - there is no public name
     shell = _shell_class()
     for name in _SHELL_NAMESPACES if shell is not None else ():
         yield shell, name, _announcing_attribute(name, getattr(shell, name, None))
@@ -274,7 +275,7 @@ def _announcing_attribute(name: str, original: property | None) -> Any:
     """
 
     def read(instance: Any) -> Any:
-        frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
+        frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         if is_called_by_user(frame):
             notice("state", USES_SHELL, frame)
         if original is not None:
@@ -316,20 +317,20 @@ def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[...,
     """Keep the replacement of each function: making all of them for each run takes longer than most runs."""
     known: dict[tuple[Any, ...], tuple[Any, Callable[..., Any]]] = {}
 
-    def made(original: Callable[..., Any], *details: str) -> Callable[..., Any]:
+    def cached(original: Callable[..., Any], *details: str) -> Callable[..., Any]:
         key = (id(original), *details)
         if key not in known:
             known[key] = original, make(original, *details)  # the original is kept, so that no other gets its id
         return known[key][1]
 
-    return made
+    return cached
 
 
 @_once_per_function
 def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
-        notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+        notice(kind, what, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
@@ -353,7 +354,7 @@ def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, what: st
 
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
-        frame = sys._getframe(1)  # noqa: SLF001 - Python has no other name for it
+        frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         if is_called_by_user(frame):
             notice(kind, what, frame)
         return original(*args, **kwargs)
@@ -366,7 +367,7 @@ def _announcing_import(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(name: str, *args: Any, **kwargs: Any) -> Any:
         if is_in_trial():
-            handle_import(name, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+            handle_import(name, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(name, *args, **kwargs)
 
     return disable_dynamo(announce)
@@ -405,7 +406,7 @@ def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def use(*args: Any, **kwargs: Any) -> Any:
         descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
-        # What a finalizer of a library closes does not belong to the code that runs then.
+        # A file that a library's finalizer closes does not belong to the code that runs then.
         if descriptor not in made_descriptors and (original.__name__ != "close" or is_called_by_user(frame)):
             notice("file", "uses the open file", frame)
         elif original.__name__ == "close":
@@ -421,7 +422,7 @@ def _announcing_path(original: Callable[..., Any], what: str) -> Callable[..., A
     def announce(*args: Any, **kwargs: Any) -> Any:
         path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
         if path is not None:
-            notice("file", f"{what} {short_text(path)}", sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+            notice("file", f"{what} {short_text(path)}", sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)

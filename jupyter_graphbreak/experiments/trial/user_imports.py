@@ -1,7 +1,7 @@
 """Find imports of user modules, and judge whether one changes anything besides the module itself.
 
-A module is imported once. If a trial is the first to import it, it stays imported, so a real call would not repeat what
-its import does.
+A module is imported once. If a trial is the first to import it, it stays imported, so a real call would not repeat the
+effects of its import.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def describe_import(name: str) -> str | None:
     file = spec.origin if spec is not None else None
     if file is None or not file.endswith(".py") or is_library(file) or not _changes_objects(file):
         return None
-    return f"imports the module {name} for the first time, which changes more than itself"
+    return f"imports the module {name} for the first time, which changes more than the module"
 
 
 @functools.lru_cache(maxsize=256)
@@ -53,7 +53,7 @@ def _changes_objects(file: str) -> bool:
 
 
 def _names_of_classes_and_libraries(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement gives to classes, to packages, and to what it imports from packages."""
+    """Yield the names that a statement gives to classes, to packages, and to objects imported from packages."""
     match statement:
         case ast.ClassDef(name=name):
             yield name
@@ -141,17 +141,17 @@ def _is_change(statement: ast.stmt, own: set[str]) -> bool:
         case ast.Expr(ast.Call(ast.Name(id="print"))):
             return False
         case ast.Expr(ast.Call(func)):
-            return isinstance(func, ast.Name) or _is_of_other(func, own)
+            return isinstance(func, ast.Name) or _belongs_elsewhere(func, own)
         case ast.Assign(targets) | ast.Delete(targets):
-            return any(_is_of_other(target, own) for target in targets)
+            return any(_belongs_elsewhere(target, own) for target in targets)
         case ast.AugAssign(target) | ast.AnnAssign(target):
-            return _is_of_other(target, own)
+            return _belongs_elsewhere(target, own)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return any(REGISTERS.match(_called_name(decorator)) for decorator in statement.decorator_list)
     return False
 
 
-def _is_of_other(part: ast.expr, own: set[str]) -> bool:
+def _belongs_elsewhere(part: ast.expr, own: set[str]) -> bool:
     return isinstance(part, ast.Attribute | ast.Subscript) and _root(part) not in own
 
 

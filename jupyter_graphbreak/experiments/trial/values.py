@@ -252,7 +252,7 @@ def _summary(message: str) -> str:
 def _parts_of_methods(expected: Any, actual: Any) -> tuple[Any, Any]:
     """Return the objects to compare for two methods, each bound to its own copy: the functions, or the owners.
 
-    Methods written in C, such as the methods of its lock that a queue keeps, have no function.
+    Methods written in C, such as those of a lock, have no function.
     """
     if isinstance(expected, types.MethodType) and isinstance(actual, types.MethodType):
         return expected.__func__, actual.__func__

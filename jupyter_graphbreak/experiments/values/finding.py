@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 #: The maximum number of lines, or of operations of wanted lines, in a report.
-_MOST_LINES = 60
+_MAX_LINES = 60
 #: The maximum number of inputs that are named because they have NaN or Inf.
-_MOST_GIVEN = 10
+_MAX_GIVEN = 10
 
 
 class FoundValues(NamedTuple):
@@ -80,7 +80,7 @@ def values_of_entry(
     Parameters
     ----------
     entry : Entry
-        The entry to look into.
+        The entry to examine.
     run : Report or None
         The report whose ids the result uses; by default the report of this run.
     lines : sequence of WantedLine
@@ -134,7 +134,7 @@ def values_of_entry(
         backend=backend_name(entry.backend),
         call=number,
         calls=calls,
-        first=list(_first(origins, eager_origins if is_known else None, order)),
+        first=list(_first_nonfinite(origins, eager_origins if is_known else None, order)),
         given=given,
         results=results,
         lines=listed,
@@ -155,7 +155,7 @@ def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
             numbers = range_of(tensor)
             if numbers.nan or numbers.inf:
                 found.append(NonFiniteInput(place, numbers.nan, numbers.inf))
-    return found[:_MOST_GIVEN]
+    return found[:_MAX_GIVEN]
 
 
 def _counts(
@@ -175,7 +175,7 @@ def _counts(
             results = [tensor for _, tensor in named_tensors(value, RESULT)]
             with contextlib.suppress(RuntimeError):  # such as an autograd graph that the call has used
                 gradients = gradients_of(value, list(tensors_of(subject, given)))
-        except Exception as error:  # noqa: BLE001 - that it raises is part of the finding
+        except Exception as error:  # noqa: BLE001 - the exception is part of the finding
             raised = type(error).__name__
     (nan, inf), (gradient_nan, gradient_inf) = _sums(results), _sums(gradients)
     return NonFiniteCounts(by, nan, inf, gradient_nan, gradient_inf, raised)
@@ -251,7 +251,7 @@ def _listed(
             wanted.append((operation, value))
     found = wanted if lines else list(last.values())
     # If there are too many, the user's own lines are more useful than those of libraries.
-    kept = sorted(found, key=lambda item: _is_in_library(item[0], sources))[:_MOST_LINES]
+    kept = sorted(found, key=lambda item: _is_in_library(item[0], sources))[:_MAX_LINES]
     kept.sort(key=lambda item: order.get(_line(item[0]), len(order)))
     listed = [
         LineValues(operation.location, operation.op, operation.graph, value.forward, value.backward, value.executions)
@@ -266,12 +266,12 @@ def _is_in_library(operation: _Operation, sources: Mapping[str, Source]) -> bool
     return source is None or source.kind == "library"
 
 
-def _first(
+def _first_nonfinite(
     origins: list[tuple[_Operation, Origin]],
     eager: list[tuple[_Operation, Origin]] | None,
     order: Mapping[tuple[str, int] | None, int],
 ) -> Iterable[NonFinite]:
-    """Yield the first operation of each direction and kind, in their order, with the eager call's."""
+    """Yield the first operation of each direction and kind, and whether the eager call has it as well."""
     forward = [item for item in origins if item[1].direction == "forward"]
     forward.sort(key=lambda item: order.get(_line(item[0]), len(order)))
     alike: dict[tuple[str, str], list[tuple[_Operation, Origin]]] = {}

@@ -34,7 +34,7 @@ def presence_of(tensor: torch.Tensor) -> Presence:
 
 
 def range_of(tensor: torch.Tensor) -> ValueRange:
-    """Return the range of a tensor; of a tensor whose numbers cannot be read only shape and type."""
+    """Return the range of a tensor; only its shape and type if its numbers cannot be read."""
     with looking_at_tensors():
         shape, dtype = [int(size) for size in tensor.shape], str(tensor.dtype).removeprefix("torch.")
         numbers = _numbers(tensor)
@@ -92,7 +92,7 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
         if plain.layout != torch.strided:
             plain = plain.coalesce().values() if plain.layout == torch.sparse_coo else plain.values()
         if plain.dtype.is_floating_point and plain.dtype.itemsize == 1:
-            plain = plain.float()  # PyTorch compares no floating point numbers of one byte
+            plain = plain.float()  # PyTorch cannot compare 8-bit floating-point numbers
     except (RuntimeError, NotImplementedError):  # a tensor of a different kind
         return None
     return plain if type(plain) in {torch.Tensor, torch.nn.Parameter} else None

@@ -1,4 +1,4 @@
-"""Record the values that operations compute, and which of them make NaN or Inf from numbers that are not."""
+"""Record the values that operations compute, and find the operations that make NaN or Inf from finite numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.values import ValueRange
 
 #: The maximum number of gradient functions that one operation is searched for.
-_MOST_FUNCTIONS = 200
+_MAX_FUNCTIONS = 200
 #: The gradient function of a leaf, which computes nothing.
 _LEAF = "AccumulateGrad"
 
@@ -33,7 +33,7 @@ class RecordedValue:
 
 
 class Origin(NamedTuple):
-    """An operation that made NaN or Inf, the first time that it did."""
+    """The first execution in which an operation made NaN or Inf."""
 
     key: Any
     direction: Literal["forward", "backward"]
@@ -100,7 +100,7 @@ class ValueRecorder:
         return result
 
     def forget(self) -> None:
-        """Forget the objects of the call, which hold its memory."""
+        """Forget the objects of the call, to free its memory."""
         self._functions.clear()
         self._presences.clear()
 
@@ -136,19 +136,19 @@ class ValueRecorder:
         if is_first:
             tensor.register_hook(lambda gradient: self._add_backward(key, gradient))
 
-        def look(computed: tuple[torch.Tensor | None, ...], given: tuple[torch.Tensor | None, ...]) -> None:
+        def record_gradients(computed: tuple[torch.Tensor | None, ...], given: tuple[torch.Tensor | None, ...]) -> None:
             before = self._presence(gradient for gradient in given if gradient is not None)
             for gradient in computed:
                 if gradient is not None:
                     self._find_origins(key, "backward", range_of(gradient), before, execution)
 
         for function in self._new_functions(tensor.grad_fn):
-            function.register_hook(look)
+            function.register_hook(record_gradients)
 
     def _new_functions(self, function: Any) -> Iterator[Any]:
         """Yield the gradient functions behind a result that no operation before has made."""
         pending, count = [function], 0
-        while pending and count < _MOST_FUNCTIONS:
+        while pending and count < _MAX_FUNCTIONS:
             function = pending.pop()
             if function is None or function in self._functions or function.name().rpartition("::")[2].startswith(_LEAF):
                 continue

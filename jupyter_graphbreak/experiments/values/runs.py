@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.values.recorder import ValueRecorder
 
 #: The maximum number of frames between an operation and the line that it comes from.
-_DEEPEST = 60
+_MAX_FRAMES = 60
 
 
 class NodeKey(NamedTuple):
@@ -113,7 +113,7 @@ class EagerValues(TorchFunctionMode):
 
     def _place(self, frame: FrameType | None) -> StackEntry | None:
         """Return the innermost line that is not in PyTorch."""
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_FRAMES):
             if frame is None:
                 return None
             filename = frame.f_code.co_filename
@@ -127,7 +127,7 @@ class EagerValues(TorchFunctionMode):
 
 
 def _written(arguments: Any) -> Presence:
-    """Return which numbers that are not finite the program itself writes in the arguments of an operation."""
+    """Return whether the program itself writes NaN or infinity in the arguments of an operation."""
     match arguments:
         case float():
             return Presence(math.isnan(arguments), math.isinf(arguments))

@@ -52,7 +52,7 @@ def missing_lines(lines: Iterable[WantedLine], values: Sequence[EntryValues], re
     sources = {source.id: source for source in report.sources}
     listed = [value.location for entry in values for value in entry.lines]
     return [
-        f"Line {line} computed no tensor in the calls that were looked into."
+        f"Line {line} computed no tensor in the examined calls."
         for line in lines
         if not any(line.is_at(location, sources.get(location.source)) for location in listed)
     ]

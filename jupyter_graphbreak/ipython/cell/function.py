@@ -69,7 +69,7 @@ def as_function(
     ----------
     body : list of ast.stmt
     at : ast.stmt
-        The statement whose place in the source the new code has.
+        The statement whose place in the source the new code takes.
     call : callable
         Creates a call of one of our functions.
     """
@@ -93,8 +93,8 @@ def as_function(
     return [ast.copy_location(statement, at) for statement in (function, guarded_run, call("values.pop", [], at))]
 
 
-def is_valid(statements: list[ast.stmt]) -> bool:
-    """Return whether each statement alone can be compiled without a warning.
+def can_compile_without_warning(statements: list[ast.stmt]) -> bool:
+    """Return whether Python compiles each statement alone without an error or a warning.
 
     IPython compiles one statement at a time: errors and warnings appear only after the statements above have run. The
     warnings are hidden here, because Python warns again when the statements are compiled to run.
@@ -113,7 +113,7 @@ def is_valid(statements: list[ast.stmt]) -> bool:
 
 
 def as_module_code(code: types.CodeType) -> types.CodeType:
-    """Return the code of the function that a cell was made into, with nested code, under the names of a module."""
+    """Return the code of a cell's function as if it were a module's: its qualified names, too, at any depth."""
     constants = tuple(
         as_module_code(constant) if isinstance(constant, types.CodeType) else constant for constant in code.co_consts
     )

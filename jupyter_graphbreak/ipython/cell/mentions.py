@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: How to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
 _IN_PLACE = "compile the model in place with `model.compile()`"
 #: At most this many keys of a dict, and this many values that are dicts, are examined.
-_MOST_KEYS = 1000
+_MAX_KEYS = 1000
 
 
 def names_read(tree: ast.AST) -> set[str]:
@@ -128,5 +128,5 @@ def _has_prefix(value: Any, depth: int = 2) -> bool:
     """Return whether a dict, or a dict in it, has a key with the prefix."""
     if not isinstance(value, dict) or not depth:
         return False
-    items = list(value.items())[:_MOST_KEYS]
+    items = list(value.items())[:_MAX_KEYS]
     return any((isinstance(key, str) and ORIG_MOD in key) or _has_prefix(inner, depth - 1) for key, inner in items)

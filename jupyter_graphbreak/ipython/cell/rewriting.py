@@ -7,8 +7,6 @@ call that begins the observation, and IPython's event at the end of the cell end
 
 A front end can request the same for a cell without the magic's line, in the metadata of its message: ``{"graphbreak":
 {"explain": "<options>"}}``. The call then takes no line, so all line numbers stay the same.
-
-Knows IPython, not torch.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from IPython.core.inputtransformer2 import cell_magic
 from jupyter_graphbreak import faults
 from jupyter_graphbreak.compiling.routes import route_calls
 from jupyter_graphbreak.ipython.cell.bindings import own_nodes
-from jupyter_graphbreak.ipython.cell.function import as_function, is_valid, leading_statements, split
+from jupyter_graphbreak.ipython.cell.function import as_function, can_compile_without_warning, leading_statements, split
 from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
 from jupyter_graphbreak.ipython.cell.top_level import computes_alone
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 MAGIC = "%%compile_explain"
 _MAGIC_LINE = re.compile(rf"{MAGIC}(?![\w?])(?P<options>.*)$")
 #: The module with the functions that the rewritten cell calls.
-_HOME = "jupyter_graphbreak.ipython.magic"
+_CALLED_MODULE = "jupyter_graphbreak.ipython.magic"
 
 #: The types of nodes that have a place in the source.
 _PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
@@ -127,7 +125,7 @@ class BeginObservation:
 
     def _with_observation(self, node: ast.Module) -> ast.Module:
         request = self._pop_request()
-        options = marked(node)
+        options = magic_options(node)
         if options is not None:
             # The request adds options; the magic's own options are read last and take precedence.
             both = f"{request.explain} {options}".strip() if request is not None else options
@@ -169,7 +167,7 @@ class BeginObservation:
             return "nothing", "", body[:first], body[first:]
         if computes_alone(lead, rest, self._namespace):
             statements = as_function(rest, at, internal_call)
-            if is_valid([*rest, statements[0]]):
+            if can_compile_without_warning([*rest, statements[0]]):
                 return "function", "", body[:first], [*lead[first:], *statements]
         route_calls(body[first:])
         return "calls", "", body[:first], body[first:]
@@ -195,7 +193,7 @@ def located(node: ast.Module) -> ast.Module:
     return node
 
 
-def marked(node: ast.Module) -> str | None:
+def magic_options(node: ast.Module) -> str | None:
     """Return the options of the magic if the cell starts with the magic's string."""
     match node.body[:1]:
         case [ast.Expr(ast.Constant(str(text)))] if (match := _MAGIC_LINE.match(text)) is not None:
@@ -214,8 +212,8 @@ def _cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
 
 def internal_call(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
     """Create a call of a function in the magic's module that needs no name in the user's namespace."""
-    home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_HOME)], [])
-    for part in [*_HOME.split(".")[1:], *name.split(".")]:
+    home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_CALLED_MODULE)], [])
+    for part in [*_CALLED_MODULE.split(".")[1:], *name.split(".")]:
         home = ast.Attribute(home, part, ast.Load())
     call = ast.Expr(ast.Call(home, arguments, []))
     for node in ast.walk(call):

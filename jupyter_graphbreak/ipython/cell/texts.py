@@ -9,9 +9,15 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.analysis.python_text import without_warnings
-from jupyter_graphbreak.ipython.cell.function import FUNCTION, as_function, as_module_code, is_valid, split
+from jupyter_graphbreak.ipython.cell.function import (
+    FUNCTION,
+    as_function,
+    as_module_code,
+    can_compile_without_warning,
+    split,
+)
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
-from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, internal_call, is_magic_line, marked
+from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, internal_call, is_magic_line, magic_options
 from jupyter_graphbreak.records.source_texts import CellText
 
 if TYPE_CHECKING:
@@ -130,12 +136,12 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     for transformer in shell.ast_transformers:
         if not isinstance(transformer, BeginObservation):
             tree = transformer.visit(tree)
-    body = tree.body[1:] if marked(tree) is not None else tree.body
+    body = tree.body[1:] if magic_options(tree) is not None else tree.body
     codes = [_compiled(ast.Module(body, []), filename)]
     _, rest = split(body, lambda _: False)
     if rest:
         statements = as_function(rest, tree.body[0], internal_call)
-        if is_valid(statements[:1]):
+        if can_compile_without_warning(statements[:1]):
             codes += _functions(_compiled(ast.Module(statements[:1], []), filename))
     return codes
 
@@ -159,6 +165,6 @@ def _compiled(tree: ast.Module, filename: str) -> CodeType:
 
 
 def _functions(module: CodeType) -> list[CodeType]:
-    """Return the code of the function that a cell was made into, in the form in which it runs."""
+    """Return the code of the function that contains the cell's code, in the form in which it runs."""
     codes = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
     return [as_module_code(code) for code in codes if code.co_name == FUNCTION]

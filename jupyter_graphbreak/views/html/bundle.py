@@ -23,11 +23,11 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
 #: If a report is larger as JSON, the output leaves out parts of it.
-_MOST_BYTES = 3_000_000
+_MAX_BYTES = 3_000_000
 #: If the code of the graphs has more characters, it is compressed, beside the rest of the HTML.
-_MOST_CODE = 4_000
-#: Such an output contains at most this many rows of each section.
-_MOST_ROWS = 500
+_MAX_CODE = 4_000
+#: An output that leaves out parts contains at most this many rows of each section.
+_MAX_ROWS = 500
 
 
 class LiveView(Protocol):
@@ -59,7 +59,7 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     markup = view.markup_of(report) if view is not None else None
     copy = notebook_copy(report)
     code = {graph.id: graph.code for graph in copy.graphs}
-    is_packed = sum(map(len, code.values())) > _MOST_CODE
+    is_packed = sum(map(len, code.values())) > _MAX_CODE
     data = _filled_fields(_without_code(copy) if is_packed else copy)
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
@@ -104,7 +104,7 @@ def notebook_copy(report: Report) -> Report:
     Occurrences of a break then have no stack if it is the stack of the break. A note in the report says so. The live
     widget and the variable of ``-o`` have the complete report.
     """
-    if len(report.to_json()) <= _MOST_BYTES:
+    if len(report.to_json()) <= _MAX_BYTES:
         return report
     left_out = Diagnostic(
         "info",
@@ -162,7 +162,7 @@ def _rows(report: Report, *, is_whole: bool) -> Rows:
     rows = build_rows(report)
     if is_whole:
         return rows
-    sections = [msgspec.structs.replace(section, rows=section.rows[:_MOST_ROWS]) for section in rows.sections]
+    sections = [msgspec.structs.replace(section, rows=section.rows[:_MAX_ROWS]) for section in rows.sections]
     return msgspec.structs.replace(rows, sections=sections)
 
 

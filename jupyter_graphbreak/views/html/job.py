@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 #: At most this many processes are shown with their report, the rest with a summary.
-_MOST_REPORTS = 8
+_MAX_REPORTS = 8
 #: At most this many breaks are listed; the rest are counted.
-_MOST_BREAKS = 200
+_MAX_BREAKS = 200
 #: Ranks whose times of compiling are listed.
-_MOST_RANKS = 2048
+_MAX_RANKS = 2048
 
 
 def render_job_html(job: Job, *, with_data: bool = False) -> str:
@@ -44,15 +44,15 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
     """
     render = render_with_data if with_data else render_html
     reports = [
-        Markup(render(process.report)) if index < _MOST_REPORTS else None  # noqa: S704 - our own markup
+        Markup(render(process.report)) if index < _MAX_REPORTS else None  # noqa: S704 - our own markup
         for index, process in enumerate(job.processes)
     ]
-    breaks = list(map(bounded, job.breaks[:_MOST_BREAKS]))
+    breaks = list(map(bounded, job.breaks[:_MAX_BREAKS]))
     summaries = [summary_line(process.report) for process in job.processes]
     template = environment().get_template("job.html.j2")
     return template.render(
         job=job, breaks=breaks, css=style_sheet("job"), headline=job_headline(job), notes=job_notes(job),
-        compiling=compiling_lines(job), ranks=job.compiling[:_MOST_RANKS],
+        compiling=compiling_lines(job), ranks=job.compiling[:_MAX_RANKS],
         where=job_place, who=processes_with_break,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip
@@ -60,7 +60,7 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
 
 def packed_processes(job: Job) -> list[dict[str, Any]]:
     """Return the parts that each report in :func:`render_job_html` leaves out, for a front end without a kernel."""
-    return [{"gzip": packed_data(process.report)} for process in job.processes[:_MOST_REPORTS]]
+    return [{"gzip": packed_data(process.report)} for process in job.processes[:_MAX_REPORTS]]
 
 
 def render_job_page(job: Job) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.recompilation import Recompilation
 
 #: At most this many related elements of one kind are highlighted with an element.
-_MOST_TOGETHER = 100
+_MAX_TOGETHER = 100
 
 
 class References:
@@ -84,7 +84,7 @@ class References:
 
     def around_break(self, break_: Break) -> str:
         """Return the references of the line of a break, its resume functions, and its eager functions."""
-        first = itertools.islice(break_.resumes, _MOST_TOGETHER)
+        first = itertools.islice(break_.resumes, _MAX_TOGETHER)
         resumes = [self._resumes_by_id[ident] for ident in first if ident in self._resumes_by_id]
         return _join(
             [self.line(break_.location)],
@@ -113,7 +113,7 @@ class References:
         )
 
     def around_skipped(self, skipped: Skipped) -> str:
-        """Return the references of the function, its frame and the break because of which it runs eagerly."""
+        """Return the references of the function, of its frame and of the break that makes it run eagerly."""
         return _join([self.line(skipped.location), self.frame(skipped.frame), self.break_(skipped.break_)])
 
     def around_recompilation(self, recompilation: Recompilation) -> str:
@@ -122,7 +122,7 @@ class References:
         return _join([self.line(recompilation.location)], map(self.frame, recompilation.frames), guards)
 
     def around_path(self, path: PathDifference) -> str:
-        """Return the references of the test that an answer decides, and of the lines that run because of it."""
+        """Return the references of the test of a path difference, and of the lines that run only when compiled."""
         return _join([self.line(decided_at(path))], map(self.line, [*path.lines, *path.skipped]))
 
     def around_scope(self, scope: Scope) -> str:
@@ -167,13 +167,13 @@ class Links:
 
     def spot(self, place: Location) -> Markup:
         """Return a place without its function: "line 14", "line 660, modeling_bart.py"."""
-        return self.line(place) + self._after(place)
+        return self.line(place) + self._source_suffix(place)
 
     def place(self, place: Location) -> Markup:
         """Return a place with its function: "line 14 in step"."""
         function = self.function(place)
         within = Markup(f" in <code>{escaped(function)}</code>") if function else ""  # noqa: S704 - escaped
-        return self.line(place) + within + self._after(place)
+        return self.line(place) + within + self._source_suffix(place)
 
     def graph(self, ident: str) -> Markup:
         """Return the letter of a graph."""
@@ -205,7 +205,7 @@ class Links:
         function, source = self.function(place), self.source_name(place)
         return lines + (f" in {function}" if function else "") + (f", {source}" if source else "")
 
-    def _after(self, place: Location) -> Markup:
+    def _source_suffix(self, place: Location) -> Markup:
         name = self.source_name(place)
         return Markup(f", {escaped(name)}" if name else "")  # noqa: S704 - escaped
 
@@ -221,5 +221,5 @@ def _numbered(letter: str, parts: Iterable[Graph | Frame | Resume | Skipped | Sc
 
 def _join(*groups: Iterable[str]) -> str:
     # Read each group only up to the limit.
-    first = (reference for group in groups for reference in itertools.islice(group, _MOST_TOGETHER))
+    first = (reference for group in groups for reference in itertools.islice(group, _MAX_TOGETHER))
     return " ".join(dict.fromkeys(reference for reference in first if reference))

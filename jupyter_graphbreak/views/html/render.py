@@ -105,13 +105,13 @@ def render_frontends_html(frontends: Frontends) -> str:
 
 _HERE = Path(__file__).parent
 #: In a page, a report longer than this is compressed instead of readable JSON.
-_MOST_PLAIN = 1_000_000
+_MAX_PLAIN = 1_000_000
 #: The highest level takes three times as long and saves only a tenth of the size.
 _COMPRESSION = 6
 #: The flag of zlib for data with gzip's header.
 _GZIP = 16
 #: The maximum number of bytes to unpack.
-_MOST_UNPACKED = 1 << 28
+_MAX_UNPACKED = 1 << 28
 #: Text after a tag with an escaped quotation mark.
 _QUOTED = re.compile(r">[^<]*&#3[94];[^<]*")
 
@@ -163,7 +163,7 @@ def unpacked_code(packed: Any) -> dict[str, str]:
     """Return the code of graphs, by their ids, from the data of a saved output; empty if there is none to be read."""
     try:
         compressed = base64.b64decode(packed["gzip"])
-        content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP).decompress(compressed, _MOST_UNPACKED)
+        content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP).decompress(compressed, _MAX_UNPACKED)
         return msgspec.json.decode(content, type=_PackedCode).code
     except (TypeError, KeyError, ValueError, zlib.error):  # an output that someone else wrote
         return {}
@@ -214,7 +214,7 @@ def _render_with_data(view: View, macros: Any) -> str:
     report = view.report
     data = {"text": render_text(report), "rest": _render_rest(view, macros)}
     json_text = report.to_json().decode()
-    if len(json_text) > _MOST_PLAIN:
+    if len(json_text) > _MAX_PLAIN:
         data["report"], json_text = json_text, ""
     # Escape "<", which could end the surrounding script element.
     plain = Markup(json_text.replace("<", "\\u003c"))  # noqa: S704

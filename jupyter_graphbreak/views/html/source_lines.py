@@ -39,7 +39,7 @@ _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
 #: Maximum indentation of a note.
 _NOTE_COLUMNS = 60
 #: At most this many breaks of one line are named in its gutter, and explained in notes below it.
-_MOST_SIGNS, _MOST_NOTES = 20, 20
+_MAX_SIGNS, _MAX_NOTES = 20, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class _Rows:
             classes=classes,
             label=label,
             scope_class=scope_class(line.scope),
-            notes=[self._note(line, mark) for mark in line.breaks if mark.last][:_MOST_NOTES],
+            notes=[self._note(line, mark) for mark in line.breaks if mark.last][:_MAX_NOTES],
             blank=(" " * width.number, " " * (width.signs + 1), " " * (width.letters + 1)),
         )
 
@@ -234,8 +234,8 @@ class _Rows:
 
 def _signs(line: Line) -> str:
     signs = [f"✂{mark.number}" for mark in line.breaks]
-    more = line.more_breaks + max(len(signs) - _MOST_SIGNS, 0)
-    return "".join([*signs[:_MOST_SIGNS], *([f"+{more}"] if more else [])])
+    more = line.more_breaks + max(len(signs) - _MAX_SIGNS, 0)
+    return "".join([*signs[:_MAX_SIGNS], *([f"+{more}"] if more else [])])
 
 
 def _letters(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:

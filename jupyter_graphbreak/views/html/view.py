@@ -102,15 +102,15 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
 
 
 #: A break lists at most this many functions or resumed places.
-_MOST_NAMES = 6
+_MAX_NAMES = 6
 #: At most this many calls compiled for a report are shown with the statement that compiles them.
-_MOST_COMPILABLE = 4
+_MAX_COMPILABLE = 4
 #: The number of source lines to load at once.
 LINES_AT_ONCE = 100
 #: Fewer minor breaks are not worth folding.
 _WORTH_FOLDING = 3
 #: Maximum indentation of a scope.
-_DEEPEST = 20
+_MAX_SCOPE_DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class View:
     def compilable(self) -> list[tuple[int, CompiledCall]]:
         """The first calls that have a statement to compile them, each with its index in the report."""
         calls = enumerate(self.report.compiled or [])
-        return [(index, call) for index, call in calls if call.code is not None][:_MOST_COMPILABLE]
+        return [(index, call) for index, call in calls if call.code is not None][:_MAX_COMPILABLE]
 
     @property
     def alerts(self) -> list[Diagnostic]:
@@ -291,14 +291,14 @@ class View:
     def resumes_of(self, break_: Break) -> list[Resume]:
         """Return the resume functions of a break, sorted: those that ran, and those of its own function, come first."""
         resumes = [self._resumes[ident] for ident in break_.resumes if ident in self._resumes]
-        return sorted(nearest_first(break_, resumes), key=lambda resume: not has_run(resume))[:_MOST_NAMES]
+        return sorted(nearest_first(break_, resumes), key=lambda resume: not has_run(resume))[:_MAX_NAMES]
 
     def eager_functions(self, break_: Break) -> str:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
         names = Counter(self._skipped[ident].function for ident in break_.skipped if ident in self._skipped)
         shown = [f"{name} ({number} times)" if number > 1 else name for name, number in names.items()]
-        more = len(shown) - _MOST_NAMES
-        return ", ".join(shown[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+        more = len(shown) - _MAX_NAMES
+        return ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
     def way_out(self, break_: Break) -> str:
         """Return how to compile the functions that run eagerly because of a break."""
@@ -388,7 +388,7 @@ class View:
 
     @property
     def offers_trials(self) -> bool:
-        """Whether the report has breaks or recompiles, and trials of remedies were not made or were interrupted."""
+        """Whether trials can be started: there are breaks or recompiles, and no trials yet or interrupted ones."""
         tried = self.report.remedies
         is_complete = tried is not None and all(remedy.reason != INTERRUPTED for remedy in tried)
         return bool(self.report.breaks or self.report.recompiles) and not is_complete
@@ -464,7 +464,7 @@ class View:
     def depth(self, scope: Scope) -> int:
         """Return the nesting depth of a scope."""
         scopes, depth = lookup.scopes(self.report), 0
-        while depth < _DEEPEST and (around := scopes.get(scope.parent or "")) is not None:
+        while depth < _MAX_SCOPE_DEPTH and (around := scopes.get(scope.parent or "")) is not None:
             scope, depth = around, depth + 1
         return depth
 

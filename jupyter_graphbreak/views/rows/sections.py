@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
 
-_MOST_COMPILED = 4
+_MAX_COMPILED = 4
 #: At most this many graphs without a CUDA graph get a sentence.
-_MOST_SENTENCES = 50
+_MAX_SENTENCES = 50
 
 
 def compiled_for_report(report: Report) -> str:
@@ -78,8 +78,8 @@ def compiled_for_report(report: Report) -> str:
         for call in report.compiled
     ]
     names = list(dict.fromkeys(names))
-    if len(names) > _MOST_COMPILED:
-        names = [*names[:_MOST_COMPILED], f"and {len(names) - _MOST_COMPILED} more"]
+    if len(names) > _MAX_COMPILED:
+        names = [*names[:_MAX_COMPILED], f"and {len(names) - _MAX_COMPILED} more"]
     program = "cell" if any(source.kind == "cell" for source in report.sources) else "program"
     them = "it" if len(names) == 1 else "them"
     return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {them}"
@@ -88,7 +88,7 @@ def compiled_for_report(report: Report) -> str:
 def without_cudagraph(report: Report) -> list[str]:
     """Name graphs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
     sentences = []
-    for skip in report.cudagraph_skips[:_MOST_SENTENCES]:
+    for skip in report.cudagraph_skips[:_MAX_SENTENCES]:
         name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
         where = f", {place(report, skip.location)}" if skip.location is not None else ""
         sentences.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
@@ -96,12 +96,12 @@ def without_cudagraph(report: Report) -> list[str]:
 
 
 #: Rows per section. Front ends read no more, and saved outputs must stay small.
-MOST_ROWS = 5_000
+MAX_ROWS = 5_000
 #: Maximum characters of a label or detail, and of a paragraph.
-_MOST_OF_LABEL, _MOST_OF_PARAGRAPH = 300, 1_000
+_MAX_OF_LABEL, _MAX_OF_PARAGRAPH = 300, 1_000
 _T = TypeVar("_T")
 #: At most this many guards of one function are written out.
-_MOST_GUARDS = 10
+_MAX_GUARDS = 10
 
 
 def build_rows(report: Report) -> Rows:
@@ -125,7 +125,7 @@ def about(report: Report) -> list[Row]:
         Row("edit", edit, "good" if works else "bad"),
         Row("compiled", compiled_for_report(report)),
         Row("effects", not_run_again(report), "bad"),
-        *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_first(without_cudagraph(report)))),
+        *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_limit(without_cudagraph(report)))),
     ]
     return [row for row in rows if row.label]
 
@@ -140,7 +140,7 @@ def _status(report: Report, verdict_text: str) -> list[str]:
     advice, changes = advice_beside_verdict(report), report.changes
     since = f"Since the last run: {change_words.headline(changes)}" if changes and changes.breaks else ""
     parts = (verdict_text, f"Do: {advice}" if advice else "", since)
-    return [whole_clauses(" ".join(part.split()), _MOST_OF_LABEL) for part in parts if part]
+    return [whole_clauses(" ".join(part.split()), _MAX_OF_LABEL) for part in parts if part]
 
 
 # The sections.
@@ -152,7 +152,7 @@ def _changes(report: Report) -> Section | None:
         return None
     rows = [Row("figures", _arrows(", ".join(change_words.figures(changes))), "figures")]
     locations = {break_.id: break_.location for break_ in report.breaks}
-    for index, change in enumerate(_first(changes.breaks)):
+    for index, change in enumerate(_limit(changes.breaks)):
         at, code, reason = change_words.describe_change(change)
         rows.append(
             Row(
@@ -189,7 +189,7 @@ def _breaks(report: Report) -> Section | None:
         eager = [skipped[ident] for ident in break_.skipped if ident in skipped]
         return aftermath_here(report, break_, resumed, eager)
 
-    rows = [_break(report, number, break_, effect_of(break_)) for number, break_ in enumerate(_first(ordered), start=1)]
+    rows = [_break(report, number, break_, effect_of(break_)) for number, break_ in enumerate(_limit(ordered), start=1)]
     return _section("break", "Breaks", rows, ordered, form="groups")
 
 
@@ -245,7 +245,7 @@ def _graphs(report: Report) -> Section | None:
             colour=colours[graph.id],
         )
 
-    return _section("graph", "Graphs", map(row, _first(report.graphs)), report.graphs)
+    return _section("graph", "Graphs", map(row, _limit(report.graphs)), report.graphs)
 
 
 def _skipped(report: Report) -> Section | None:
@@ -264,16 +264,16 @@ def _skipped(report: Report) -> Section | None:
             spot=_spot(at),
         )
 
-    return _section("skipped", "Eager", map(row, _first(report.skipped)), report.skipped)
+    return _section("skipped", "Eager", map(row, _limit(report.skipped)), report.skipped)
 
 
 def _recompiles(report: Report) -> Section | None:
     functions = listed_recompilations(report)
     costs = {frame.id: frame.compile_s for frame in report.frames}
     rows = []
-    for index, recompilation in enumerate(_first(functions)):
-        guards = [(guard, guard_lines(report, guard)) for guard in recompilation.guards[:_MOST_GUARDS]]
-        stories = [_arrows(guard.story) + (f", {lines}" if lines else "") for guard, lines in guards]
+    for index, recompilation in enumerate(_limit(functions)):
+        guards = [(guard, guard_lines(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
+        variations = [_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
         further = len(recompilation.guards) - 1
         known = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
         tried = recompile_remedies(report, recompilation)
@@ -288,7 +288,7 @@ def _recompiles(report: Report) -> Section | None:
                 details=[
                     *([_where(report, recompilation.location)] if recompilation.location is not None else []),
                     recompilation.times,
-                    *map(_cut, stories[:1]),
+                    *map(_cut, variations[:1]),
                     *([f"and {further} more"] if further > 0 else []),
                     *([recompilation.warning] if recompilation.warning else []),
                     *([_cut(f"Fix: {fix.title} {sign_of(fix)}")] if fix is not None else []),
@@ -296,7 +296,7 @@ def _recompiles(report: Report) -> Section | None:
                 more=[
                     *(
                         _paragraph(text)
-                        for (guard, _), story in zip(guards, stories, strict=True)
+                        for (guard, _), story in zip(guards, variations, strict=True)
                         for text in (story, f"Do: {guard.advice}" if guard.advice and is_advised else "")
                         if text
                     ),
@@ -318,7 +318,7 @@ def _fix_sentence(report: Report, fix: Remedy) -> str:
 
 def _scopes(report: Report) -> Section | None:
     rows = []
-    for scope in _first(report.scopes):
+    for scope in _limit(report.scopes):
         label = scope_label(scope)
         rows.append(
             Row(
@@ -338,7 +338,7 @@ def _scopes(report: Report) -> Section | None:
 def _paths(report: Report) -> Section | None:
     rows = []
     paths = ordered_paths(report)
-    for index, path in enumerate(_first(paths)):
+    for index, path in enumerate(_limit(paths)):
         at, helper = decided_at(path), helper_of(report, path)
         rows.append(
             Row(
@@ -358,7 +358,7 @@ def _paths(report: Report) -> Section | None:
 def _remedies(report: Report) -> Section | None:
     remedies = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
     rows = []
-    for remedy in _first(remedies):
+    for remedy in _limit(remedies):
         at = Spot(remedy.edits[0].source, remedy.edits[0].first_line) if remedy.edits else None
         works = remedy.verdict.startswith("works")
         rows.append(
@@ -386,7 +386,7 @@ def _cost(report: Report) -> Section | None:
         *(Finding(sentence) for sentence in others if sentence),
         *startup_findings(report),
     ]
-    rows = [Row(str(index), each.sentence, spot=_spot(each.location)) for index, each in enumerate(_first(findings))]
+    rows = [Row(str(index), each.sentence, spot=_spot(each.location)) for index, each in enumerate(_limit(findings))]
     return _section("cost", "Cost", rows, findings)
 
 
@@ -420,7 +420,7 @@ def _values(report: Report) -> Section | None:
         if (left_out := left_out_sentence(values)) != "":
             rows.append(Row(f"{number}m", left_out))
     lines = sum(len(values.lines) for values in report.values or [])
-    return Section("value", "Values", list(_first(rows)), len(rows), [counted(lines, "line")]) if rows else None
+    return Section("value", "Values", list(_limit(rows)), len(rows), [counted(lines, "line")]) if rows else None
 
 
 def _reproducers(report: Report) -> Section | None:
@@ -440,13 +440,13 @@ def _notes(report: Report) -> Section | None:
             details=[*([_where(report, effect.location)] if effect.location is not None else []), "not run again"],
             spot=_spot(effect.location),
         )
-        for index, effect in enumerate(_first(effects))
+        for index, effect in enumerate(_limit(effects))
     ]
     rows += [
         Row(str(index), _paragraph(note.message), details=[] if note.level == "info" else [note.level])
-        for index, note in enumerate(_first(diagnostics))
+        for index, note in enumerate(_limit(diagnostics))
     ]
-    return _section("note", "Notes", rows[:MOST_ROWS], [*effects, *diagnostics])
+    return _section("note", "Notes", rows[:MAX_ROWS], [*effects, *diagnostics])
 
 
 #: Sections of sentences, which every view shows unchanged.
@@ -471,11 +471,11 @@ def _of_sentences(ident: str, title: str, sentences: Sequence[tuple[str, Look]])
 
 
 def _sentences(sentences: Sequence[tuple[str, Look]]) -> list[Row]:
-    return [Row(str(index), sentence, look) for index, (sentence, look) in enumerate(_first(sentences))]
+    return [Row(str(index), sentence, look) for index, (sentence, look) in enumerate(_limit(sentences))]
 
 
-def _first(items: Sequence[_T]) -> Iterable[_T]:
-    return islice(items, MOST_ROWS)
+def _limit(items: Sequence[_T]) -> Iterable[_T]:
+    return islice(items, MAX_ROWS)
 
 
 def _spot(location: Location | None) -> Spot | None:
@@ -496,9 +496,9 @@ def _arrows(text: str) -> str:
 
 def _cut(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _MOST_OF_LABEL else f"{text[:_MOST_OF_LABEL]}…"
+    return text if len(text) <= _MAX_OF_LABEL else f"{text[:_MAX_OF_LABEL]}…"
 
 
 def _paragraph(text: str) -> str:
     text = text.strip()
-    return text if len(text) <= _MOST_OF_PARAGRAPH else f"{text[:_MOST_OF_PARAGRAPH]}…"
+    return text if len(text) <= _MAX_OF_PARAGRAPH else f"{text[:_MAX_OF_PARAGRAPH]}…"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 #: At most this many places, and this many functions, are named.
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 _WORDS: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
     "compiled before": "compiled before this run",
@@ -39,7 +39,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
         names = {resume.name for resume in ran}
         others = [resume for resume in resumes if resume.name in names and not has_run(resume)]
         places += [_untaken_branch(resume) for resume in others]
-        lines.append(f"{before}resumes at {_some(list(dict.fromkeys(places)), '; ')}")
+        lines.append(f"{before}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")
         before = ""
     eager = _parts_by_id(graph_break.skipped, lookup.skipped(report))
     if eager:
@@ -123,9 +123,9 @@ def _untaken_branch(resume: Resume) -> str:
     return "the other branch was not taken" if resume.no_frame == "not reached" else "the other branch may have run"
 
 
-def _some(words: Sequence[str], separator: str) -> str:
-    more = len(words) - _MOST_NAMED
-    return separator.join(words[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _join_first(words: Sequence[str], separator: str) -> str:
+    more = len(words) - _MAX_NAMED
+    return separator.join(words[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _eager(report: Report, functions: Sequence[Skipped]) -> str:
@@ -134,4 +134,4 @@ def _eager(report: Report, functions: Sequence[Skipped]) -> str:
         f"({place(report, without_function(skipped.location))})"
         for skipped in functions
     )
-    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {_some(list(names), ', ')}"
+    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {_join_first(list(names), ', ')}"

@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 
 
 #: Maximum entries: of each top-level list of a report, of one nested list, and of all nested lists.
-MOST_PARTS = 5_000
-_MOST_WITHIN_PART = 20_000
-_MOST_WITHIN = 400_000
+MAX_PARTS = 5_000
+_MAX_WITHIN_PART = 20_000
+_MAX_WITHIN = 400_000
 #: Maximum characters: of a name, of a sentence, of source text, code or a change, and of all texts.
-_LONGEST_NAME = 500
-_LONGEST_SENTENCE = 20_000
-_LONGEST_TEXT = 2_000_000
-_MOST_TEXT = 32_000_000
+_MAX_NAME = 500
+_MAX_SENTENCE = 20_000
+_MAX_ONE_TEXT = 2_000_000
+_MAX_TEXT = 32_000_000
 #: Maximum lines: of one text, and of all multi-line texts.
-_MOST_LINES = 20_000
-_MOST_LINES_IN_ALL = 400_000
+_MAX_LINES = 20_000
+_MAX_LINES_IN_ALL = 400_000
 #: Maximum lines that one location covers.
-_LONGEST_PLACE = 20_000
+_MAX_PLACE_LINES = 20_000
 _LAST_LINE = 10**9
-_LARGEST = 2**53
+_MAX_NUMBER = 2**53
 #: Maximum nesting of a value of unknown type, such as a setting.
-_DEEPEST = 20
+_MAX_NESTING = 20
 #: Fields that contain sentences, and fields that contain source text or code; all others contain names.
 _SENTENCES = frozenset({
     "explanation", "context", "hints", "reason", "message", "guard", "differences", "person", "what", "text", "title",
@@ -90,9 +90,9 @@ class _Bounds:
     """Limits one report and counts what it leaves out."""
 
     def __init__(self) -> None:
-        self.within = _MOST_WITHIN
-        self.text = _MOST_TEXT
-        self.lines = _MOST_LINES_IN_ALL
+        self.within = _MAX_WITHIN
+        self.text = _MAX_TEXT
+        self.lines = _MAX_LINES_IN_ALL
         self.cut_lists: dict[str, tuple[int, int]] = {}
         self.cut_texts = 0
         self.cut_within = 0
@@ -101,7 +101,7 @@ class _Bounds:
         changed: dict[str, Any] = {}
         for name, kind in _fields(type(report)):
             value = getattr(report, name)
-            items = self._first(report, name, value) if isinstance(value, list) else value
+            items = self._shown_entries(report, name, value) if isinstance(value, list) else value
             shown = _limiter(kind)(items, self, name, type(report))
             if shown is not value:
                 changed[name] = shown
@@ -113,18 +113,18 @@ class _Bounds:
             report = msgspec.structs.replace(report, diagnostics=[*notes, *report.diagnostics])
         return report
 
-    def _first(self, report: Report, name: str, items: list[Any]) -> list[Any]:
+    def _shown_entries(self, report: Report, name: str, items: list[Any]) -> list[Any]:
         """Return the shown entries of a top-level list: entries with unique ids, and the breaks that are read first."""
         shown = items
         if name in _LISTS_WITH_IDS:
             unique = {item.id: item for item in reversed(items)}
             if len(unique) < len(items):
                 shown = list(reversed(unique.values()))
-        if len(shown) > MOST_PARTS:
+        if len(shown) > MAX_PARTS:
             if name == "breaks" and report.order:
-                first = set(report.order[:MOST_PARTS])
+                first = set(report.order[:MAX_PARTS])
                 shown = sorted(shown, key=lambda item: item.id not in first)
-            shown = shown[:MOST_PARTS]
+            shown = shown[:MAX_PARTS]
         if len(shown) < len(items):
             self.cut_lists[name] = len(shown), len(items)
         return shown
@@ -141,7 +141,7 @@ class _Bounds:
 
     def items(self, items: list[Any]) -> list[Any]:
         """Return the beginning of a nested list."""
-        most = min(_MOST_WITHIN_PART, self.within)
+        most = min(_MAX_WITHIN_PART, self.within)
         self.within -= min(len(items), most)
         if len(items) <= most:
             return items
@@ -150,13 +150,13 @@ class _Bounds:
 
     def string(self, text: str, limit: int) -> str:
         """Return a text, truncated if it is too long."""
-        if len(text) <= _LONGEST_NAME <= self.text and "\n" not in text:
+        if len(text) <= _MAX_NAME <= self.text and "\n" not in text:
             self.text -= len(text)
             return text
         limit = min(limit, self.text)
         shown = text if len(text) <= limit else f"{text[:limit]}…"
         if "\n" in shown:
-            most = min(_MOST_LINES, self.lines)
+            most = min(_MAX_LINES, self.lines)
             number = shown.count("\n")
             if number > most:
                 shown = "\n".join([*shown.split("\n", most)[:most], "…"])
@@ -212,8 +212,8 @@ def _limiter(kind: Any) -> Callable[[Any, _Bounds, str, type], Any]:
 
 def _limit_string(value: str, bounds: _Bounds, name: str, owner: type) -> str:
     if (owner, name) in _TEXTS:
-        return bounds.string(value, _LONGEST_TEXT)
-    return bounds.string(value, _LONGEST_SENTENCE if name in _SENTENCES else _LONGEST_NAME)
+        return bounds.string(value, _MAX_ONE_TEXT)
+    return bounds.string(value, _MAX_SENTENCE if name in _SENTENCES else _MAX_NAME)
 
 
 def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int = 0) -> Any:
@@ -223,8 +223,8 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     if isinstance(value, float):
         return value if owner is ValueRange and math.isfinite(value) else _finite(value, None)
     if isinstance(value, int):
-        return value if -_LARGEST <= value <= _LARGEST else math.copysign(_LARGEST, value).__trunc__()
-    if isinstance(value, (list, dict)) and depth >= _DEEPEST:
+        return value if -_MAX_NUMBER <= value <= _MAX_NUMBER else math.copysign(_MAX_NUMBER, value).__trunc__()
+    if isinstance(value, (list, dict)) and depth >= _MAX_NESTING:
         bounds.cut_within += 1
         return "…"
     if isinstance(value, list):
@@ -240,7 +240,7 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
 def _finite(value: float, instead: float | None) -> float | None:
     if not math.isfinite(value):
         return instead
-    return value if abs(value) <= _LARGEST else math.copysign(_LARGEST, value)
+    return value if abs(value) <= _MAX_NUMBER else math.copysign(_MAX_NUMBER, value)
 
 
 def _list_limiter(bound: Callable[[Any, _Bounds, str, type], Any]) -> Callable[[Any, _Bounds, str, type], Any]:
@@ -254,10 +254,10 @@ def _list_limiter(bound: Callable[[Any, _Bounds, str, type], Any]) -> Callable[[
 
 def _unchanged(old: list[Any], new: list[Any]) -> list[Any]:
     """Return the old list if the new one contains the same objects."""
-    return old if len(old) == len(new) and all(map(_is, old, new)) else new
+    return old if len(old) == len(new) and all(map(_is_identical, old, new)) else new
 
 
-def _is(one: object, other: object) -> bool:
+def _is_identical(one: object, other: object) -> bool:
     return one is other
 
 
@@ -286,7 +286,7 @@ def _identity(value: _T) -> _T:
 def _valid_location(place: Location) -> Location:
     """Return a location with valid lines and columns."""
     line = min(max(place.line, 0), _LAST_LINE)
-    end_line = min(max(place.end_line, line), line + _LONGEST_PLACE)
+    end_line = min(max(place.end_line, line), line + _MAX_PLACE_LINES)
     column = place.column if place.column is None else min(max(place.column, 0), _LAST_LINE)
     end_column = place.end_column if place.end_column is None else min(max(place.end_column, 0), _LAST_LINE)
     if (line, end_line, column, end_column) == (place.line, place.end_line, place.column, place.end_column):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 #: If there are more functions than this, they are counted instead of named.
-_MOST_NAMES = 2
+_MAX_NAMES = 2
 
 
 def headline(changes: Changes) -> str:
@@ -43,7 +43,7 @@ def figures(changes: Changes) -> list[str]:
     """
     before, after = changes.before, changes.after
     if not _is_comparable(changes):
-        return ["nothing was compiled in both runs"]
+        return ["nothing was compiled in either run"]
     numbers = [
         ("breaks", before.summary.breaks, after.summary.breaks),
         ("graphs", before.summary.graphs, after.summary.graphs),
@@ -76,7 +76,7 @@ def _not_recompiled(changes: Changes) -> str:
     for run, which in (("after", "this run"), ("before", "the run before")):
         names = list(dict.fromkeys(function.function for function in changes.reused if function.run == run))
         if names:
-            shown = counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)
+            shown = counted(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
             sentences.append(f"{which} did not compile {shown} (PyTorch still had the code)")
     return ", ".join(sentences)
 

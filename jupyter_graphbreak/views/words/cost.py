@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
 #: At most this many functions are named. Compilation that takes less than a second is not worth a sentence.
-_MOST = 3
+_MAX_NAMED = 3
 _WORTH_SAYING_S = 1.0
 #: Shorter times would be shown as zero.
 _NOTABLE_S = 0.05
 #: A block must be repeated this often, and compiling it alone must save this share.
-_FEWEST_TIMES = 3
+_MIN_REPEATS = 3
 _WORTH_A_BLOCK = 0.4
 
 
@@ -46,8 +46,8 @@ def startup(report: Report) -> str:
     if whole < _WORTH_SAYING_S:
         return ""
     longest = sorted(times.items(), key=lambda item: -item[1])
-    parts = [f"{seconds:.1f} s for {name}" for name, seconds in longest[:_MOST] if seconds >= _NOTABLE_S]
-    rest = longest[_MOST:]
+    parts = [f"{seconds:.1f} s for {name}" for name, seconds in longest[:_MAX_NAMED] if seconds >= _NOTABLE_S]
+    rest = longest[_MAX_NAMED:]
     if sum(seconds for _, seconds in rest) >= _NOTABLE_S:
         parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {counted(len(rest), 'more function')}")
     again = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
@@ -119,7 +119,7 @@ def repeated(graph: Graph) -> Block | None:
     largest: tuple[int, list[int]] | None = None
     for positions in numbers.values():
         distances = {later - number for number, later in itertools.pairwise(positions)}
-        if len(positions) < _FEWEST_TIMES or len(distances) > 1:
+        if len(positions) < _MIN_REPEATS or len(distances) > 1:
             continue
         covered = distances.pop() * len(positions)
         if covered <= len(graph.ops) and (largest is None or covered > largest[0]):
@@ -157,7 +157,7 @@ _NOTABLE_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by this share.
 _NOTABLE_DIFFERENCE = 0.25
 #: At most this many entries, and remedies of one entry, are described.
-_MOST_ENTRIES, _MOST_REMEDIED = 50, 20
+_MAX_ENTRIES, _MAX_REMEDIED = 50, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def cost_verdicts(report: Report) -> list[str]:
     if cost is None:
         return []
     several = len(cost.entries) > 1
-    entries = cost.entries[:_MOST_ENTRIES]
+    entries = cost.entries[:_MAX_ENTRIES]
     return [(f"{entry.function}: " if several else "") + _verdict(report, entry) for entry in entries]
 
 
@@ -216,10 +216,10 @@ def _verdict(report: Report, entry: EntryCost) -> str:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
     parts = [f"compiled, a call is {_against(entry.eager, entry.compiled)} {times}", *_guards(entry)]
-    for remedied in entry.remedied[:_MOST_REMEDIED]:
+    for remedied in entry.remedied[:_MAX_REMEDIED]:
         name = _without_breaks(report, remedied.remedies)
         if overlap(remedied.time, entry.compiled):
-            parts.append(f"{name}: no effect is measurable")
+            parts.append(f"{name}: no measurable effect")
         else:
             parts.append(f"{name}: {_against(entry.eager, remedied.time)} ({time_text(remedied.time.median_us)})")
     return "; ".join(parts)
@@ -228,7 +228,7 @@ def _verdict(report: Report, entry: EntryCost) -> str:
 def _against(eager: Spread, other: Spread) -> str:
     """Compare a time with eager's: "3.1 times slower than eager", "8% faster than eager"."""
     if overlap(eager, other) or not min(eager.median_us, other.median_us) > 0:
-        return "as fast as eager, as far as is measurable"
+        return "as fast as eager, within measurement error"
     slower, faster = other.median_us / eager.median_us, eager.median_us / other.median_us
     word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
     if ratio < _WORTH_A_RATIO:
@@ -249,7 +249,7 @@ def _guards(entry: EntryCost) -> list[str]:
 def _without_breaks(report: Report, ids: Iterable[str]) -> str:
     """Name the breaks that remedies remove: "without break 1"."""
     remedies, numbers = lookup.remedies(report), break_numbers(report)
-    applied = [remedies[ident] for ident in itertools.islice(ids, _MOST_REMEDIED) if ident in remedies]
+    applied = [remedies[ident] for ident in itertools.islice(ids, _MAX_REMEDIED) if ident in remedies]
     known = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
     if not known:
         return "without recompiles" if any(remedy.recompiles for remedy in applied) else "with a remedy"
@@ -264,7 +264,7 @@ def coverage_sentences(report: Report) -> list[str]:
         return []
     several = len(cost.entries) > 1
     sentences = []
-    for entry in cost.entries[:_MOST_ENTRIES]:
+    for entry in cost.entries[:_MAX_ENTRIES]:
         parts = [_coverage(entry.coverage)] if entry.coverage is not None else []
         parts += _processor(entry)
         if entry.break_even_calls is not None:
@@ -332,18 +332,18 @@ def break_time(report: Report, break_: Break) -> str:
     """
     measured, outside = _measured_by_break(report)
     if break_.id in measured:
-        return _saved(*measured[break_.id])
+        return _time_saved(*measured[break_.id])
     us = outside.get(break_.id)
-    return f"{time_text(us)} of each call are spent outside graphs at this break" if us is not None else ""
+    return f"{time_text(us)} of each call is spent outside graphs at this break" if us is not None else ""
 
 
 def saving_of(report: Report, break_: Break) -> str:
-    """Return the measured time of a break: "costs 24 µs of the 34 µs of a call"; empty if unknown."""
+    """Return the measured time of a break: "costs 24 µs of 34 µs per call"; empty if unknown."""
     entry, best = _measured_by_break(report)[0].get(break_.id, (None, None))
     if entry is None or best is None or overlap(best.time, entry.compiled):
         return ""
     saved, whole = entry.compiled.median_us - best.time.median_us, entry.compiled.median_us
-    return f"costs {time_text(saved)} of the {time_text(whole)} of a call" if saved > 0 else ""
+    return f"costs {time_text(saved)} of {time_text(whole)} per call" if saved > 0 else ""
 
 
 def time_with(report: Report, remedy: Remedy) -> str:
@@ -352,7 +352,7 @@ def time_with(report: Report, remedy: Remedy) -> str:
     if after is None or before is None:
         return ""
     if overlap(after, before):
-        return "a call then takes as long as before, as far as is measurable"
+        return "a call then takes as long as before, within measurement error"
     return f"a call then takes {time_text(after.median_us)}, not {time_text(before.median_us)}"
 
 
@@ -396,7 +396,7 @@ def _measured_by_break(report: Report) -> tuple[dict[str, tuple[EntryCost, Remed
     return saved, outside
 
 
-def _saved(entry: EntryCost, best: RemediedCost) -> str:
+def _time_saved(entry: EntryCost, best: RemediedCost) -> str:
     """Return how much time the remedies of one break saved in one entry."""
     if overlap(best.time, entry.compiled):
         return "fixing it saves no measurable time"

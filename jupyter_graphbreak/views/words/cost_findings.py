@@ -33,31 +33,31 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 #: At most this many entries are described.
-_MOST_ENTRIES = 50
+_MAX_ENTRIES = 50
 #: Calls that take less memory are not described, nor are differences below this share.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
-#: Changes that save less memory, or a smaller share of it, are not named, nor are more of them.
-_WORTH_BYTES, _WORTH_SHARE, _MOST_CHANGES = 1 << 20, 0.1, 3
+#: Changes that save less memory, or a smaller share of it, are not named; of the others, at most this many are.
+_WORTH_BYTES, _WORTH_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
 #: Calls that keep less memory are not described.
 _NOTABLE_GROWTH = 1 << 10
 #: Smaller ratios of times are not given.
-_LONGER = 1.1
+_MIN_RATIO = 1.1
 #: Compiling that takes less time is not described.
 _NOTABLE_S = 1.0
 #: At most this many graphs that no cache can keep are named.
-_MOST_BYPASSED = 3
-#: The maximum number of operations to name, and the time that shorter ones count as.
-_MOST_OPS, _SHORTEST_US = 5, 0.1
+_MAX_BYPASSED = 3
+#: The maximum number of operations to name, and a lower bound of times, so that no ratio divides by zero.
+_MAX_OPS, _MIN_US = 5, 0.1
 #: At most this many alternatives of an entry are described. Without some guards, a change goes unnoticed.
-_MOST_ALTERNATIVES = 5
+_MAX_ALTERNATIVES = 5
 _UNNOTICED = {
     "skip_guard_on_all_nn_modules_unsafe": "a later change of a module's attribute then goes unnoticed",
     "skip_guard_on_globals_unsafe": "a later change of a global then goes unnoticed",
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
 }
 #: At most this many pairs of kernels are named, with the reason why they are not fused.
-_MOST_UNFUSED = 3
+_MAX_UNFUSED = 3
 _WHY_NOT_FUSED = {
     "reduction": "the second one needs the finished result of a reduction",
     "between": "a kernel that must run between them uses the result of the first one",
@@ -65,16 +65,16 @@ _WHY_NOT_FUSED = {
     "order": "the second one reads elements in a different order than the first one writes them",
     "device": "they run on different devices",
 }
-#: A way to compile a model is named if it takes at most this share of the start.
+#: A way to compile a model is named if it shortens the start to at most this share.
 _WORTH_A_WAY = 0.8
 #: Times that differ by less are called equal.
 _SAME = 1.03
 #: At most this many differences between blocks are named.
-_MOST_DIFFERENCES = 3
-#: The rank of findings about the start among those about calls.
+_MAX_DIFFERENCES = 3
+#: Findings about the start are sorted as if they cost this share of a call.
 _SHARE_OF_START = 0.5
 #: At most this many objects with expensive guards are named.
-_MOST_GUARDS = 3
+_MAX_GUARDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def cost_findings(report: Report) -> list[Finding]:
         return []
     several = len(cost.entries) > 1
     findings = []
-    for entry in cost.entries[:_MOST_ENTRIES]:
+    for entry in cost.entries[:_MAX_ENTRIES]:
         name = f"{entry.function}: " if several else ""
         findings += [Finding(name + one.sentence, one.share, one.location) for one in _findings_on(report, entry)]
     findings.sort(key=lambda finding: -finding.share)
@@ -127,7 +127,7 @@ def startup_findings(report: Report) -> list[Finding]:
         both = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
         findings.append(Finding(f"compiling takes {both}: {known} in AOTAutograd's cache"))
     bypassed = [graph for graph in startup.graphs if graph.cache == "bypass"]
-    for graph in sorted(bypassed, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MOST_BYPASSED]:
+    for graph in sorted(bypassed, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MAX_BYPASSED]:
         spent = graph.tracing_s + graph.backend_s
         sentence = f"graph {graph.graph} is never in AOTAutograd's cache, so every start compiles it for {spent:.1f} s"
         facts = [one_line(graph.reason)] if graph.reason else []
@@ -151,25 +151,25 @@ def _findings_on(report: Report, entry: EntryCost) -> Iterator[Finding]:
         yield from _growth(report, entry.memory.growth)
         yield from _memory_changes(entry.memory)
     yield from _guards(report, entry)
-    yield from map(functools.partial(_slow_operation, report, entry), (entry.ops or [])[:_MOST_OPS])
-    for alternative in entry.alternatives[:_MOST_ALTERNATIVES]:
+    yield from map(functools.partial(_slow_operation, report, entry), (entry.ops or [])[:_MAX_OPS])
+    for alternative in entry.alternatives[:_MAX_ALTERNATIVES]:
         yield from _alternative(report, entry, alternative)
-    yield from map(functools.partial(_unfused, report), entry.unfused[:_MOST_UNFUSED])
+    yield from map(functools.partial(_unfused, report), entry.unfused[:_MAX_UNFUSED])
     if entry.regions is not None:
         yield from _regions(report, entry.regions)
 
 
 def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> Iterator[Finding]:
-    """Say what a branch that only compiled code takes costs, or what leaving out guards saves.
+    """Give the cost of a branch that only compiled code takes, or the time saved by leaving out guards.
 
     Both times of an alternative were measured later than those of the entry, so only their ratio is used. A library's
     branch that makes no difference is left out: a reader can do nothing with it.
 
-    "the branch at line 7 that only compiled code takes costs 12 µs of the 52 µs of a call", "without guards on modules,
+    "the branch at line 7 that only compiled code takes costs 12 µs of 52 µs per call", "without guards on modules,
     a call takes 140 µs, not 183 µs: ...".
     """
     before = entry.compiled.median_us
-    after = before * alternative.time.median_us / max(alternative.before.median_us, _SHORTEST_US)
+    after = before * alternative.time.median_us / max(alternative.before.median_us, _MIN_US)
     lost = before - after
     share = lost / max(entry.eager.median_us, before)
     if alternative.kind == "guards":
@@ -185,7 +185,7 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
         if source is None or source.kind != "library":
             yield Finding(f"{branch} makes no measurable difference", 0.0, alternative.location)
         return
-    verb, of = ("costs", f" of the {time_text(before)} of a call") if lost > 0 else ("saves", " a call")
+    verb, of = ("costs", f" of {time_text(before)} per call") if lost > 0 else ("saves", " per call")
     yield Finding(f"{branch} {verb} {time_text(abs(lost))}{of}", share, alternative.location)
 
 
@@ -235,14 +235,14 @@ def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> F
     differs: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".
     """
     guards = failed_guards((difference.compilation, difference) for difference in way.differences)
-    stories = []
-    for guard in guards[:_MOST_DIFFERENCES]:
+    variations = []
+    for guard in guards[:_MAX_DIFFERENCES]:
         where = guard_lines(report, guard)
-        stories.append(f"{one_line(guard.story)}{f' ({where})' if where else ''}")
+        variations.append(f"{one_line(guard.variation)}{f' ({where})' if where else ''}")
     sentence = f"compiled alone, the {regions.count} `{one_line(regions.block)}` modules need "
     sentence += counted(way.compilations, "compilation")
     sentence += ", and the rest of them runs eagerly (recompile limit)," if way.limit_hit else ""
-    sentence += f" because of what differs: {'; '.join(stories)}"
+    sentence += f" because of what differs: {'; '.join(variations)}"
     sentence += f". Advice: {one_line(guards[0].advice)}" if guards[0].advice else ""
     return Finding(sentence, location=next(iter(guards[0].locations), None))
 
@@ -268,7 +268,7 @@ def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:
     eager, compiled = op.eager.median_us, op.compiled.median_us
     facts = [f"{time_text(compiled)} against {time_text(eager)}"]
     facts += [place(report, without_function(op.location))] if op.location is not None else []
-    name, ratio = one_line(op.op).rpartition(".")[2], compiled / max(eager, _SHORTEST_US)
+    name, ratio = one_line(op.op).rpartition(".")[2], compiled / max(eager, _MIN_US)
     times = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"  # noqa: PLR2004
     sentence = f"`{name}` is {times} times slower compiled than eager ({', '.join(facts)})"
     return Finding(sentence, (compiled - eager) / max(entry.eager.median_us, compiled - eager), op.location)
@@ -277,7 +277,7 @@ def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:
 def _guards(report: Report, entry: EntryCost) -> Iterator[Finding]:
     """Name the objects whose guards take a notable part of a call.
 
-    The part "guards and entering the code" of the call holds more than guards, so the sentence is about some of them.
+    The measured part "guards and entering the code" contains more than guards, so the sentence gives no total.
 
     "of the guards, those on `names` take 6.8 µs of each call (400 guards, line 10), on `self.layers` 2.4 µs (90 guards,
     line 8)".
@@ -286,7 +286,7 @@ def _guards(report: Report, entry: EntryCost) -> Iterator[Finding]:
     if not named:
         return
     parts: list[str] = []
-    for guard in named[:_MOST_GUARDS]:
+    for guard in named[:_MAX_GUARDS]:
         facts = [f"{guard.count} guards"] if guard.count > 1 else []
         facts += [place(report, without_function(guard.location))] if guard.location is not None else []
         beside = f" ({', '.join(facts)})" if facts else ""
@@ -360,7 +360,7 @@ def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[Finding]:
         sentence += f" (allocated at {place(report, without_function(growth.location))})"
     if growth.without_backward_bytes is not None:
         sentence += f"; {memory_text(growth.without_backward_bytes)} if no backward pass follows"
-    yield Finding(sentence, 1.0, growth.location)  # it ends a long run, so it comes before what only slows it down
+    yield Finding(sentence, 1.0, growth.location)  # running out of memory is worse than being slow, so this comes first
 
 
 def _memory_changes(memory: MemoryCost) -> Iterator[Finding]:
@@ -382,7 +382,7 @@ def _memory_changes(memory: MemoryCost) -> Iterator[Finding]:
         else:
             continue
         sentences.append(f"`{one_line(change.change)}`: {saved}{_duration(change)}")
-    return map(Finding, sentences[:_MOST_CHANGES])
+    return map(Finding, sentences[:_MAX_CHANGES])
 
 
 def _saves(before: int, after: int) -> bool:
@@ -393,5 +393,5 @@ def _duration(change: MemoryChange) -> str:
     """Return how much longer a call takes; empty if it was not measured."""
     if change.time_ratio is None:
         return ""
-    how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _LONGER else "no longer"
+    how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _MIN_RATIO else "no longer"
     return f"; a call with its backward pass takes {how_long}"

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Skipped
 
 #: At most this many calls around a step are named.
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 #: Maximum depth of calls that is followed; a recursion may be deeper.
-_MOST_CALLS = 200
+_MAX_CALLS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def course(report: Report) -> list[Segment]:
         if isinstance(item, Step):
             segments.append(Segment(item, calls))
         else:
-            pending += [(inner, (*calls, *item.names)[:_MOST_NAMES]) for inner in reversed(item.steps)]
+            pending += [(inner, (*calls, *item.names)[:_MAX_NAMES]) for inner in reversed(item.steps)]
     return segments
 
 
@@ -103,7 +103,7 @@ class _Course:
         return items
 
     def _items_of(self, frame: Frame, depth: int) -> list[Item]:
-        """Return the items of a frame: a call, a single step, or nothing. A resumed frame has no separate box."""
+        """Return the items of a frame: a call, a single step, or nothing. Resume functions belong to the same call."""
         pending = deque([(frame, depth)])
         items: list[Item] = []
         while pending:
@@ -113,7 +113,7 @@ class _Course:
             self._seen.add(current.id)
             items += self._own_steps(current)
             for called in self._called.get(current.id, ()):
-                if called.role == "resume" or level >= _MOST_CALLS:
+                if called.role == "resume" or level >= _MAX_CALLS:
                     pending.append((called, level))
                 elif called.id not in self._seen:
                     items += self._items_of(called, level + 1)

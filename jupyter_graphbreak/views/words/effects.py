@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Effect, Report
 
 #: If there are more effects than this, the rest are counted.
-_MOST = 4
+_MAX_NAMED = 4
 
 
 def not_run_again(report: Report) -> str:
@@ -21,7 +21,7 @@ def not_run_again(report: Report) -> str:
     """
     if not report.effects:
         return ""
-    named = [_effect(report, effect) for effect in report.effects[:_MOST]]
+    named = [_effect(report, effect) for effect in report.effects[:_MAX_NAMED]]
     more = len(report.effects) - len(named)
     reasons = "; ".join([*named, *([f"and {counted(more, 'other effect')}"] if more > 0 else [])])
     what = "Some functions were not run again" if _some_ran(report) else "Nothing was run again"

@@ -70,7 +70,7 @@ def events_of(report: Report) -> Iterator[Event]:
 
 
 def _recompile(report: Report, frame: Frame, where: str) -> Event:
-    varied = [guard.story for recompilation in recompilations(report) for guard in recompilation.guards]
+    varied = [guard.variation for recompilation in recompilations(report) for guard in recompilation.guards]
     why = f": {one_line(', '.join(varied))}" if varied else ""
     took = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
     return Event("recompile", frame.function, f"Recompiled {where}{took}{why}.", frame.compile_s)

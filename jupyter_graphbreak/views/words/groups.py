@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: Fewer breaks with one way out are shown one by one, unless one remedy removes them.
-_FEWEST = 3
+_MIN_GROUPED = 3
 #: At most this many causes are named.
-_MOST_CAUSES = 3
+_MAX_CAUSES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def break_groups(report: Report) -> list[Group]:
     groups = []
     for breaks in by_key.values():
         shared = best_remedy(report, breaks[0])
-        whole = len(breaks) >= _FEWEST or (shared is not None and len(breaks) > 1 and len(shared.breaks) > 1)
+        whole = len(breaks) >= _MIN_GROUPED or (shared is not None and len(breaks) > 1 and len(shared.breaks) > 1)
         groups += [Group(breaks)] if whole else [Group([break_]) for break_ in breaks]
     numbers = break_numbers(report)
     return sorted(groups, key=lambda group: numbers[group.breaks[0].id])
@@ -78,12 +78,12 @@ def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def several_causes(breaks: Sequence[Break]) -> str:
-    """Return the causes of breaks with one way out: "print (GB0059); Tensor.tolist() (GB0109)"; empty if one."""
+    """Return several causes of breaks with one way out: "print (GB0059); Tensor.tolist() (GB0109)"; else empty."""
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""
-    more = len(causes) - _MOST_CAUSES
-    return "; ".join(causes[:_MOST_CAUSES]) + (f" and {counted(more, 'other cause')}" if more > 0 else "")
+    more = len(causes) - _MAX_CAUSES
+    return "; ".join(causes[:_MAX_CAUSES]) + (f" and {counted(more, 'other cause')}" if more > 0 else "")
 
 
 def cost_of_all(breaks: Sequence[Break]) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Techniques that remove a break, as named in titles of remedies and in advice.
 _TECHNIQUES = ("torch.where", "torch.cond", "after the call", "within the graph", "detach()")
 #: Maximum depth of callers that are searched for the cause of a break.
-_MOST_CALLS = 100
+_MAX_CALLS = 100
 #: The separators between alternatives in one piece of advice.
 _ALTERNATIVES = re.compile(r"; (?=or )|; |, (?=or )")
 
@@ -114,7 +114,7 @@ def _fix_caller_first(report: Report, break_: Break) -> Advice | None:
     frame = frames.get(break_.occurrences[-1].frame or "") if break_.occurrences else None
     visited: set[str] = set()  # an invalid report may have callers that call each other
     while frame is not None and frame.caller in frames and break_.id in frames[frame.caller].breaks:
-        if frame.id in visited or len(visited) >= _MOST_CALLS:
+        if frame.id in visited or len(visited) >= _MAX_CALLS:
             return None
         visited.add(frame.id)
         frame = frames[frame.caller]

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job, JobBreak, JobPlace, Process
     from jupyter_graphbreak.report.schema import Diagnostic
 
-_MOST_RUNS = 8
-_MOST_ALONE = 5
-#: A rank that others wait for is mentioned from here on.
+_MAX_RUNS = 8
+_MAX_ALONE = 5
+#: A rank is mentioned if the others wait for it for at least this long.
 _NOTICED_SECONDS = 0.1
 
 
@@ -79,15 +79,15 @@ def compiling_lines(job: Job) -> list[str]:
     ]
     alone = sorted(job.compiling, key=lambda rank: -rank.alone_s)
     noticed = [rank for rank in alone if rank.alone_s >= _NOTICED_SECONDS]
-    for rank in noticed[:_MOST_ALONE]:
+    for rank in noticed[:_MAX_ALONE]:
         function = f"{rank.alone_function}, " if rank.alone_function else ""
         since = f"{_seconds(rank.alone_start_s or 0.0)} after the first compilation"
         lines.append(
             f"rank {rank.rank} compiled for {_seconds(rank.alone_s)} ({function}{since}) while at least half of the "
             "ranks did not: they wait for it in their next collective"
         )
-    if len(noticed) > _MOST_ALONE:
-        lines.append(f"and {len(noticed) - _MOST_ALONE} more ranks that compiled while others did not")
+    if len(noticed) > _MAX_ALONE:
+        lines.append(f"and {len(noticed) - _MAX_ALONE} more ranks that compiled while others did not")
     return lines
 
 
@@ -112,5 +112,5 @@ def _ranks(ranks: list[int]) -> str:
     parts: list[str] = []
     for run in runs:
         parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)  # noqa: PLR2004
-    names = ", ".join(parts[:_MOST_RUNS]) + (", ..." if len(parts) > _MOST_RUNS else "")
+    names = ", ".join(parts[:_MAX_RUNS]) + (", ..." if len(parts) > _MAX_RUNS else "")
     return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 #: The number of graph colours; they repeat, and letters tell graphs of the same colour apart.
 COLOURS = 8
 #: At most this many breaks of one line, and lines of one break, are marked; further breaks are counted.
-_MOST_MARKS = 50
-_LONGEST_MARK = 200
+_MAX_MARKS = 50
+_MAX_MARK_LINES = 200
 _T = TypeVar("_T")
 
 
@@ -212,11 +212,11 @@ def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[in
     by_line: dict[int, _Marks] = {}
     for number, place, ident in annotations.breaks:
         # Mark the beginning and the end of a very long expression.
-        for at in (*range(place.line, min(place.end_line, place.line + _LONGEST_MARK)), place.end_line):
+        for at in (*range(place.line, min(place.end_line, place.line + _MAX_MARK_LINES)), place.end_line):
             if at not in lines:
                 continue
             on_line = by_line.setdefault(at, _Marks())
-            if len(on_line.marks) >= _MOST_MARKS:
+            if len(on_line.marks) >= _MAX_MARKS:
                 on_line.more += 1
                 continue
             start, end = _columns(place, at, lines[at].text)

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 def ordered_paths(report: Report) -> list[PathDifference]:
     """Return the differences that change lines first, and within each kind the reader's own code first.
 
-    A question of a library that changes no line is left out: a reader can do nothing with it.
+    A library's question that changes no line is left out, because the reader cannot use it.
     """
     shown = [path for path in report.paths if path.changes or not is_in_library(report, path)]
     return sorted(shown, key=lambda path: (not path.changes, is_in_library(report, path)))
 
 
 def is_in_library(report: Report, path: PathDifference) -> bool:
-    """Return whether a library asks."""
+    """Return whether the question is in a library."""
     at = decided_at(path)
     return at is None or is_of_library(report, at)
 
 
 def decided_at(path: PathDifference) -> Location | None:
-    """Return the test that the answer decides, or else the question."""
+    """Return the place of the test that depends on the answer; without a test, the place of the question."""
     return path.branch if path.branch is not None else path.location
 
 
@@ -67,7 +67,7 @@ def path_beside(path: PathDifference) -> str:
 
 
 def helper_of(report: Report, path: PathDifference) -> str:
-    """Return the place of the question if it is not that of the test; else an empty string."""
+    """Return the place of the question if the test is somewhere else; otherwise an empty string."""
     at, asked = decided_at(path), path.location
     is_helper = at is not None and asked is not None and (at.source, at.line) != (asked.source, asked.line)
     return place(report, asked) if is_helper else ""

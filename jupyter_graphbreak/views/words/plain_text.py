@@ -16,9 +16,9 @@ _KNOWN_PAGES = re.compile(
 )
 
 #: Maximum number of words in one list.
-_MOST_WORDS = 40
+_MAX_WORDS = 40
 #: A clause may be at most this many times as long as wanted.
-_LONGEST_CLAUSE = 3
+_MAX_CLAUSE_FACTOR = 3
 
 
 def is_known_page(url: str | None) -> bool:
@@ -33,8 +33,8 @@ def counted(number: int, noun: str) -> str:
 
 def joined(words: Sequence[str], separator: str) -> str:
     """Join words; if there are very many, the first ones and how many more there are."""
-    more = len(words) - _MOST_WORDS
-    return separator.join([*words[:_MOST_WORDS], *([f"and {more} more"] if more > 0 else [])])
+    more = len(words) - _MAX_WORDS
+    return separator.join([*words[:_MAX_WORDS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def and_list(words: Sequence[str]) -> str:
@@ -53,7 +53,7 @@ def number_list(numbers: Sequence[int]) -> str:
     parts: list[str] = []
     for some in ranges:
         parts += [f"{some[0]} to {some[-1]}"] if len(some) > 2 else map(str, some)  # noqa: PLR2004
-    return and_list(parts) if len(parts) <= _MOST_WORDS else joined(parts, ", ")
+    return and_list(parts) if len(parts) <= _MAX_WORDS else joined(parts, ", ")
 
 
 def duration(seconds: float) -> str:
@@ -80,7 +80,7 @@ def whole_clauses(text: str, most: int) -> str:
     fitting = [end for end in ends if end <= most]
     if fitting:
         return text[: fitting[-1]]
-    clause, longest = text[: ends[0]] if ends else text, _LONGEST_CLAUSE * most
+    clause, longest = text[: ends[0]] if ends else text, _MAX_CLAUSE_FACTOR * most
     return clause if len(clause) <= longest else f"{clause[:longest]}..."
 
 

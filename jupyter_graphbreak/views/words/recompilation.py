@@ -50,15 +50,15 @@ _NO_TENSOR = re.compile(r"expected type of '(?P<name>.+)' to be a tensor type, '
 _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OTHER_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
-_MOST_NAMES = 2
+_MAX_NAMES = 2
 #: If at least this many functions are recompiled because of size changes within a call, they are listed as one.
-_MANY_WITHIN = 4
+_MIN_FOR_ONE_ENTRY = 4
 #: At most this many lines of one guard are named.
-_MOST_LINES = 3
-#: What is shown with functions that are compiled for tensors with and without gradients.
-_EACH_KIND_IS_RIGHT = "Each kind has its own graph, and two graphs are right."
+_MAX_LINES = 3
+#: The advice for functions that are compiled for tensors with and without gradients.
+_EACH_KIND_IS_EXPECTED = "Each kind has its own graph, and two graphs are expected."
 #: The number of values to write out at the beginning of a series; a longer series shows these and the last.
-_MOST_VALUES = 2
+_MAX_VALUES = 2
 #: From this share of the recompile limit on, there is a warning.
 _NEAR_LIMIT = 0.6
 
@@ -69,10 +69,10 @@ class FailedGuard:
 
     Parameters
     ----------
-    story : str
-        The variation: "k: 2 -> 3 -> ... -> 9".
+    variation : str
+        The subject and its values: "k: 2 -> 3 -> ... -> 9".
     times : int
-        In how many recompiles this guard failed.
+        The number of recompiles in which this guard failed.
     locations : list of Location
         The lines that created the guard, if PyTorch names them.
     advice : str
@@ -85,7 +85,7 @@ class FailedGuard:
         Whether it is about tensors that require gradients in some calls only.
     """
 
-    story: str
+    variation: str
     times: int
     locations: list[Location]
     advice: str
@@ -118,7 +118,7 @@ class Recompilation:
         Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
         varied: the program passes none of them to a compiled function itself.
     is_by_gradients : bool
-        Whether only the need for gradients varied, so that two graphs are right.
+        Whether only the need for gradients varied, so that two graphs are expected.
     is_several : bool
         Whether these are several functions.
     """
@@ -211,7 +211,7 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
         if function.is_by_gradients and best_recompile_remedy(report, function) is None
     ]
     for alike, merge in ((inner, _by_results), (with_gradients, _by_gradients)):
-        if len(alike) >= _MANY_WITHIN:
+        if len(alike) >= _MIN_FOR_ONE_ENTRY:
             functions = [function for function in functions if function not in alike]
             merged.append(merge(alike))
     return [*functions, *merged]
@@ -224,7 +224,7 @@ def shows_advice(report: Report, recompilation: Recompilation) -> bool:
 
 
 def _by_results(functions: Sequence[Recompilation]) -> Recompilation:
-    """Return functions between breaks, recompiled because of values computed there, as one entry."""
+    """Return functions between breaks that were recompiled because of values computed there, as one entry."""
     guards = [guard for function in functions for guard in function.guards]
     varied = [
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
@@ -268,7 +268,7 @@ def limited_functions(report: Report) -> str:
     if not names:
         return ""
     verb = "now runs eagerly (recompile limit)" if len(names) == 1 else "now run eagerly (recompile limit)"
-    if len(names) > _MOST_NAMES:
+    if len(names) > _MAX_NAMES:
         return f"{len(names)} functions {verb}"
     first = limited[0] if limited else None
     if of_wrappers or first is None or len(names) > 1 or not first.total:
@@ -285,7 +285,7 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
     if report.remedies is None:
         return None
     if recompilation.is_several and recompilation.is_by_gradients:
-        return BreakRemedies([], [], [_EACH_KIND_IS_RIGHT])
+        return BreakRemedies([], [], [_EACH_KIND_IS_EXPECTED])
     return _remedies_by_frame(report)[recompilation.frames[0]]
 
 
@@ -315,8 +315,8 @@ def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remed
 
 def guard_lines(report: Report, guard: FailedGuard) -> str:
     """Return the first lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
-    named = [place(report, without_function(location)) for location in guard.locations[:_MOST_LINES]]
-    more = len(guard.locations) - _MOST_LINES
+    named = [place(report, without_function(location)) for location in guard.locations[:_MAX_LINES]]
+    more = len(guard.locations) - _MAX_LINES
     return and_list([*named, *([f"{more} more"] if more > 0 else [])])
 
 
@@ -393,7 +393,7 @@ def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> Faile
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     return FailedGuard(
-        story=_story(variations) if variations else f"`{_readable(group[0][1].guard)}` failed",
+        variation=_variation_text(variations) if variations else f"`{_readable(group[0][1].guard)}` failed",
         times=len({index for index, _, _ in group}),
         locations=list(places),
         advice=variations[-1][1].advice if variations else "",
@@ -403,7 +403,7 @@ def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> Faile
     )
 
 
-def _story(variations: list[tuple[int, _Variation]]) -> str:
+def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     """Return the values of one variable, as far as its guards name them, in the order of first occurrence.
 
     Arrows separate values that followed each other; commas are used if a value may have recurred.
@@ -431,8 +431,8 @@ def _story(variations: list[tuple[int, _Variation]]) -> str:
     if len(series) == 1:
         is_empty = name.startswith("len(") and series == ["0"]
         series.append("1 or more" if is_empty else _OTHER_FLAG.get(series[0], "different value"))
-    if len(series) > _MOST_VALUES + 1:
-        series = [*series[:_MOST_VALUES], "...", series[-1]]
+    if len(series) > _MAX_VALUES + 1:
+        series = [*series[:_MAX_VALUES], "...", series[-1]]
     return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.knowledge.entries import CONFIG
-from jupyter_graphbreak.knowledge.switches import switch_called
+from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
@@ -37,12 +37,12 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
 #: Lines of context around a change.
 _AROUND = 2
 #: At most this many remedies for one break, and for combinations, are considered.
-_MOST_FOR_ONE = 100
-_MOST_TOGETHER = 200
+_MAX_FOR_ONE = 100
+_MAX_TOGETHER = 200
 #: A remedy with more edits is not combined with others; none of our remedies has this many.
-_MOST_EDITS = 20
+_MAX_EDITS = 20
 #: Edits up to this many lines are compared line by line; a longer edit is shown as a full replacement.
-_MOST_COMPARED = 500
+_MAX_COMPARED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def remedies_for_recompiles(report: Report, recompiles: Iterable[str]) -> BreakR
 
 def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
     # Remedies for the break come before those for functions that run eagerly.
-    unique = {id(remedy): remedy for remedy in itertools.islice(remedies, _MOST_FOR_ONE)}
+    unique = {id(remedy): remedy for remedy in itertools.islice(remedies, _MAX_FOR_ONE)}
     ordered = sorted(
         unique.values(),
         key=lambda r: (
@@ -283,7 +283,7 @@ def _edit_lines(edit: Edit, name: str) -> list[DiffLine]:
 
 def _groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
     """Return the different parts of two texts as groups of ``difflib`` opcodes."""
-    if max(len(old), len(new)) > _MOST_COMPARED:
+    if max(len(old), len(new)) > _MAX_COMPARED:
         return [[("replace", 0, len(old), 0, len(new))]]
     return difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_AROUND)
 
@@ -341,7 +341,7 @@ def _comment(report: Report, remedy: Remedy, what: Literal["cell", "code", "line
 
 
 def _undone_settings(report: Report, remedy: Remedy) -> list[str]:
-    """Return the statements that undo the settings of a remedy, unless the earlier value is not known."""
+    """Return the statements that restore the earlier values of a remedy's settings, as far as these are known."""
     statements = []
     for name, value in remedy.settings.items():
         known = report.config.get(name.removeprefix(CONFIG))
@@ -354,7 +354,7 @@ def _undone_settings(report: Report, remedy: Remedy) -> list[str]:
 
 def _undone_switches(remedy: Remedy) -> list[str]:
     """Return how to undo the switches of a remedy."""
-    switches = [switch_called(title) for title in remedy.title.split("; ")]
+    switches = [switch_with_title(title) for title in remedy.title.split("; ")]
     return [switch.undo for switch in switches if switch is not None]
 
 
@@ -397,7 +397,7 @@ def compatible_remedies(report: Report) -> list[Remedy]:
             -len(remedy.recompiles),
         ),
     )
-    for remedy in best[:_MOST_TOGETHER]:
+    for remedy in best[:_MAX_TOGETHER]:
         if set(remedy.breaks + remedy.frames) <= targets or any(_clash(remedy, other) for other in chosen):
             continue
         chosen.append(remedy)
@@ -409,7 +409,7 @@ def compatible_remedies(report: Report) -> list[Remedy]:
 
 def _clash(one: Remedy, other: Remedy) -> bool:
     """Whether two remedies are incompatible: they exclude each other or change the same lines."""
-    if other.id in one.excludes or one.id in other.excludes or max(len(one.edits), len(other.edits)) > _MOST_EDITS:
+    if other.id in one.excludes or one.id in other.excludes or max(len(one.edits), len(other.edits)) > _MAX_EDITS:
         return True
     return any(
         mine.source == theirs.source and mine.first_line <= theirs.last_line and theirs.first_line <= mine.last_line
@@ -445,8 +445,8 @@ def breaks_of(report: Report, remedy: Remedy) -> str:
 def trials_sentence(trials: BreakRemedies) -> str:
     """Describe the outcome of the changes that do not work: "3 others tried, none works"; empty if there are none.
 
-    One that removes the break or saves compilations but changes results is named, because a reader may want it
-    nevertheless.
+    A change that removes the break or saves compilations but changes results is named, because a reader may still want
+    it.
     """
     failed = [trial for trial in trials.failed if trial.verdict != "not tried"]
     untried = len(trials.failed) - len(failed)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def reproducer_sentence(report: Report, reproducer: Reproducer) -> str:
     """Return the sentence about a script: "A standalone script of 12 lines shows break 1: report.reproducer("b1")."."""
-    what = _what(report, reproducer)
+    what = _finding_name(report, reproducer)
     if reproducer.script is None:
         return f"{what[0].upper()}{what[1:]} cannot be reproduced: {one_line(reproducer.reason or 'unknown reason')}"
     lines = counted(len(reproducer.script.strip().split("\n")), "line")
@@ -34,7 +34,7 @@ def other_reproducers(report: Report) -> list[tuple[int, Reproducer]]:
     return [(index, each) for index, each in found if each.id not in breaks and each.script is not None]
 
 
-def _what(report: Report, reproducer: Reproducer) -> str:
+def _finding_name(report: Report, reproducer: Reproducer) -> str:
     numbers = break_numbers(report)
     if reproducer.id in numbers:
         return f"break {numbers[reproducer.id]}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _KINDS = {"nan": "NaN", "inf": "Inf"}
 #: The largest numbers of types that overflow easily.
-_LARGEST = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": "57344"}
+_LARGEST_OF_DTYPE = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": "57344"}
 
 
 def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, bool, NonFinite | None]]:
@@ -32,7 +32,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         sentences.append((seen, False, None))
     sentences += [(sentence, is_bad, None) for sentence, is_bad in _results_of_backend(values)]
     sentences += [
-        (f"{name} raises {one_line(counts.raised)} with the operations one by one", True, None)
+        (f"{name} raises {one_line(counts.raised)} when its operations run one by one", True, None)
         for counts in values.results
         if counts.by == "graphs" and counts.raised is not None
     ]
@@ -59,8 +59,8 @@ def first_sentence(report: Report, found: NonFinite) -> str:
         parts.append(f"in execution {found.execution} of the line")
     if found.direction == "backward":
         parts.append(f"the gradient that reaches it has no {kind}")
-    if found.kind == "inf" and found.dtype in _LARGEST:
-        parts.append(f"{found.dtype} holds {_LARGEST[found.dtype]} at most")
+    if found.kind == "inf" and found.dtype in _LARGEST_OF_DTYPE:
+        parts.append(f"the largest {found.dtype} is {_LARGEST_OF_DTYPE[found.dtype]}")
     if found.graph is not None and found.eager is not None:
         parts.append(
             {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from jupyter_graphbreak.knowledge.switches import switch_called
+from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 Outcome = Literal["good", "bad", "error", "plain"]
-#: Usual names of functions that a decorator returns, and how many of them are looked through.
+#: Usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
 _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
-_MOST_WRAPPERS = 5
+_MAX_WRAPPERS = 5
 #: If there are more functions than this, they are counted instead of named.
-_MOST_NAMES = 2
+_MAX_NAMES = 2
 
 
 class Verdict(NamedTuple):
@@ -98,7 +98,7 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
 def _verdict_on_recompiles(report: Report) -> tuple[Outcome, str]:
     right = {ident for remedy in report.remedies or [] if remedy.is_right for ident in remedy.recompiles}
     if all(recompile.id in right for recompile in report.recompiles):
-        return "good", f"No breaks. {_recompiled(report, 'and that is right')}."
+        return "good", f"No breaks. {_recompiled(report, 'as expected')}."
     return "plain", f"No breaks, but {_recompiled(report)}.{_end_of_recompiles(report)}"
 
 
@@ -185,7 +185,7 @@ def advice_beside_verdict(report: Report) -> str:
 def _what_failed(report: Report) -> str:
     """Return why there is no working change, and a library's switch that changes results."""
     for remedy in report.remedies or []:
-        switch = switch_called(remedy.title)
+        switch = switch_with_title(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.differs is not None:
             target = "it" if len(report.breaks) == 1 else breaks_of(report, remedy)
             return f' Only "{remedy.title}" removes {target}, but {switch.differs}.'
@@ -255,8 +255,8 @@ def _recompiled(report: Report, judgment: str = "") -> str:
     (function,) = functions
     name = _called_name(report, function)
     times = f"compiled {counted(function.total, 'time')}" if function.total else "compiled again"
-    varied = [one_line(guard.story.partition(": ")[0]) for guard in function.guards if ": " in guard.story]
-    return f"{one_line(name)} was {times}{judgment}{f': {and_list(varied[:_MOST_NAMES])} varied' if varied else ''}"
+    varied = [one_line(guard.variation.partition(": ")[0]) for guard in function.guards if ": " in guard.variation]
+    return f"{one_line(name)} was {times}{judgment}{f': {and_list(varied[:_MAX_NAMES])} varied' if varied else ''}"
 
 
 def _called_name(report: Report, function: Recompilation) -> str:
@@ -277,7 +277,7 @@ def _called_name(report: Report, function: Recompilation) -> str:
 def _end_of_recompiles(report: Report) -> str:
     """Return which tested changes end the recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains.".
 
-    If none does, return what a person can do.
+    If none does, return the decision for a person.
     """
     fixes = [best_recompile_remedy(report, function) for function in recompilations(report)]
     known = [remedy for remedy in fixes if remedy is not None]
@@ -303,7 +303,7 @@ def _name(report: Report, subject: Frame | Skipped) -> str:
 
 def _names(functions: Iterable[str]) -> str:
     names = list(dict.fromkeys(filter(None, functions)))
-    return counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)
+    return counted(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
 
 
 def _place_suffix(report: Report, location: Location | None) -> str:
@@ -367,7 +367,7 @@ def compiled_name(report: Report) -> str:
             names[one_line(frame.module)] = None
             continue
         # The name of a wrapper says nothing about the wrapped function.
-        for _ in range(_MOST_WRAPPERS):
+        for _ in range(_MAX_WRAPPERS):
             if frame.function not in _WRAPPERS or frame.id not in called:
                 break
             frame = called[frame.id]  # noqa: PLW2901
@@ -380,5 +380,5 @@ def compiled_name(report: Report) -> str:
 def _first_names(names: Sequence[str]) -> str:
     """Join the first names: "step and norm", "step, norm and 2 more"."""
     shown = list(dict.fromkeys(names))
-    more = len(shown) - _MOST_NAMES
-    return f"{', '.join(shown[:_MOST_NAMES])} and {more} more" if more > 0 else " and ".join(shown)
+    more = len(shown) - _MAX_NAMES
+    return f"{', '.join(shown[:_MAX_NAMES])} and {more} more" if more > 0 else " and ".join(shown)

@@ -26,13 +26,13 @@ class StackNode:
     children: list[StackNode]
 
 
-#: Maximum depth of the tree; below it, stacks are listed one by one.
-_DEEPEST = 20
+#: Maximum depth of the tree; deeper stacks are listed one by one.
+_MAX_DEPTH = 20
 
 
 def stack_tree(stacks: Iterable[Sequence[Location]], depth: int = 0) -> list[StackNode]:
     """Merge stacks with the same beginning; a stack that is the beginning of another is left out."""
-    if depth == _DEEPEST:
+    if depth == _MAX_DEPTH:
         return [StackNode(list(stack), []) for stack in stacks if stack]
     by_start: dict[tuple[str, int], list[Sequence[Location]]] = {}
     for stack in stacks:
@@ -55,7 +55,7 @@ def _spot(place: Location) -> tuple[str, int]:
 #: The function name of a cell's top-level code, which is not shown.
 _MODULE = "<module>"
 #: At most this many lines of an expression are searched for its first word.
-_MOST_CODE_LINES = 20
+_MAX_CODE_LINES = 20
 
 
 def place(report: Report, location: Location | None) -> str:
@@ -84,7 +84,7 @@ def function_of(report: Report, location: Location) -> str:
 
 def brief_code(code: str | None) -> str:
     """Return an expression on one line, shortened with an ellipsis if it is long."""
-    lines = (code or "").split("\n", _MOST_CODE_LINES)[:_MOST_CODE_LINES]
+    lines = (code or "").split("\n", _MAX_CODE_LINES)[:_MAX_CODE_LINES]
     shown = lines[0].strip()
     # A bracket alone is not informative, with or without a keyword before it.
     for line in lines[1:]:

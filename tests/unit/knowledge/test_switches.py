@@ -9,8 +9,8 @@ from jupyter_graphbreak.knowledge.switches import (
     SWITCHES,
     CodePlace,
     KnownSwitch,
-    switch_called,
     switch_with,
+    switch_with_title,
     switches_for,
 )
 
@@ -25,7 +25,7 @@ def test_every_switch_was_measured_and_can_be_undone(switch: KnownSwitch) -> Non
         compile(switch.code, "switch", "exec")
         assert switch.undo
         assert switch_with(switch.code) is switch
-    assert switch_called(switch.title) is switch
+    assert switch_with_title(switch.title) is switch
     assert switch.advice in all_advice()
 
 

@@ -68,7 +68,7 @@ def with_entry(report: Report, **fields: object) -> Report:
 def test_cost_verdicts() -> None:
     assert cost_verdicts(cost()) == [
         "compiled, a call is 1.1 times slower than eager (4.21 ms against 3.71 ms); without break 1: 1.2 times faster "
-        "than eager (3.03 ms); without break 2: no effect is measurable; without breaks 1 and 2: 1.4 times faster than "
+        "than eager (3.03 ms); without break 2: no measurable effect; without breaks 1 and 2: 1.4 times faster than "
         "eager (2.60 ms)"
     ]
     assert cost_verdicts(two_breaks()) == []
@@ -77,7 +77,7 @@ def test_cost_verdicts() -> None:
 def test_overlapping_spreads_have_no_ratio() -> None:
     report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
     assert cost_verdicts(report) == [
-        "compiled, a call is as fast as eager, as far as is measurable (3.71 ms against 3.71 ms)"
+        "compiled, a call is as fast as eager, within measurement error (3.71 ms against 3.71 ms)"
     ]
 
 
@@ -102,7 +102,7 @@ def test_a_remedy_that_makes_it_as_fast_as_eager_has_no_ratio() -> None:
     slow, fixed = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
     report = with_entry(cost(), compiled=slow, remedied=[replace(entry_of(cost()).remedied[0], time=fixed)])
     (sentence,) = cost_verdicts(report)
-    assert sentence.endswith("; without break 1: as fast as eager, as far as is measurable (3.71 ms)")
+    assert sentence.endswith("; without break 1: as fast as eager, within measurement error (3.71 ms)")
 
 
 def test_an_unsettled_entry_has_no_figures() -> None:
@@ -143,7 +143,7 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
     assert break_time(report, first) == "fixing it saves 1.18 ms of 4.21 ms a call"
     assert break_time(report, second) == "fixing it saves no measurable time"
     without = with_entry(report, remedied=[])
-    assert break_time(without, first) == "1.34 ms of each call are spent outside graphs at this break"
+    assert break_time(without, first) == "1.34 ms of each call is spent outside graphs at this break"
     assert break_time(two_breaks(), first) == ""
 
 
@@ -379,8 +379,8 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
 
     question = "torch.compiler.is_compiling"
     branch = "the branch at line 7 that only compiled code takes"
-    assert sentence("branch", question, half) == f"{branch} costs 50 µs of the 100 µs of a call"
-    assert sentence("branch", question, whole, half) == f"{branch} saves 100 µs a call"
+    assert sentence("branch", question, half) == f"{branch} costs 50 µs of 100 µs per call"
+    assert sentence("branch", question, whole, half) == f"{branch} saves 100 µs per call"
     assert sentence("branch", question, whole) == f"{branch} makes no measurable difference"
     in_library = replace(cost(), sources=[replace(source, kind="library") for source in cost().sources])
     same = Alternative("branch", question, line, whole, whole)
@@ -468,7 +468,7 @@ def test_a_second_start_is_compared_with_the_first() -> None:
         (
             "graph B is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function "
             "target autograd_function_apply, line 15): set TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 before "
-            "the start",
+            "the program starts",
             True,
         ),
         (

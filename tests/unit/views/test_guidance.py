@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.knowledge.switches import switch_called
+from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import Advice, Break, Device, Report
@@ -53,7 +53,7 @@ def test_techniques_that_work_or_were_not_tried_remain() -> None:
 
 
 def test_a_switch_that_failed_is_not_advised() -> None:
-    switch = switch_called("Turn off SpecAugment")
+    switch = switch_with_title("Turn off SpecAugment")
     assert switch is not None
     place = Location("s1", 3, 3)
     advice = [Advice(switch.advice, "graphbreak"), Advice("compile a part", "graphbreak")]

@@ -24,7 +24,7 @@ from jupyter_graphbreak.views.html.job import render_job_page
 from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.sarif import render_sarif
-from jupyter_graphbreak.views.words.bounds import MOST_PARTS, shown_part
+from jupyter_graphbreak.views.words.bounds import MAX_PARTS, shown_part
 from jupyter_graphbreak.views.words.lines import break_numbers
 from tests.support.sample_reports import FOLDER, SAVED, two_breaks
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 Data = dict[str, Any]
 #: The breaks on one line, more than any view shows.
-BREAKS = MOST_PARTS + 500
+BREAKS = MAX_PARTS + 500
 #: Processor time, so a busy machine does not matter; each shape takes a few seconds at most.
-MOST_SECONDS = 60
+MAX_SECONDS = 60
 LIST_NAMES = ("sources", "frames", "graphs", "breaks", "resumes", "skipped", "scopes", "recompiles", "diagnostics")
 
 
@@ -166,7 +166,7 @@ QUICK = (breaks_on_one_line, cycles)
 SLOW = (long_texts, similar_lines, sources, long_lists, deep_calls, wide_places, many_remedies)
 SHAPES = [*QUICK, *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in SLOW)]
 #: The maximum size of any format; the complete page is the largest.
-MOST_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 8_000_000, "markdown": 400_000, "job": 200_000}
+MAX_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 8_000_000, "markdown": 400_000, "job": 200_000}
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
@@ -174,18 +174,18 @@ def test_views_of_a_huge_report_are_fast_and_small(shape: Callable[[], Data]) ->
     report = PlainReport.from_dict(shape())
     start = time.process_time()
     forms = everything(report)
-    assert time.process_time() - start < MOST_SECONDS
-    for name, most in MOST_CHARACTERS.items():
+    assert time.process_time() - start < MAX_SECONDS
+    for name, most in MAX_CHARACTERS.items():
         assert len(forms[name]) < most, name
 
 
 def test_notes_say_what_is_left_out() -> None:
     report = PlainReport.from_dict(breaks_on_one_line())
-    note = f"Shown: {MOST_PARTS} of {BREAKS} breaks."
+    note = f"Shown: {MAX_PARTS} of {BREAKS} breaks."
     text = Report.of(report).to_text()
     assert note in text
     assert note in render_html(report)
-    assert f"{MOST_PARTS} breaks, all for one reason" in text
+    assert f"{MAX_PARTS} breaks, all for one reason" in text
     # The gate judges all of them.
     assert headline(judge(Baseline(), [report])).startswith(f"gate failed: {BREAKS} new breaks")
 
@@ -194,7 +194,7 @@ def test_the_breaks_first_in_reading_order_are_shown() -> None:
     data = breaks_on_one_line()
     data["order"] = [break_["id"] for break_ in reversed(data["breaks"])]
     numbers = break_numbers(shown_part(PlainReport.from_dict(data)))
-    assert len(numbers) == MOST_PARTS
+    assert len(numbers) == MAX_PARTS
     assert (numbers[f"b{BREAKS - 1}"], numbers[f"b{BREAKS // 2}"]) == (1, BREAKS // 2)
 
 

@@ -15,7 +15,7 @@ from jupyter_graphbreak.views.html.bundle import mime_bundle
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows import sections
 from jupyter_graphbreak.views.rows.schema import Row, Rows, Section
-from jupyter_graphbreak.views.rows.sections import MOST_ROWS, build_rows
+from jupyter_graphbreak.views.rows.sections import MAX_ROWS, build_rows
 from tests.support.sample_reports import FOLDER, SAVED, failed, hostile, no_breaks, remedies, two_breaks
 
 if TYPE_CHECKING:
@@ -135,13 +135,13 @@ def test_rows_come_with_the_report_without_changing_it() -> None:
 def test_long_texts_and_lists_are_truncated() -> None:
     long = "x" * 1_000_000
     first = two_breaks().breaks[0]
-    notes = [Diagnostic("info", long), *[Diagnostic("info", "x")] * (MOST_ROWS + 5)]
+    notes = [Diagnostic("info", long), *[Diagnostic("info", "x")] * (MAX_ROWS + 5)]
     breaks = [msgspec.structs.replace(first, gb_type=long, explanation=long)]
     report = msgspec.structs.replace(two_breaks(), breaks=breaks, diagnostics=notes)
     shown = [row for section in build_rows(report).sections for row in section.rows]
     assert all(len(row.label) < 2_000 and len(row.group) < 500 for row in shown)
     found = section(report, "note")
-    assert len(found.rows) == MOST_ROWS < len(notes)
+    assert len(found.rows) == MAX_ROWS < len(notes)
     assert len(found.rows[0].label) < 2_000
     assert len(msgspec.json.encode(build_rows(hostile()))) < len(hostile().to_json())
 

@@ -280,7 +280,7 @@ def again(*guards: str, limit: bool = False) -> Report:
 def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice: str) -> None:
     (recompilation,) = recompilations(report)
     (guard,) = recompilation.guards
-    assert (guard.story, guard.advice) == (story, advice)
+    assert (guard.variation, guard.advice) == (story, advice)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_a_mark_is_advised_only_for_variables_of_the_reader(name: str, subject: 
     guard = f"tensor '{name}' size mismatch at index 0. expected 2, actual 3"
     few = between_breaks(3, guard)
     first = recompilations(few)[0].guards[0]
-    assert (first.story, first.advice) == (f"dimension 0 of {subject}: 2 -> 3", advice)
+    assert (first.variation, first.advice) == (f"dimension 0 of {subject}: 2 -> 3", advice)
     assert listed_recompilations(few) == recompilations(few)
 
 
@@ -383,7 +383,7 @@ def test_functions_that_results_of_breaks_recompile_are_one_entry_in_every_view(
 ) -> None:
     report = replace(between_breaks(6, guard), remedies=remedies)
     (entry,) = listed_recompilations(report)
-    assert (entry.function, entry.times, entry.guards[0].story) == (
+    assert (entry.function, entry.times, entry.guards[0].variation) == (
         "6 functions between breaks",
         "recompiled 6 times",
         why,
@@ -416,7 +416,7 @@ def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in
     text = " ".join(render_text(report).split())
     assert (
         f"6 functions recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more Each kind has its own graph, and two"
-        " graphs are right."
+        " graphs are expected."
     ) in text
     assert text.count("As is.") == 1, "only in the verdict"
     (row,) = next(section for section in build_rows(report).sections if section.id == "recompile").rows
@@ -484,7 +484,7 @@ def several_guards() -> Report:
 def test_each_failed_guard_has_its_own_count_and_lines() -> None:
     (recompilation,) = recompilations(several_guards())
     known = [
-        (guard.story, recompilation.share(guard), [place.line for place in guard.locations])
+        (guard.variation, recompilation.share(guard), [place.line for place in guard.locations])
         for guard in recompilation.guards
     ]
     assert known == [

@@ -205,7 +205,7 @@ def test_a_patch_may_also_change_files_that_are_not_python(judged: Judge) -> Non
     other = diff("x = 1\n", "x = 2\n", "pkg/other.py")
     own = judged((BRANCH, WHERE), beside=other)
     assert own.verdict == "not tried"
-    assert own.reason == "it also changes pkg/other.py, of which nothing was compiled"
+    assert own.reason == "it also changes pkg/other.py, and nothing in that file was compiled"
     assert judged((BRANCH, WHERE), beside=diff("old\n", "new\n", "README.md")).verdict == "works"
 
 
@@ -217,7 +217,7 @@ def test_a_patch_of_a_different_text_is_not_tried(tmp_path: Path) -> None:
     report = jupyter_graphbreak.try_remedies(load(file).step, torch.ones(3), also=[str(patch)], seconds=0.0)
     (own,) = [remedy for remedy in report.remedies or [] if remedy.family == "own"]
     assert own.verdict == "not tried"
-    assert own.reason == "line 12 of drifted.py is another than 'return x - 2 * self.offset'"
+    assert own.reason == "line 12 of drifted.py is not 'return x - 2 * self.offset'"
 
 
 def test_an_invalid_patch_is_an_error(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_an_invalid_patch_is_an_error(tmp_path: Path) -> None:
     step = load(file).step
     patch = tmp_path / "own.patch"
     patch.write_text("mend it, please\n")
-    with pytest.raises(ValueError, match=r"own\.patch is no patch: a unified diff is needed"):
+    with pytest.raises(ValueError, match=r"own\.patch is not a patch: a unified diff is needed"):
         jupyter_graphbreak.try_remedies(step, torch.ones(3), also=[patch])
     patch.write_text(diff("x = 1\n", "x = 2\n", "elsewhere.py"))
     with pytest.raises(ValueError, match=r"own\.patch was not tried: .* It changes elsewhere\.py\."):

@@ -14,11 +14,11 @@ from jupyter_graphbreak._torch_compat.compiled import before_each_step
 from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
-from jupyter_graphbreak.experiments.remedies import finding, rehearsal, search
+from jupyter_graphbreak.experiments.remedies import finding, search, trial_runner
 from jupyter_graphbreak.experiments.remedies.change import Change
-from jupyter_graphbreak.experiments.remedies.rehearsal import TrialResult, TrialRunner
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
+from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult, TrialRunner
 from jupyter_graphbreak.experiments.trial import time_limit
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -223,7 +223,7 @@ def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_the_ow
 
     clock = Clock()
     clocks = SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic, thread_time=clock.monotonic)
-    for module in (finding, rehearsal, search, time_limit):
+    for module in (finding, trial_runner, search, time_limit):
         monkeypatch.setattr(module, "time", clocks)
     report = jupyter_graphbreak.try_remedies(torch.compile(prints, backend=slow), torch.ones(3), seconds=100)
     best = next(remedy for remedy in report.remedies or [] if remedy.verdict in WORKING)

@@ -20,7 +20,7 @@ from torch._dynamo.utils import counters
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.families import branches, markers, table
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
-from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
+from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial import entry as entries
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.remedies import WORKING
@@ -100,15 +100,15 @@ def untouched(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Iterator[N
     ("backend", "proposals"),
     [
         ("eager", 1),  # for each of the seven breaks
-        pytest.param("eager", table.MOST, marks=pytest.mark.exhaustive),
-        pytest.param("inductor", table.MOST, marks=pytest.mark.exhaustive),
+        pytest.param("eager", table.MAX_PROPOSALS, marks=pytest.mark.exhaustive),
+        pytest.param("inductor", table.MAX_PROPOSALS, marks=pytest.mark.exhaustive),
     ],
 )
 def test_side_effects_of_the_function_do_not_happen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
     backend: str, proposals: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(table, "MOST", proposals)
+    monkeypatch.setattr(table, "MAX_PROPOSALS", proposals)
     arguments = torch.ones(3), [0.5]
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -19,7 +19,7 @@ import jupyter_graphbreak
 from jupyter_graphbreak.api.watching import Run
 from jupyter_graphbreak.experiments.reproducer import finding
 from jupyter_graphbreak.experiments.reproducer.finding import reproduce
-from jupyter_graphbreak.experiments.reproducer.processes import FinalRun, Workshop
+from jupyter_graphbreak.experiments.reproducer.processes import FinalRun, ScriptRunner
 from jupyter_graphbreak.experiments.reproducer.script import Variant, script_for
 from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, target_of
 from jupyter_graphbreak.report.reproducer import Reproducer
@@ -30,22 +30,22 @@ SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop() as shared:
+def runner() -> Iterator[ScriptRunner]:
+    with ScriptRunner() as shared:
         yield shared
 
 
 @pytest.fixture
-def warm(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def warm(runner: ScriptRunner, monkeypatch: pytest.MonkeyPatch) -> ScriptRunner:
     """Run the final script in a fork as well, which saves the time for loading PyTorch."""
 
     def run_alone(script: str, seconds: float) -> FinalRun:
-        report, reason = workshop.run(script, seconds)
+        report, reason = runner.run(script, seconds)
         assert report is not None, reason
         return FinalRun(report, "", int(report.error is not None))
 
     monkeypatch.setattr(finding, "run_alone", run_alone)
-    return workshop
+    return runner
 
 
 def watched(case: str) -> Run:
@@ -55,9 +55,9 @@ def watched(case: str) -> Run:
     return run
 
 
-def reproduced(run: Run, ident: str, workshop: Workshop, *, redacted: bool = False) -> Reproducer:
+def reproduced(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
     again = run._kept_run()
-    return reproduce(again.report, again._kept, ident, redacted=redacted, seconds=SECONDS, workshop=workshop)
+    return reproduce(again.report, again._kept, ident, redacted=redacted, seconds=SECONDS, runner=runner)
 
 
 def lines_of(*names: str) -> int:
@@ -91,7 +91,7 @@ def exhaustive(*values: object) -> ParameterSet:
     ],
 )
 def test_scripts_reproduce_the_finding_and_are_short(
-    warm: Workshop, case: str, ident: str, functions: list[str], has: str
+    warm: ScriptRunner, case: str, ident: str, functions: list[str], has: str
 ) -> None:
     run = watched(case)
     found = reproduced(run, ident, warm)
@@ -171,7 +171,7 @@ def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
     return y + 1
 
 
-def test_redacted_script_has_no_names_and_texts(warm: Workshop) -> None:
+def test_redacted_script_has_no_names_and_texts(warm: ScriptRunner) -> None:
     found = reproduced(watched("error_in_a_scope"), ERROR, warm, redacted=True)
     assert found.script is not None, found.reason
     assert found.issue is not None
@@ -179,10 +179,10 @@ def test_redacted_script_has_no_names_and_texts(warm: Workshop) -> None:
         assert word not in found.script + found.issue
 
 
-def test_call_with_an_effect_is_not_run_again(workshop: Workshop) -> None:
+def test_call_with_an_effect_is_not_run_again(runner: ScriptRunner) -> None:
     run = watched("writes_a_file")
     Path("reproducer-test.txt").unlink()
-    found = reproduced(run, "b1", workshop)
+    found = reproduced(run, "b1", runner)
     assert found.script is None
     assert found.reason is not None
     assert "writes to the file reproducer-test.txt" in found.reason
@@ -191,9 +191,9 @@ def test_call_with_an_effect_is_not_run_again(workshop: Workshop) -> None:
         run.report.reproducer("b1")
 
 
-def test_script_is_stopped_before_it_has_an_effect(workshop: Workshop, tmp_path: Path) -> None:
+def test_script_is_stopped_before_it_has_an_effect(runner: ScriptRunner, tmp_path: Path) -> None:
     file = tmp_path / "file"
-    report, reason = workshop.run(f"open({str(file)!r}, 'w')", SECONDS)
+    report, reason = runner.run(f"open({str(file)!r}, 'w')", SECONDS)
     assert report is None
     assert "writes to the file" in reason
     assert not file.exists()
@@ -202,15 +202,15 @@ def test_script_is_stopped_before_it_has_an_effect(workshop: Workshop, tmp_path:
 def test_script_is_stopped_where_processes_cannot_fork(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "file"
     monkeypatch.delattr("os.fork")
-    with Workshop() as without_fork:
+    with ScriptRunner() as without_fork:
         report, reason = without_fork.run(f"print('a')\nopen({str(file)!r}, 'w')", SECONDS)
     assert report is None
     assert "writes to the file" in reason
     assert not file.exists()
 
 
-def test_reason_names_the_object_that_cannot_be_written(workshop: Workshop) -> None:
-    found = reproduced(watched("locked"), "b1", workshop)
+def test_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
+    found = reproduced(watched("locked"), "b1", runner)
     assert found.script is None
     assert found.reason is not None
     assert "lock" in found.reason
@@ -223,6 +223,6 @@ def test_report_without_copies_says_how_to_keep_them() -> None:
         run.report.reproducer("b1")
 
 
-def test_unknown_id_is_an_error(workshop: Workshop) -> None:
+def test_unknown_id_is_an_error(runner: ScriptRunner) -> None:
     with pytest.raises(LookupError, match="b77"):
-        reproduced(watched("wrong_sizes"), "b77", workshop)
+        reproduced(watched("wrong_sizes"), "b77", runner)

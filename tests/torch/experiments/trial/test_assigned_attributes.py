@@ -59,7 +59,7 @@ OF_LIBRARY = {
         "torch.multiprocessing.set_sharing_strategy('file_system')",
         "torch.multiprocessing.get_sharing_strategy()",
     ),
-    "a timer of faults": ("faulthandler.dump_traceback_later(1000, file=sys.__stderr__)", "None"),
+    "a fault timer": ("faulthandler.dump_traceback_later(1000, file=sys.__stderr__)", "None"),
     "standard output": ("sys.stdout = io.StringIO()", "type(sys.stdout)"),
     "the trace function": ("sys.settrace(traced)", "sys.gettrace() is traced"),
     "log records": ("logging.disable(7)", "logging.root.manager.disable"),

@@ -209,4 +209,4 @@ def says_otherwise(x: torch.Tensor) -> torch.Tensor:
 def test_order_of_prints_and_logs_is_compared() -> None:
     (found,) = differences(result_of(says), result_of(says_otherwise))
     assert found.text == "prints, warns and logs in a different order"
-    assert found.declared
+    assert found.is_acceptable

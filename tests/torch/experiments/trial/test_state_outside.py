@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 STOPPED = {
     "a module in sys.modules": ("sys.modules['made_here'] = MADE", "'made_here' in sys.modules"),
     "a module taken out of sys.modules": ("del sys.modules['own_made']", "'own_made' in sys.modules"),
-    "a type of files": ("mimetypes.add_type('x/y', '.zzz')", "mimetypes.guess_type('a.zzz')"),
+    "a file type": ("mimetypes.add_type('x/y', '.zzz')", "mimetypes.guess_type('a.zzz')"),
     "a codec": ("codecs.register(find_codec)", "has_codec('own_codec')"),
     "a function imported by name": ("register_codec(find_codec)", "has_codec('own_codec')"),
     "what replaces bad text": ("codecs.register_error('own', len)", "has_handler('own')"),

@@ -148,7 +148,7 @@ def test_half_precision_overflows_where_fused_code_does_not() -> None:
     second = line_of(scaled_up, "y * 300")
     assert found(values) == [("forward", "inf", "mul", second, "A")]
     assert values.first[0].eager == "same"
-    assert "float16 holds 65504 at most" in sentences(report)[0]
+    assert "the largest float16 is 65504" in sentences(report)[0]
     assert sentences(report)[1].startswith("The code of fused gives neither NaN nor Inf in the results")
     assert {counts.by: counts.inf for counts in values.results} == {"graphs": 4, "eager": 4, "backend": 0}
 
@@ -266,9 +266,7 @@ def test_the_operations_of_one_line_are_listed() -> None:
         (sigmoid, "sigmoid"),
         (sigmoid, "mul"),
     ]
-    assert [note.message for note in report.diagnostics] == [
-        f"Line {line} computed no tensor in the calls that were looked into."
-    ]
+    assert [note.message for note in report.diagnostics] == [f"Line {line} computed no tensor in the examined calls."]
     with pytest.raises(ValueError, match=r"'model\.py' is not a line: use for example 12 or model\.py:12"):
         jupyter_graphbreak.values(with_breaks, torch.zeros(2), at=["model.py"])
 

@@ -9,8 +9,8 @@ import pytest
 
 from jupyter_graphbreak.experiments.cost import further_measurements
 from jupyter_graphbreak.experiments.cost.further_measurements import (
-    LEAST_S,
     MEASUREMENTS,
+    MIN_S,
     FurtherMeasurement,
     SteadyState,
     measured_further,
@@ -77,7 +77,7 @@ def test_unused_time_of_a_row_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) 
     assert left == [pytest.approx(50.0, abs=5.0), pytest.approx(150.0, abs=5.0)]
     left.clear()
     measured(monkeypatch, rows, seconds=0.0)  # little was spent before
-    assert left == [pytest.approx(0.5 * LEAST_S, abs=4.0), pytest.approx(1.5 * LEAST_S, abs=4.0)]
+    assert left == [pytest.approx(0.5 * MIN_S, abs=4.0), pytest.approx(1.5 * MIN_S, abs=4.0)]
     left.clear()
     compiles = FurtherMeasurement("memory", "entry", 0.0, lambda *_: left.append(seconds_left()), compile_share=2.0)
     measured(monkeypatch, [compiles])

@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.cost.parts import (
     Overhead,
     Owner,
     Owners,
-    leaving_us,
+    graph_to_break_us,
     mark_us,
     parts_of,
     time_share,
@@ -76,7 +76,7 @@ BROKEN = call_of(
 
 
 def test_each_stretch_is_assigned_to_its_owner() -> None:
-    owners = Owners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, leaving_us=3.0))
+    owners = Owners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, graph_to_break_us=3.0))
     assert owners.times_by_owner(BROKEN) == pytest.approx(
         {
             WAY_IN: 19.5 + 5.0 + 3.0,
@@ -99,8 +99,8 @@ def test_frame_left_by_an_exception_is_closed() -> None:
 
 def test_overhead_of_marks_is_measured_from_the_calls() -> None:
     assert mark_us([BROKEN]) == 1.0
-    assert leaving_us([BROKEN]) == 10.0
-    assert (mark_us([]), leaving_us([])) == (0.0, 0.0)
+    assert graph_to_break_us([BROKEN]) == 10.0
+    assert (mark_us([]), graph_to_break_us([])) == (0.0, 0.0)
 
 
 def test_parts_come_from_typical_calls_and_add_up() -> None:

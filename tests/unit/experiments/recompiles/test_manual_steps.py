@@ -69,7 +69,7 @@ def test_each_cause_has_a_sentence_of_its_own() -> None:
     assert [(sentence.partition(" varies")[0], about) for sentence, about in steps] == [
         ("The length of `args`", ["r1", "r3"]),
         (
-            "`x` requires a gradient in some calls only: each kind has its own graph, and two graphs are right.",
+            "`x` requires a gradient in some calls only: each kind has its own graph, and two graphs are expected.",
             ["r2"],
         ),
     ]

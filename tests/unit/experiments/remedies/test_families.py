@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 from msgspec.structs import replace as changed
 
-from jupyter_graphbreak.experiments.families.table import FAMILIES, MOST, proposals_for
+from jupyter_graphbreak.experiments.families.table import FAMILIES, MAX_PROPOSALS, proposals_for
 from jupyter_graphbreak.report.location import Location, Source
 from tests.support.break_problems import problem, proposals_of, texts
 
@@ -206,7 +206,7 @@ def test_proposals_are_ordered_without_duplicates() -> None:
     assert list(FAMILIES) == order
     text = "import torch\ndef f(x):\n    if x.max().item() > 0: x += 1\n    return x\n"
     found = proposals_for(problem(text, "x.max().item()", "GB0124"), raise_fault)
-    assert 1 < len(found) <= MOST
+    assert 1 < len(found) <= MAX_PROPOSALS
     assert found[0].family == "branch"
     changes = [(tuple(each.texts.items()), tuple(each.settings.items()), each.code) for each in found]
     assert len(set(changes)) == len(changes)

@@ -100,7 +100,7 @@ def in_library(text: str, code: str, gb_id: str) -> Problem:
     ("text", "code", "gb_id", "part"),
     [
         ("n = image_grid_thw.prod(-1).tolist()\n", "image_grid_thw.prod(-1).tolist()", "GB0033", "compute_from_grids"),
-        ("n = [int(size[0]) for size in image_sizes]\n", "int(size[0])", "GB0124", "hand_in_numbers"),
+        ("n = [int(size[0]) for size in image_sizes]\n", "int(size[0])", "GB0124", "pass_numbers"),
         ("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198", "type(self).forward(self"),
     ],
 )

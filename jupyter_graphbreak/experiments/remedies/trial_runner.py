@@ -153,11 +153,11 @@ class TrialResult:
 _PATIENCE_S = 20.0
 _CONTROL_FLOW = (".cond(", ".while_loop(")
 #: The maximum number of edge inputs for which a program is compiled.
-_MOST_EDGES = 5
+_MAX_EDGES = 5
 #: The maximum number of inputs that the original refuses, for which it is compiled as well.
-_MOST_REFUSED = 2
+_MAX_REFUSED = 2
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this many seconds.
-_LONGEST_FOR_EDGES = 6.0
+_MAX_SECONDS_FOR_EDGES = 6.0
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
@@ -249,7 +249,7 @@ class TrialRunner:
             self._compile_differences[id(case)] = {difference.text for difference in diffs}
             if case is usual_inputs[0]:
                 self._usual_differences = self._compile_differences[id(case)]
-            if not all(difference.declared or difference.text in self._usual_differences for difference in diffs):
+            if not all(difference.is_acceptable or difference.text in self._usual_differences for difference in diffs):
                 self._uncompiled_original.exclude(case)
 
     def _run_original(self, cases: list[ReferenceCase]) -> tuple[CompiledRun, float]:
@@ -449,18 +449,18 @@ class TrialRunner:
 
     def _compiled_edges(self) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
-        if self._original_at_edges is None and self._original_seconds <= _LONGEST_FOR_EDGES:
+        if self._original_at_edges is None and self._original_seconds <= _MAX_SECONDS_FOR_EDGES:
             accepted: dict[str, ReferenceCase] = {}
             refused: dict[str, ReferenceCase] = {}
             for case in self._uncompiled_original.edges():
                 kind = _kind_of_edge(case)
                 if case.input.other_kind:  # its differences show uncompiled
                     continue
-                if case.expected.raised is None and len(accepted) < _MOST_EDGES:
+                if case.expected.raised is None and len(accepted) < _MAX_EDGES:
                     accepted.setdefault(kind, case)
                 elif case.expected.raised is not None and not kind.startswith("size"):
                     refused.setdefault(kind, case)
-            cases = [*accepted.values(), *list(refused.values())[:_MOST_REFUSED]]
+            cases = [*accepted.values(), *list(refused.values())[:_MAX_REFUSED]]
             self._original_at_edges = (self._run_compiled(Change(), cases, lambda _: True), cases) if cases else None
         return self._original_at_edges
 
@@ -474,8 +474,8 @@ class TrialRunner:
         self, candidate: _RunnableChange, run: CompiledRun, diffs: list[Difference], goals: frozenset[str]
     ) -> tuple[RemedyVerdict, str | None]:
         """Return the verdict on a program that ran, and the reason."""
-        if any(not difference.declared for difference in diffs):
-            return "another result", next(difference.text for difference in diffs if not difference.declared)
+        if any(not difference.is_acceptable for difference in diffs):
+            return "another result", next(difference.text for difference in diffs if not difference.is_acceptable)
         comparison = self._compare_breaks(candidate.change, run)
         if goals.isdisjoint(comparison.gone):
             other = next((comparison.other_cause[goal] for goal in goals if goal in comparison.other_cause), None)
@@ -702,7 +702,7 @@ def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Re
         is_by_operation = has_other_message and not is_raised_by_statement(expected.raised)
         # An input that both programs refuse does not count as a difference, even if their output before it differs.
         kept = "another error" if has_other_message and not is_by_operation else None
-        return [difference for difference in diffs if not difference.declared or difference.kind == kept]
+        return [difference for difference in diffs if not difference.is_acceptable or difference.kind == kept]
     if not _is_finite((expected.value, expected.gradients)):
         return [difference for difference in diffs if difference.kind != "gradient"]
     return diffs
@@ -750,7 +750,7 @@ def _with_differences(
     """
     for case, more in pairs:
         seen = replace(seen, inputs=seen.inputs + 1)
-        disqualifying = next((difference.text for difference in more if not difference.declared), None)
+        disqualifying = next((difference.text for difference in more if not difference.is_acceptable), None)
         if not is_noted(case):
             seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
             if disqualifying is not None:

@@ -19,7 +19,7 @@ from jupyter_graphbreak.views.words.cost_findings import cost_findings
 
 
 class Layer(torch.nn.Module):
-    """A layer of a transformer that scales its result by a number, if its layers are to differ."""
+    """A layer of a transformer; with a number, which makes layers differ, it scales its result."""
 
     def __init__(self, width: int, scale: float | None) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 usage: python benchmarks/thousand_ranks.py LOG [RANKS] [MEGABYTES]
 
 LOG is a log of TORCH_TRACE; it is repeated until it is large enough. The ranks differ in rank, process id and times;
-rank 17 has a break of its own. The same folder is then read through ``memory://``.
+rank 17 has one more break. The same folder is then read through ``memory://``.
 """
 
 from __future__ import annotations

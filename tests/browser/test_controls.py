@@ -376,7 +376,7 @@ def test_escape_leaves_the_filter(open_page: Open, lab: Lab) -> None:
     for text in ("print", ""):
         box.click()
         page.keyboard.type(text)
-        if text:  # there the first press only clears it
+        if text:  # the first press only clears the text
             page.keyboard.press("Escape")
         page.keyboard.press("Escape")
         expect(box).to_have_value("")

@@ -81,7 +81,7 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     assert len(outputs) == 1
     assert outputs[0][MIME_TYPE]["summary"]["breaks"] == 2
 
-    opened_in_lab(open_page, lab, "live")  # ends the kernel and starts no other
+    opened_in_lab(open_page, lab, "live")  # ends the kernel without starting a new one
     report = page.locator(".graphbreak")
     expect(report).to_have_count(1, timeout=30_000)
     expect(page.get_by_text("Error displaying widget")).to_have_count(0)

@@ -220,7 +220,7 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
 
 
 @pytest.fixture
-def without_us(lab: Lab) -> str:
+def kernel_without_the_package(lab: Lab) -> str:
     """Make a kernel without the package."""
     folder = lab.folder.parent / "share" / "kernels" / "bare"
     folder.mkdir(parents=True)
@@ -239,11 +239,13 @@ def without_us(lab: Lab) -> str:
     return "bare"
 
 
-def test_a_cell_that_cannot_be_explained_is_not_run(open_page: Open, lab: Lab, without_us: str) -> None:
+def test_a_cell_that_cannot_be_explained_is_not_run(open_page: Open, lab: Lab, kernel_without_the_package: str) -> None:
     lab.save("bare", "ran = 1", "%%bash\necho hi")
     opened = opened_in_lab(open_page, lab, "bare")
     page = opened.page
-    page.evaluate("name => jupyterapp.shell.currentWidget.sessionContext.changeKernel({ name })", without_us)
+    page.evaluate(
+        "name => jupyterapp.shell.currentWidget.sessionContext.changeKernel({ name })", kernel_without_the_package
+    )
     wait_for_kernel(page)
     explain(page)
     expect_warning(page, 'The kernel "bare" does not have jupyter-graphbreak: run pip install')

@@ -1,4 +1,4 @@
-"""On a real GPU: the device rule, a report of code that runs there, what a call asks of it.
+"""On a real GPU: the device rule, a report of code that runs there, and the work that a call gives to the GPU.
 
 ``make test-cuda`` runs these alone.
 """

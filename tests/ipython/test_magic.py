@@ -193,7 +193,7 @@ def test_line_magic_compiles_one_call_and_returns_its_value(shell: Shell) -> Non
     assert (break_.location.line, break_.location.function) == (4, "g")
 
 
-def test_store_and_quiet(shell: Shell) -> None:
+def test_a_quiet_report_is_stored(shell: Shell) -> None:
     shell.run(f"%%compile_explain -q -o seen\n{BREAK}f(torch.ones(2))")
     assert shell.bundles == []
     assert shell.ip.user_ns["seen"].summary.breaks == 1

@@ -1,4 +1,4 @@
-"""``--try``: the cell runs as without, and its report shows the tried remedies with the cell's own lines."""
+"""``--try``: the cell runs as without the option, and its report shows the tried remedies with the cell's own lines."""
 
 from __future__ import annotations
 

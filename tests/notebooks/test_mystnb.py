@@ -41,7 +41,7 @@ def rendered(output_index: int | None) -> str:
     renderer: Any = SimpleNamespace(renderer=SimpleNamespace(nb_client=client), add_js_file=lambda *_: None)
     data = MimeData(MIME_TYPE, cast("Any", bundle[MIME_TYPE]), cell_index=0, output_index=output_index)
     (container,) = ReportRenderer.handle_mime(renderer, data, inline=False) or []
-    return container.astext()
+    return str(container.astext())
 
 
 def unpacked(html: str) -> str:

@@ -218,7 +218,7 @@ selective checkpointing around a compiled function | training#what-breaks-in-tra
 a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-again | convert it with `float()`
 slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-again | a new input size
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
-max_seqlen.item() for variable lengths | causes/gb0124 | better passed as an `int`
+max_seqlen.item() for variable lengths | causes/gb0124 | should be passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
 a graph network compiles again for each graph | questions#other-libraries | add_self_loops=False
 higher loss when compiled | cost#is-the-result-right | emulate_precision_casts
@@ -299,6 +299,10 @@ accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-ke
 Fabric: compile before or after setup? | questions#hugging-face-and-lightning | puts its wrapper inside
 a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
 failed to eagerly compile backwards for dynamic | errors#warnings-that-are-not-errors | Only a later
+last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
+___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of another class
+___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
+getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
 capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
 """
 

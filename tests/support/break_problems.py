@@ -42,11 +42,11 @@ def problem(
     return Problem(report, breaks[0], {"s1": text})
 
 
-def proposed(family: str, given: Problem) -> list[Proposal]:
+def proposals_of(family: str, given: Problem) -> list[Proposal]:
     """Return the proposals of a family."""
     return list(FAMILIES[family](given))
 
 
 def texts(family: str, given: Problem) -> list[str]:
     """Return the new texts that a family proposes for the cell."""
-    return [proposal.texts["s1"] for proposal in proposed(family, given) if proposal.texts]
+    return [proposal.texts["s1"] for proposal in proposals_of(family, given) if proposal.texts]

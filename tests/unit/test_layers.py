@@ -56,7 +56,7 @@ def heavy_packages_of(module: str) -> set[str]:
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
-    """Yield every dotted name that a module imports, of a ``from`` import each name with its module."""
+    """Yield every dotted name that a module imports; a ``from`` import yields each name with its module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -7,6 +7,7 @@ the ids and attributes described in :mod:`~jupyter_graphbreak.views.html.referen
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import re
 import zlib
@@ -57,14 +58,14 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
 
     numbers = view.numbers
 
-    def place(fix: Remedy | None, break_: Break) -> Any:
+    def place(fix: Remedy | None, _: int, break_: Break) -> Any:
         return macros.break_item(numbers[break_.id], break_, open=False, grouped=True, shared=fix)
 
     add("breaks", lambda index, group: macros.entry(index, group, open=False), view.groups, limits.breaks)
     for index, group in enumerate(view.groups):
         if not group.is_single:
-            fix = view.shared_fix(group)
-            add(f"places-{index}", lambda _, item, fix=fix: place(fix, item), group.breaks, limits.places)
+            place_of_group = functools.partial(place, view.shared_fix(group))
+            add(f"places-{index}", place_of_group, group.breaks, limits.places)
     add("minor", lambda _, item: macros.break_item(numbers[item.id], item, open=False), view.minor, limits.breaks)
     add("graphs", macros.graph_item, report.graphs, limits.graphs)
     add("frames", macros.frame_row, report.frames, limits.rows)

@@ -89,7 +89,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     live.hide();
     this.addWidget(live);
     // Do not wait for it, because it may wait for a kernel forever.
-    void live.renderModel(only(WIDGET_VIEW, data[WIDGET_VIEW]!, output));
+    void live.renderModel(modelOf(WIDGET_VIEW, data[WIDGET_VIEW]!, output));
     const initialText = live.node.textContent;
     const choose = (): void => {
       if (this._live !== live) {
@@ -130,7 +130,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     const fallback = this._renderers.createRenderer(type);
     this._static = fallback;
     this.addWidget(fallback);
-    await fallback.renderModel(only(type, data[type] ?? '', output));
+    await fallback.renderModel(modelOf(type, data[type] ?? '', output));
     // An untrusted output lacks the attributes that behaviour needs, so it stays static.
     if (this._static !== fallback || !trusted) {
       return;
@@ -198,7 +198,7 @@ function outputOf(model: IOutputModel): IOutput {
 }
 
 /** A model of one representation of an output, whose data can be read repeatedly without a copy. */
-function only(
+function modelOf(
   type: string,
   value: IOutput['data'][string],
   { metadata, trusted }: IOutput

@@ -73,7 +73,7 @@ export class RemedyButtons {
         list: 'remedies' as const,
         at: Number(at)
       }));
-      const button = named('Apply', 'Compatible remedies', () =>
+      const button = namedButton('Apply', 'Compatible remedies', () =>
         this._apply(places, button)
       );
       together.append(row(button));
@@ -103,20 +103,22 @@ export class RemedyButtons {
     const buttons: HTMLButtonElement[] = [];
     if (this._actions !== null && (apply === 'edit' || apply === 'cell')) {
       const label = apply === 'edit' ? 'Apply' : 'Insert as cell';
-      const button = named(label, title, () => this._apply([place], button));
+      const button = namedButton(label, title, () =>
+        this._apply([place], button)
+      );
       buttons.push(button);
     }
     if (remedy.dataset.reproducer !== undefined) {
       const at = Number(remedy.dataset.reproducer);
       for (const what of ['script', 'issue'] as const) {
-        const button = named(`Copy ${what}`, title, () =>
+        const button = namedButton(`Copy ${what}`, title, () =>
           this._copyReproducer(at, what, button)
         );
         buttons.push(button);
       }
     }
     if (copy === 'patch' || copy === 'code') {
-      const button = named(`Copy ${copy}`, title, () =>
+      const button = namedButton(`Copy ${copy}`, title, () =>
         this._copy(place, copy, comment ?? '', button)
       );
       buttons.push(button);
@@ -199,7 +201,7 @@ export class RemedyButtons {
 }
 
 /** A button with an accessible name that identifies its remedy. */
-function named(
+function namedButton(
   label: string,
   title: string,
   act: () => Promise<void>

@@ -315,8 +315,8 @@ class View {
   }
 
   /**
-   * Whether a click ends a drag that selects text. Selected text alone does not
-   * tell: a double click selects a word, and a click on selected text keeps the
+   * Whether a click ends a drag that selects text. Selected text is no proof of a
+   * drag: a double click selects a word, and a click on selected text keeps the
    * selection until it ends.
    */
   private _hasMarked(event: MouseEvent): boolean {

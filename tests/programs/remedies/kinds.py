@@ -1,4 +1,4 @@
-"""Programs with one break or two in every kind of code: each runs by itself, below what stands here."""
+"""Programs with one break or two in every kind of code: each runs alone, after the lines above the first program."""
 import contextlib
 import dataclasses
 import functools
@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import torch
 import torch.nn.functional as F
-# === views and what shares memory
+# === views and shared memory
 def f(x):
     v = x.view(-1)
     if v.sum() > 0:

@@ -1,4 +1,4 @@
-"""Programs with loops that a tensor ends, and sizes that a tensor holds: each runs by itself, below what stands here."""
+"""Programs with loops that a tensor ends, and sizes that a tensor holds: each runs alone, after the lines above the first program."""
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -72,7 +72,7 @@ def f(x):
     return y
 def given():
     return (torch.tensor([0.5, 0.5], requires_grad=True),)
-# === what an earlier turn left
+# === a value from an earlier turn
 def f(x):
     y = x
     last = x * 0
@@ -84,7 +84,7 @@ def f(x):
     return y + last
 def given():
     return (torch.tensor([0.5, 0.5], requires_grad=True),)
-# === another dtype by the loop
+# === a different dtype after the loop
 def f(x):
     y = torch.zeros(2, dtype=torch.int64)
     for i in range(3):
@@ -133,7 +133,7 @@ def f(x):
     return x
 def given():
     return (torch.tensor([0.5, 0.75]),)
-# === something said as the loop is left
+# === a print when the loop is left
 def f(x):
     found = x * 0
     for i in range(4):
@@ -224,7 +224,7 @@ def f(x, lengths):
     return torch.stack([part.sum() for part in torch.split(x, lengths.tolist())])
 def given():
     return (torch.linspace(-1, 2, 6), torch.tensor([0, 1, 2]))
-# === lengths bound anew before they are read
+# === lengths rebound before they are read
 def f(x, lengths):
     lengths = lengths * 2
     return torch.stack([part.sum() for part in torch.split(x, lengths.tolist())])
@@ -331,7 +331,7 @@ def f(x):
     return y * 2
 def given():
     return (torch.tensor([0.5, 0.75]),)
-# === another name for what is changed
+# === an alias of the changed value
 def f(x):
     y = x * 1
     z = y
@@ -342,7 +342,7 @@ def f(x):
     return y, z
 def given():
     return (torch.tensor([0.5, 0.75]),)
-# === a total beside the loop, in another dtype
+# === a total beside the loop, in a different dtype
 def f(x):
     total = torch.zeros(2, dtype=torch.float64)
     for i in range(3):
@@ -352,7 +352,7 @@ def f(x):
     return total
 def given():
     return (torch.tensor([0.5, 0.75]),)
-# === a count that a branch has, too
+# === a count that a branch uses as well
 def f(x):
     n = 0
     for _ in range(4):

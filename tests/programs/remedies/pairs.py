@@ -351,13 +351,13 @@ def f(x):
     return x
 def given():
     return (torch.linspace(-1, 2, 6),)
-# === what is returned is the argument, right
+# === the argument is returned, right
 def f(x):
     y = x * 2 if x.sum() > 0 else x * 1
     return y
 def given():
     return (torch.linspace(-1, 2, 6),)
-# === what is returned is the argument, wrong
+# === the argument is returned, wrong
 def f(x):
     y = x * 2 if x.sum() > 0 else x
     return y
@@ -1048,7 +1048,7 @@ def f(x):
     return y
 def given():
     return (torch.linspace(-1, 2, 6),)
-# === what is hoisted, right
+# === a hoisted computation, right
 def setting():
     return math.sqrt(4.0)
 def f(x):
@@ -1057,7 +1057,7 @@ def f(x):
     return x * k
 def given():
     return (torch.linspace(-1, 2, 6),)
-# === what is hoisted, wrong
+# === a hoisted computation, wrong
 import time
 def f(x, n):
     k = n and math.floor(10 / n)
@@ -1632,7 +1632,7 @@ def f(x):
     return out
 def given():
     return (torch.tensor([[0.0, 1.0], [2.0, 3.0], [0.0, 5.0]]),)
-# === a test for elements beside another one, right
+# === a test for elements beside a second test, right
 def f(x, scale=2.0):
     y = x + 1
     mask = y > 1
@@ -1641,7 +1641,7 @@ def f(x, scale=2.0):
     return y
 def given():
     return (torch.linspace(-1, 2, 6),)
-# === a test for elements beside another one, wrong
+# === a test for elements beside a second test, wrong
 def f(x, scale=2.0):
     y = x + 1
     mask = y > 1

@@ -1,4 +1,4 @@
-"""Programs on which a plausible remedy is wrong: each runs by itself, below what stands here."""
+"""Programs on which a plausible remedy is wrong: each runs alone, after the lines above the first program."""
 import copy
 import logging
 import warnings
@@ -28,7 +28,7 @@ def f(x):
     return y.sum()
 def given():
     return (torch.linspace(-1, 2, 16).reshape(4, 4).requires_grad_(),)
-# === what an inlined function prints
+# === a print in an inlined function
 def says(x):
     print("in callee", x.sum().item())
     return x + 1
@@ -44,7 +44,7 @@ def f(x):
     return y
 def given():
     return (torch.ones(3),)
-# === what is printed changes afterwards
+# === a printed value that changes afterwards
 def f(x):
     y = x.clone()
     print(y)
@@ -102,7 +102,7 @@ class Net(torch.nn.Module):
 f = Net()
 def given():
     return (torch.ones(2, 4),)
-# === a side whose gradient is no number
+# === a side whose gradient is NaN
 def f(x):
     if (x > 0).all():
         y = x.sqrt()
@@ -152,7 +152,7 @@ def f(x):
     return y
 def given():
     return (torch.ones(3),)
-# === another type of numbers on each side
+# === a different dtype on each side
 def f(x):
     if x.sum() > 0:
         y = 2.0
@@ -170,7 +170,7 @@ def f(x):
     return y
 def given():
     return (torch.ones(3),)
-# === another shape on one side
+# === a different shape on one side
 def f(x):
     if x.sum() > 0:
         y = x[:1]
@@ -188,7 +188,7 @@ def f(x):
     return y
 def given():
     return (torch.ones(4, 2),)
-# === another gradient by a cloned value
+# === a different gradient because of a clone
 def f(x):
     y = x.clone()
     y = y.detach().requires_grad_()
@@ -227,7 +227,7 @@ def f(x):
     return y
 def given():
     return (torch.ones(3),)
-# === what is warned once
+# === a warning that is shown once
 def f(x):
     if x.sum() > -100:
         warnings.warn("seen")
@@ -254,7 +254,7 @@ def f(x):
     return y, time.perf_counter() - start
 def given():
     return (torch.ones(3),)
-# === another result each time
+# === a different result each time
 import time
 def f(x):
     if x.sum() > 0:

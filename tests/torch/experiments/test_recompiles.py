@@ -536,7 +536,7 @@ def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
 
 
 def applied(x: torch.Tensor, function: Any) -> Any:
-    """Return what a function makes of a tensor."""
+    """Return the result of a function for a tensor."""
     return function(torch.relu(x))
 
 
@@ -738,7 +738,7 @@ def test_for_a_growing_cache_of_transformers_a_fixed_length_is_advised() -> None
 
 def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
     # As inductor does in the backward pass of a convolution over images of varying sizes.
-    def mixes_up(graph: torch.fx.GraphModule, _: Any) -> Any:
+    def mixes_up_formats(graph: torch.fx.GraphModule, _: Any) -> Any:
         sizes = [node for node in graph.graph.nodes if node.op == "placeholder" and node.type is torch.SymInt]
         is_confused = sizes and torch._inductor.config.layout_optimization
 
@@ -752,7 +752,7 @@ def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() ->
     def scale(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
-    compiled = torch.compile(scale, backend=mixes_up, dynamic=False)
+    compiled = torch.compile(scale, backend=mixes_up_formats, dynamic=False)
     with jupyter_graphbreak.capture(entries=True) as run:
         for n in (4, 6, 9):
             compiled(torch.ones(2, n))

@@ -86,5 +86,5 @@ def test_type_annotations_are_read(annotation: str, tensor: CodeTensor) -> None:
 
 
 @pytest.mark.parametrize("code", ["", "nonsense (", "def forward(self", "class GraphModule(torch.nn.Module):\n  x = ("])
-def test_code_that_is_none_is_counted_not_raised(code: str) -> None:
+def test_invalid_code_of_a_graph_is_counted_not_raised(code: str) -> None:
     assert parse_graph(code).ops == []

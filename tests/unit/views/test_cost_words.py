@@ -214,8 +214,8 @@ def test_long_compile_times_are_broken_down() -> None:
     report = replace(cost(), frames=frames)
     sentence = startup(report)
     assert sentence == (
-        "start-up: 13.8 s of compiling: step resumed at line 12 7.1 s, step 6.0 s, norm 0.5 s, 1 more function 0.2 s; "
-        "2.0 s of it was spent on recompiles, for which 1 call waited"
+        "start-up: 13.8 s of compiling: 7.1 s for step resumed at line 12, 6.0 s for step, 0.5 s for norm, 0.2 s for "
+        "1 more function; 2.0 s of it was spent on recompiles, for which 1 call waited"
     )
     assert "start-up: 13.8 s of compiling" in render_text(report)
     assert sentence in render_html(report)

@@ -318,6 +318,7 @@ def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
 
 def test_a_group_shows_the_fix_of_all_its_breaks_once() -> None:
     report = remedies()
+    assert report.remedies is not None
     shared = replace(report.remedies[0], breaks=[break_.id for break_ in report.breaks])
     page = render_html(replace(report, remedies=[shared]))
     assert page.count('class="gb-group"') == 1

@@ -50,7 +50,7 @@ from tests.support.sample_reports import big, no_breaks, two_breaks
 
 
 def model() -> Report:
-    """Return a report with a library break that six frames report, one in a library helper, and one in own code."""
+    """Return a report with a library break of six frames, one in a library helper, and one in the reader's code."""
     branch = Location("s2", 660, 660, 19, 56, "forward", "dropout_probability < self.layerdrop")
     helper = Location("s3", 332, 335, 30, 9, "<dictcomp>", "{\n    f'output_{k}': 1\n}")
     own = Location("s1", 2, 2, 0, 9, "step", "print(1)")

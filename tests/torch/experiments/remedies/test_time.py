@@ -137,8 +137,10 @@ def test_compiling_a_part_first_leaves_time_for_other_remedies(monkeypatch: pyte
         monkeypatch.setattr(module, "time", clocks)
     monkeypatch.setattr(Search, "_run_trial", slow)
     jupyter_graphbreak.try_remedies(train, torch.ones(2, 3), seconds=100)
-    assert limits[0] == (True, 40)
-    assert any(not is_inner for is_inner, _ in limits[1:])
+    (is_inner, seconds), *others = limits
+    assert is_inner
+    assert seconds == 40
+    assert any(not is_other_inner for is_other_inner, _ in others)
 
 
 def test_without_time_nothing_is_called_and_the_report_says_so() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.break_problems import problem, proposed, texts
+from tests.support.break_problems import problem, proposals_of, texts
 
 
 def function(*lines: str) -> str:
@@ -73,7 +73,7 @@ def function(*lines: str) -> str:
 def test_both_sides_are_computed_with_where(before: list[str], code: str, after: list[str]) -> None:
     given = problem(function(*before), code)
     assert function(*after) in texts("branch", given)
-    (first, *_) = proposed("branch", given)
+    (first, *_) = proposals_of("branch", given)
     assert len(first.conditions) == 1
 
 
@@ -114,7 +114,7 @@ def test_a_chain_of_branches() -> None:
         "    y = 0 * x",
         "return y",
     ]
-    (first, *_) = proposed("branch", problem(function(*before), "m > 1"))
+    (first, *_) = proposals_of("branch", problem(function(*before), "m > 1"))
     both = "torch.where(m > 1, x, torch.where(m > 0, -x, 0 * x))"
     assert first.texts["s1"] == function("m = x.mean()", f"y = {both}", "return y")
     assert [(each.line, each.column, each.end_column) for each in first.conditions] == [(4, 7, 12), (6, 9, 14)]
@@ -171,7 +171,7 @@ def test_a_flag_is_kept_as_a_tensor() -> None:
         "drop = False", "drop = torch.where(x.sum() < 0, True, drop)",
         "x = torch.where(torch.logical_not(torch.as_tensor(drop)), x * 2, x)", "return x",
     ]  # fmt: skip
-    (first, *_) = proposed("branch", problem(function(*before), "x.sum() < 0"))
+    (first, *_) = proposals_of("branch", problem(function(*before), "x.sum() < 0"))
     assert first.texts["s1"] == function(*after)
     assert len(first.conditions) == 2
 
@@ -206,9 +206,9 @@ def test_torch_with_an_alias_and_without_an_import() -> None:
 
 
 def test_cond_is_last_and_excludes_random_numbers_and_modules() -> None:
-    proposals = proposed("branch", problem(function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
+    proposals = proposals_of("branch", problem(function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
     assert [each.title for each in proposals] == ["Take both sides with torch.where", "Give both sides to torch.cond"]
     assert "torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.clone())" in proposals[1].texts["s1"]
     for arm in ("torch.dropout(x, 0.1, True)", "self.layer(x)", "torch.rand_like(x)"):
         given = problem(function(f"if x.sum() > 0: x = {arm}", "return x"), "x.sum() > 0")
-        assert [each.title for each in proposed("branch", given)] == ["Take both sides with torch.where"]
+        assert [each.title for each in proposals_of("branch", given)] == ["Take both sides with torch.where"]

@@ -10,7 +10,7 @@ from msgspec.structs import replace as changed
 
 from jupyter_graphbreak.experiments.families.table import FAMILIES, MAX_PROPOSALS, proposals_for
 from jupyter_graphbreak.report.location import Location, Source
-from tests.support.break_problems import problem, proposed, texts
+from tests.support.break_problems import problem, proposals_of, texts
 
 CONFIG = "torch._dynamo.config."
 
@@ -48,7 +48,7 @@ def test_a_similar_call_is_not_removed() -> None:
     ],
 )  # fmt: skip
 def test_settings_are_proposed_for_their_causes(gb_id: str, settings: list[dict[str, object]]) -> None:
-    found = proposed("setting", problem("y = x.item()\n", "x.item()", gb_id))
+    found = proposals_of("setting", problem("y = x.item()\n", "x.item()", gb_id))
     assert [dict(each.settings) for each in found] == [
         {CONFIG + name: value for name, value in each.items()} for each in settings
     ]
@@ -56,7 +56,7 @@ def test_settings_are_proposed_for_their_causes(gb_id: str, settings: list[dict[
 
 def test_settings_are_found_by_names_of_earlier_releases() -> None:
     given = problem("y = x.item()\n", "x.item()", "", gb_type="Tensor.item() with capture_scalar_outputs=False")
-    assert proposed("setting", given)
+    assert proposals_of("setting", given)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_code_that_needs_the_selection_is_not_changed(code: str) -> None:
 
 
 def test_taking_values_one_by_one_includes_the_setting() -> None:
-    found = proposed("scalar", problem("import torch\ny = x.tolist()\n", "x.tolist()", "GB0109"))[-1]
+    found = proposals_of("scalar", problem("import torch\ny = x.tolist()\n", "x.tolist()", "GB0109"))[-1]
     assert found.texts["s1"].endswith("y = [value.item() for value in x]\n")
     assert found.settings == {CONFIG + "capture_scalar_outputs": True}
 
@@ -123,7 +123,7 @@ def test_a_progress_bar_is_skipped_when_compiling() -> None:
 
 def test_a_call_independent_of_the_function_moves_before_it() -> None:
     text = "import torch\ndef f(x):\n    home = os.path.expanduser('~')\n    return x * len(home)\n"
-    (first,) = proposed("hoisting", problem(text, "os.path.expanduser('~')", "GB0007", entry="def f("))
+    (first,) = proposals_of("hoisting", problem(text, "os.path.expanduser('~')", "GB0007", entry="def f("))
     assert first.compiles_itself
     assert first.texts["s1"] == (
         "import torch\n@torch.compile\ndef _f_compiled(home, x):\n    return x * len(home)\n\n\n"
@@ -133,7 +133,7 @@ def test_a_call_independent_of_the_function_moves_before_it() -> None:
 
 def test_a_context_moves_around_the_call() -> None:
     text = "import torch\ndef f(x):\n    with lock:\n        y = x * 2\n        # then\n    return y\n"
-    (only,) = proposed("hoisting", problem(text, "with lock:", "GB0142", entry="def f("))
+    (only,) = proposals_of("hoisting", problem(text, "with lock:", "GB0142", entry="def f("))
     assert only.texts["s1"] == (
         "import torch\n@torch.compile\ndef _f_compiled(x):\n    y = x * 2\n        # then\n    return y\n\n\n"
         "def f(x):\n    with lock:\n        return _f_compiled(x)\n"
@@ -152,7 +152,9 @@ def test_a_context_moves_around_the_call() -> None:
     ],
 )
 def test_code_that_depends_on_the_function_stays_in_it(lines: str, code: str) -> None:
-    assert proposed("hoisting", problem(f"import torch\ndef f(x):\n{lines}\n", code, "GB0007", entry="def f(")) == []
+    assert (
+        proposals_of("hoisting", problem(f"import torch\ndef f(x):\n{lines}\n", code, "GB0007", entry="def f(")) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,15 +170,15 @@ def test_code_that_depends_on_the_function_stays_in_it(lines: str, code: str) ->
 def test_switches_of_a_library(path: str, code: str, part: str) -> None:
     given = problem(f"x = 0\n{code}\n", code, "GB0170")
     library = replace(given, report=changed(given.report, sources=[Source("s1", "x.py", "library", path)]))
-    (only,) = proposed("switch", library)
+    (only,) = proposals_of("switch", library)
     assert part in (only.code or "")
-    assert proposed("switch", given) == []
+    assert proposals_of("switch", given) == []
 
 
 def test_a_switch_that_only_the_reader_can_set_is_no_proposal() -> None:
     given = problem("x = 0\nint(index.max())\n", "int(index.max())", "GB0124")
     source = Source("s1", "_scatter.py", "library", "torch_geometric/utils/_scatter.py")
-    assert proposed("switch", replace(given, report=changed(given.report, sources=[source]))) == []
+    assert proposals_of("switch", replace(given, report=changed(given.report, sources=[source]))) == []
 
 
 def test_a_break_inside_python_is_fixed_at_the_call() -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from jupyter_graphbreak.report.location import Source
-from tests.support.break_problems import problem, proposed, texts
+from tests.support.break_problems import problem, proposals_of, texts
 
 PRINTING = '''\
 import torch
@@ -52,7 +52,7 @@ y = f(torch.ones(3))
 
 
 def test_all_output_moves_after_the_call() -> None:
-    (first, *_) = proposed("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f("))
+    (first, *_) = proposals_of("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f("))
     assert first.texts["s1"] == AFTER
     assert first.compiles_itself
     assert first.title == "Print after the call"
@@ -82,7 +82,7 @@ def test_the_compile_call_moves_to_the_inner_function() -> None:
 )  # fmt: skip
 def test_checks_and_records_move_after_the_call(check: str, code: str, handed_out: str, after: str) -> None:
     text = f"import torch\nseen = []\ndef f(x):\n    {check}\n    return x\n"
-    (first, *_) = proposed("output", problem(text, code, entry="def f("))
+    (first, *_) = proposals_of("output", problem(text, code, entry="def f("))
     assert f"later.append(({handed_out}))" in first.texts["s1"]
     assert after in first.texts["s1"]
     assert bool(first.conditions) == ("seen.append" not in check)
@@ -140,7 +140,7 @@ def test_a_method_calls_a_top_level_function() -> None:
     assert texts("output", given)[0] == METHOD_AFTER
     library = Source("s1", "modeling.py", "library", "models/modeling.py")
     given = replace(given, report=changed(given.report, sources=[library]))
-    assert not any(each.compiles_itself for each in proposed("output", given))
+    assert not any(each.compiles_itself for each in proposals_of("output", given))
 
 
 def test_a_tensor_changed_in_place_is_copied() -> None:
@@ -157,9 +157,9 @@ def test_output_of_a_called_function_is_only_skipped() -> None:
     text = (
         "import torch\ndef inner(x):\n    if 1: print(x)\n    print(1)\n    return x\ndef f(x):\n    return inner(x)\n"
     )
-    assert proposed("output", problem(text, "print(x)", "GB0059", entry="def f(")) == []
+    assert proposals_of("output", problem(text, "print(x)", "GB0059", entry="def f(")) == []
     text = text.replace("if 1: print(x)", "print(x)  # here")
-    (only,) = proposed("output", problem(text, "print(x)", "GB0059", entry="def f("))
+    (only,) = proposals_of("output", problem(text, "print(x)", "GB0059", entry="def f("))
     assert only.title == "Write it only when not compiling"
     guarded = "    if not torch.compiler.is_compiling():\n        print({})"
     assert only.texts["s1"].startswith(
@@ -169,12 +169,12 @@ def test_output_of_a_called_function_is_only_skipped() -> None:
 
 def test_settings_move_or_skip_output() -> None:
     text = "import torch\ndef f(x):\n    print(x)\n    return x\n"
-    settings = [each.settings for each in proposed("output", problem(text, "print(x)", "GB0059", entry="def f("))]
+    settings = [each.settings for each in proposals_of("output", problem(text, "print(x)", "GB0059", entry="def f("))]
     assert {"torch._dynamo.config.reorderable_logging_functions": ["builtins.print"]} in settings
     text = text.replace("print(x)", "logger.warning_once('hm')")
     hints = ["Add the logging method to `torch._dynamo.config.ignore_logging_functions`."]
     for known, name in ((hints, "ignore_logging_functions"), ([], "ignore_logger_methods")):
-        found = proposed("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=known))
+        found = proposals_of("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=known))
         assert found[0].settings == {f"torch._dynamo.config.{name}": ["logging.Logger.warning_once"]}
 
 
@@ -185,7 +185,7 @@ def test_settings_move_or_skip_output() -> None:
 def test_a_check_whose_error_is_handled_stays_in_place(around: str, check: str) -> None:
     text = f"import torch\ndef f(x):\n    {around.format(check)}\n    return x\n"
     given = problem(text, "x.any()", entry="def f(")
-    assert [proposed(family, given) for family in ("output", "rewrite", "branch")] == [[], [], []]
+    assert [proposals_of(family, given) for family in ("output", "rewrite", "branch")] == [[], [], []]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_check_whose_error_is_handled_stays_in_place(around: str, check: str) 
 )
 def test_statements_that_cannot_be_deferred_are_not_changed(text: str) -> None:
     entry = "def f(" if "def f(" in text else None
-    found = proposed("output", problem(text, "x.item()", "GB0124", entry=entry))
+    found = proposals_of("output", problem(text, "x.item()", "GB0124", entry=entry))
     assert not any(each.compiles_itself for each in found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.break_problems import problem, proposed, texts
+from tests.support.break_problems import problem, proposals_of, texts
 
 
 def function(*lines: str, before: str = "") -> str:
@@ -48,7 +48,7 @@ def test_python_still_tests_sizes(lines: list[str], code: str, after: list[str])
 )  # fmt: skip
 def test_code_that_may_raise_is_an_assumption(lines: list[str], code: str, granted: str | None) -> None:
     helper = "def raises(x):\n    if x.dim() > 3:\n        raise ValueError\n    return x\n"
-    first = proposed("branch", problem(function(*lines, before=helper), code))[0]
+    first = proposals_of("branch", problem(function(*lines, before=helper), code))[0]
     expected = [] if granted is None else [
         f"it assumes that {granted}, which a condition protects, never raises and has no effect"
     ]  # fmt: skip

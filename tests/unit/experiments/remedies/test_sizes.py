@@ -9,14 +9,14 @@ from msgspec.structs import replace as changed
 
 from jupyter_graphbreak.experiments.families.proposal import Problem
 from jupyter_graphbreak.report.location import Location, Source
-from tests.support.break_problems import problem, proposed, texts
+from tests.support.break_problems import problem, proposals_of, texts
 
 HEAD = "import torch\n"
 
 
 def test_sizes_are_read_before_the_call() -> None:
     text = f"{HEAD}def f(x, n):\n    parts = x.split(n.tolist())\n    return parts[int(n[0])]\n"
-    (only,) = proposed("sizes", problem(text, ["n.tolist()", "int(n[0])"], "GB0033", entry="def f("))
+    (only,) = proposals_of("sizes", problem(text, ["n.tolist()", "int(n[0])"], "GB0033", entry="def f("))
     assert only.compiles_itself
     assert only.texts["s1"] == (
         f"{HEAD}@torch.compile\ndef _f_compiled(given, given_2, x, n):\n    parts = x.split(given)\n"
@@ -105,11 +105,11 @@ def in_library(text: str, code: str, gb_id: str) -> Problem:
     ],
 )
 def test_models_get_their_sizes_by_hooks(text: str, code: str, gb_id: str, part: str) -> None:
-    (only,) = proposed("sizes", in_library(text, code, gb_id))
+    (only,) = proposals_of("sizes", in_library(text, code, gb_id))
     assert only.kind == "switch"
     assert part in (only.code or "")
     compile(only.code or "", "switch", "exec")
-    assert proposed("sizes", problem(text, code, gb_id)) == []
+    assert proposals_of("sizes", problem(text, code, gb_id)) == []
 
 
 def test_a_signature_break_in_python_belongs_to_the_calling_library() -> None:
@@ -117,4 +117,4 @@ def test_a_signature_break_in_python_belongs_to_the_calling_library() -> None:
     (break_,) = given.report.breaks
     assert break_.location is not None
     inside = changed(break_, location=Location("s2", 9, 9, code="self.parameters.values()"), stack=[break_.location])
-    assert len(proposed("sizes", replace(given, break_=inside))) == 1
+    assert len(proposals_of("sizes", replace(given, break_=inside))) == 1

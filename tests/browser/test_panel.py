@@ -204,6 +204,10 @@ def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
     expect(box).to_be_focused()
     expect(panel(page).get_by_role("status")).to_have_text("1 found")
     expect(rows(page)).to_have_count(2)
+    below = panel(page).get_by_role("tree").bounding_box()
+    assert below is not None
+    page.mouse.click(below["x"] + below["width"] / 2, below["y"] + below["height"] - 5)
+    expect(row(page, "^Break 1, score > 3")).to_be_focused()
     keys.type("y")
     expect(panel(page).get_by_role("status")).to_have_text("Nothing matches")
     keys.press("Escape")

@@ -36,10 +36,10 @@ def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
             table[id(copy), name] = copy
 
 
-def forget_fx_wraps(copy: dict[str, Any]) -> None:
-    """Remove the names that :func:`copy_fx_wraps` registered."""
+def forget_fx_wraps(number: int) -> None:
+    """Remove the names that :func:`copy_fx_wraps` registered for the copy with an id."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
-    for key in [key for key in table if key[0] == id(copy)]:
+    for key in [key for key in table if key[0] == number]:
         del table[key]
 
 
@@ -84,7 +84,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
     with (
         while_converting(_unless_ours(codes, compiled.converting)), restored_counters(), removed_globals(),
         _own_cache_sizes(compiled.earlier), _restored_frame_counts(), _disabled_reset(), _restored_module_hooks(),
-        _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(),
+        _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(), _emptied_guards(),
     ):  # fmt: skip
         try:
             yield
@@ -193,6 +193,53 @@ def unprofiled_guards() -> Iterator[None]:
         return
     with patched_here(guards, "profile_guard_manager", lambda *_: 0.0):
         yield
+
+
+@contextlib.contextmanager
+def _emptied_guards() -> Iterator[None]:
+    """Empty the managers of the guards that Dynamo makes in the context, when it ends.
+
+    The finalizers of the objects that the code was compiled for keep the managers, and with them all globals of that
+    code, until these objects are deleted. A module or a class never is.
+    """
+    kind = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
+    if kind is None:  # a different torch
+        yield
+        return
+    managers: list[Any] = []
+
+    def note(_: None, __: None, manager: Any, *___: Any, **____: Any) -> None:
+        managers.append(manager)
+
+    try:
+        with followed_here(kind, "__init__", note):
+            yield
+    finally:
+        for manager in managers:
+            vars(manager).clear()
+
+
+@contextlib.contextmanager
+def forgotten_backends() -> Iterator[None]:
+    """Make Dynamo forget the backends used in the context, which it would keep for :func:`torch._dynamo.reset`."""
+    module = importlib.import_module("torch._dynamo.eval_frame")
+    known: Any = getattr(module, "cached_backends", None)
+    kind = getattr(module, "_TorchDynamoContext", None)
+    if known is None or kind is None or not hasattr(module, "innermost_backend"):  # a different torch
+        yield
+        return
+    before = frozenset(known)
+    added: set[int] = set()
+
+    def note(_: None, __: None, context: Any, *___: Any, **____: Any) -> None:
+        added.add(id(module.innermost_backend(context.callback)))
+
+    try:
+        with followed_here(kind, "__init__", note):
+            yield
+    finally:
+        for number in added - before:
+            known.pop(number, None)
 
 
 def _entries(code: CodeType) -> list[Any]:

@@ -23,7 +23,7 @@ _ANY_SETTERS = _SETTERS | {"exec"}
 
 
 class LibraryAttribute(NamedTuple):
-    """An attribute of a package, or of one of its classes, to which the user's code assigns."""
+    """An attribute of a package, or of one of its classes or objects, to which the user's code assigns."""
 
     owner: Any
     name: str
@@ -31,8 +31,9 @@ class LibraryAttribute(NamedTuple):
     @property
     def title(self) -> str:
         """The dotted name to show."""
-        module = f"{self.owner.__module__}." if isinstance(self.owner, type) else ""
-        return f"{module}{self.owner.__name__}.{self.name}"
+        named = self.owner if hasattr(self.owner, "__name__") else type(self.owner)
+        module = f"{named.__module__}." if isinstance(named, type) else ""
+        return f"{module}{named.__name__}.{self.name}"
 
     def read(self) -> Any:
         """Return its value, or a marker if it has none."""
@@ -186,26 +187,34 @@ def is_library_code(value: Any) -> bool:
     return isinstance(value, types.ModuleType | type | types.FunctionType) and is_library_owner(value)
 
 
-def is_library_owner(owner: types.ModuleType | type | types.FunctionType) -> bool:
-    """Return whether a module, class or function belongs to the standard library or to an installed package."""
+def is_library_owner(owner: Any) -> bool:
+    """Return whether a module, class, function or object belongs to the standard library or to an installed package."""
     module = owner if isinstance(owner, types.ModuleType) else sys.modules.get(owner.__module__)
     return isinstance(module, types.ModuleType) and not is_user_module(module)
 
 
 def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], Any]:
-    """Return the modules and classes whose attributes a function assigns to, by their ids and the attributes' names.
+    """Return the owners of attributes that a function assigns to, by their ids and the attributes' names.
 
-    Only assignments that name the owner are found: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``.
+    They are modules and classes, and functions and objects of libraries. Only assignments that name the owner are
+    found: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``, ``reprlib.aRepr.maxlist = 9``.
     """
     result = {}
     for root, path in _assignments(function.__code__):
+        holder: Any = None
         owner = function.__globals__.get(root, sys.modules.get(root))
         for name in path[:-1]:
-            owner = (attribute_of(owner, "__dict__") or {}).get(name)
+            holder, owner = owner, (attribute_of(owner, "__dict__") or {}).get(name)
         is_function = isinstance(owner, types.FunctionType) and is_library(owner.__code__.co_filename)
-        if is_function or isinstance(owner, types.ModuleType | type):
+        if is_function or isinstance(owner, types.ModuleType | type) or _is_object_of_library(owner, holder):
             result[id(owner), path[-1]] = owner
     return result
+
+
+def _is_object_of_library(item: Any, holder: Any) -> bool:
+    """Return whether an object with attributes belongs to the module of a library that holds it."""
+    is_held = isinstance(holder, types.ModuleType) and holder is not sys and is_library_owner(holder)
+    return is_held and type(getattr(item, "__dict__", None)) is dict and is_library_owner(type(item))
 
 
 def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:

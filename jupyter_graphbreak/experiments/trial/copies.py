@@ -590,7 +590,7 @@ class SavedState:
                 parts += value
             case torch.Generator():
                 self._contents.append((value, value.get_state()))
-            case _ if hasattr(type(value), "__array_interface__"):
+            case _ if _is_array(value):
                 self._contents.append((value, value.copy()))
         return parts
 
@@ -705,14 +705,19 @@ def _is_default_generator(value: torch.Generator) -> bool:
     return any(value is default for default in defaults)
 
 
+def _is_array(value: Any) -> bool:
+    """Return whether an object is an array of NumPy; a user's class may have any attribute of one."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
     if isinstance(value, (*_CONTAINERS, threading.local)):
         return True
     if isinstance(value, torch.Generator):
         return not _is_default_generator(value)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.ndarray):
+    if _is_array(value):
         return True
     kind = type(value)
     # Objects of the standard library, such as streams, refer to almost everything.

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
 from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.process_state import (
     SETS_COMPILER,
     ProcessState,
     copied_context,
     find_changing_line,
+    preserved_line_cache,
 )
 from jupyter_graphbreak.experiments.trial.side_effects import (
     EffectRefusedError,
     ObservedEffect,
     TrialStoppedError,
-    forget_descriptors,
     listen,
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import refused_input
@@ -74,8 +75,14 @@ def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]
         If the code was stopped, even if it caught that, or if user code has changed the state.
     """
     guard = _Guard(calls)
-    forget_descriptors()
-    with refused_input(), copied_context(), UNAUDITED.installed(), REFUSABLE.installed():
+    with (
+        made_descriptors.closed(),
+        preserved_line_cache(),
+        refused_input(),
+        copied_context(),
+        UNAUDITED.installed(),
+        REFUSABLE.installed(),
+    ):
         before = ProcessState(assigned)
         try:
             with listen(guard):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.configuration import quiet
+from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
@@ -316,6 +317,7 @@ def sandboxed() -> Iterator[None]:
             quiet(),
             suppress_logging(),
             suppress_displays(),
+            forgotten_backends(),
             guarded(),
         ):
             yield

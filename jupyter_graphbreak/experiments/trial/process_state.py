@@ -10,6 +10,7 @@ import ctypes
 import dis
 import functools
 import gc
+import linecache
 import locale
 import logging
 import operator
@@ -203,6 +204,12 @@ def _parts() -> Iterator[_Part]:
             lambda: _decimal_settings(decimal),
             lambda settings: _set_decimal_settings(decimal, settings),
             frozenset({"getcontext", "setcontext", "prec", "rounding", *_DECIMAL_CONTEXTS}),
+        )
+        yield _Part(  # it has no names, because no code sets flags on purpose
+            "sets flags of decimal numbers",
+            lambda: dict(decimal.getcontext().flags),
+            lambda flags: _set_decimal_flags(decimal, flags),
+            frozenset(),
         )
     yield _Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
     yield _Part(
@@ -642,6 +649,10 @@ def _set_decimal_settings(decimal: Any, settings: list[tuple[Any, dict[str, Any]
         context.traps.update(traps)
 
 
+def _set_decimal_flags(decimal: Any, flags: dict[Any, bool]) -> None:
+    decimal.getcontext().flags.update(flags)
+
+
 def _context_variables() -> dict[Any, Any]:
     context = contextvars.copy_context()
     return {
@@ -718,6 +729,19 @@ def copied_context() -> Iterator[None]:
         yield
     finally:
         leave(context)
+
+
+@contextlib.contextmanager
+def preserved_line_cache() -> Iterator[None]:
+    """Restore the lines of files that Python keeps for tracebacks; those of libraries and of new graphs stay."""
+    before = dict(linecache.cache)
+    try:
+        yield
+    finally:
+        for name in linecache.cache.keys() - before.keys():
+            if is_own_code(name) and not name.startswith("<"):
+                del linecache.cache[name]
+        linecache.cache.update(before)
 
 
 def _context_functions() -> tuple[Any, Any]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
 from jupyter_graphbreak.experiments.trial.code_roles import is_own_code, origin_of_effect
+from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports
 from jupyter_graphbreak.recording.children import without_setting
 
@@ -102,8 +103,6 @@ _busy: set[int] = set()
 _installed = False
 #: Reentrant, because installing the hook imports Dynamo, and an import is an event.
 _installing = threading.RLock()
-#: The descriptors that the current trial has made; using a different one is an effect.
-made_descriptors: set[int] = set()
 #: Functions to call with the name of a module before user code imports it in a trial.
 before_imports: list[Callable[[str], None]] = []
 
@@ -145,12 +144,6 @@ def _listeners_here() -> list[Listener]:
 def is_in_trial() -> bool:
     """Return whether this thread runs a trial, which nothing else may observe."""
     return any(listener.is_exclusive for listener in _listeners.get(threading.get_ident(), ()))
-
-
-def forget_descriptors() -> None:
-    """Forget which descriptors earlier trials have made, since the program may have got the same numbers since."""
-    if not is_in_trial():
-        made_descriptors.clear()
 
 
 def is_listening() -> bool:
@@ -271,7 +264,7 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
     if not isinstance(flags, int) or name in _HARMLESS:
         return None
     if isinstance(path, int):
-        if path in made_descriptors:
+        if made_descriptors.is_usable(path):
             return None
         if flags & _WRITING:
             return "writes to an open file"

@@ -46,7 +46,8 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     is_listening,
     notice,
 )
-from jupyter_graphbreak.records.package_paths import OWN_FOLDER
+from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,11 @@ _CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILES, "file", "uses the open file"),
-    (tempfile._TemporaryFileWrapper, "file", "uses the open file"),  # noqa: SLF001 - there is no public name
+    (
+        (tempfile._TemporaryFileWrapper, tempfile.SpooledTemporaryFile),  # noqa: SLF001 - there is no public name
+        "file",
+        "uses the open file",
+    ),
     (mmap.mmap, "file", "uses a file that is mapped into memory"),
     ((socket.socket, socket.SocketIO), "network", "uses an open socket"),
     ((sqlite3.Connection, sqlite3.Cursor), "database", "uses an open database"),
@@ -175,9 +180,15 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
         return "file", _describe("uses the open file", value)
     if isinstance(value, _C_DATA) and isinstance(getattr(value, "_wrapper", None), multiprocessing.heap.BufferWrapper):
         return "process", SHARES
+    if isinstance(value, io.IOBase) and _is_user_class(type(value)):
+        return "file", _describe("uses the stream", value)
     if isinstance(value, memoryview) and isinstance(value.obj, mmap.mmap):
         return "file", "uses a file that is mapped into memory"
     return ("database", "uses an open database") if type(value).__module__ in _DATABASES else None
+
+
+def _is_user_class(kind: type) -> bool:
+    return is_own(kind) and not is_library(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
 def _describe(what: str, value: Any) -> str:

@@ -92,6 +92,7 @@ class _SwappedPlace:
         self.name = place.name
         self._place = place
         self._inactive_value = inside
+        self._is_original = inside is place.read()
         self._entered = False
 
     def read(self) -> Any:
@@ -105,8 +106,8 @@ class _SwappedPlace:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the value is immutable, such as a number: nothing is swapped until a run assigns to the name."""
-        return is_atom(self._inactive_value) or is_code(self._inactive_value) or self._inactive_value is _MISSING
+        """Whether the value is the original, such as a number: nothing is swapped until a run assigns to the name."""
+        return self._is_original or is_atom(self._inactive_value) or is_code(self._inactive_value)
 
     def exchange(self) -> None:
         content = self._place.read()
@@ -165,8 +166,8 @@ class Subject:
         self._entered = 0
         self._before: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._caches: list[Any] = []
-        #: User modules and classes that the code may change, and the names swapped in each.
-        self._namespaces: list[tuple[types.ModuleType | type, frozenset[str]]] = []
+        #: User modules, classes and functions that the code may change, and the names swapped in each.
+        self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
         self.shared: list[str] = []
         self.call: Any = self._copy(fn, _name(fn))
         self.owner: Any = None
@@ -325,13 +326,13 @@ class Subject:
                 self._saved_uncopied.restore()
 
     def _restore_namespaces(self) -> None:
-        """Undo changes of modules and classes that a run made without naming them, such as with ``setattr``.
+        """Undo changes of modules, classes and functions that a run made without naming them, as with ``setattr``.
 
         Attributes that Dynamo adds to modules, and Python to classes, are kept.
         """
         for owner, swapped, before in self._before:
             ignored = _OF_CLASSES if isinstance(owner, type) else _OF_MODULES
-            write = type if isinstance(owner, type) else types.ModuleType
+            write: Any = next(kind for kind in (type, types.ModuleType, types.FunctionType) if isinstance(owner, kind))
             now = vars(owner)
             for name in [name for name in now if name not in before and not ignored.match(name)]:
                 write.__delattr__(owner, name)
@@ -438,7 +439,7 @@ class Subject:
         if id(scope) not in self._globals:
             self._globals[id(scope)] = result = dict(scope)
             copy_fx_wraps(scope, result)
-            weakref.finalize(self, forget_fx_wraps, result)
+            weakref.finalize(self, forget_fx_wraps, id(result))  # a reference would keep it alive
         return self._globals[id(scope)]
 
     def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
@@ -484,10 +485,10 @@ class Subject:
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
-        self._swap_modules(modules)
+        in_modules = self._swap_modules(modules)
         if assigns_attributes:
-            self._namespaces = [(module, frozenset(names)) for module, names in modules]
-        known = {(id(vars(module)), name) for module, names in modules for name in names}
+            self._namespaces = list(in_modules)
+        known = {(id(vars(module)), name) for module, names in in_modules for name in names}
         for function, names in functions:
             scope = function.__globals__
             accesses: list[Any] = [(name, scope, _item_access(scope, name)) for name in sorted(names)]
@@ -503,19 +504,47 @@ class Subject:
                 swapped = self._swap_attributes(kind, with_members=assigns_attributes)
                 self._namespaces.append((kind, frozenset(name for _, name in swapped)))
                 known |= swapped
+        self._swap_parts(own, are_changed=assigns_attributes)
         self._swap_assigned(assigned, known)
         self.assigned += library_parts(own)
         self._swap_attached_data(loggers.values())
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
-        """Swap the attributes of a class and, if requested, of an enumeration's members; return them."""
+        """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
         names = [name for name in vars(kind) if not name.startswith("__") and name not in _LAYOUT]
-        for name in names:
-            self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+        names = [
+            name for name in names if self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+        ]
         if with_members and issubclass(kind, enum.Enum):
             for member in kind.__members__.values():
                 self._swap(_Place(f"{kind.__name__}.{member.name}", *_attributes_access(member)))
         return {(id(kind), name) for name in names}
+
+    def _swap_parts(self, functions: list[types.FunctionType], *, are_changed: bool) -> None:
+        """Swap the data in the defaults and attributes of functions that are not copied, such as methods.
+
+        Parameters
+        ----------
+        functions : list of FunctionType
+        are_changed : bool
+            Whether code sets attributes, perhaps of these functions.
+        """
+        copies = set(map(id, self._functions))
+        for function in functions:
+            if id(function) in copies:
+                continue
+            title = function.__qualname__
+            for name in ("__defaults__", "__kwdefaults__", "__code__"):
+                value = getattr(function, name)
+                inside = value if name == "__code__" else self._copy(value, title)
+                if are_changed or inside is not value:
+                    place = _Place(f"{title}.{name}", *_part_access(function, name))
+                    self._places.append(_SwappedPlace(place, inside))
+            attributes = vars(function)
+            names = [name for name in attributes if not name.startswith("__")]
+            swapped = [name for name in names if self._swap(_Place(f"{title}.{name}", *_item_access(attributes, name)))]
+            if are_changed:
+                self._namespaces.append((function, frozenset(swapped)))
 
     def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], known: set[tuple[int, str]]) -> None:
         """Swap the attributes that code assigns to, unless they are swapped already."""
@@ -540,16 +569,23 @@ class Subject:
                 if name[:1] != "_" and name not in _OF_LOGGING and is_data(value):
                     self._swap_if_copied(_Place(f"{title}.{name}", *_item_access(attributes, name)), value)
 
-    def _swap_modules(self, modules: list[tuple[types.ModuleType, list[str]]]) -> None:
+    def _swap_modules(
+        self, modules: list[tuple[types.ModuleType, list[str]]]
+    ) -> list[tuple[types.ModuleType, frozenset[str]]]:
+        """Swap names of modules; return those that were swapped."""
+        swapped = []
         for module, names in modules:
-            for name in names:
-                self._swap(_Place(f"{module.__name__}.{name}", *_item_access(vars(module), name)))
+            places = {name: _Place(f"{module.__name__}.{name}", *_item_access(vars(module), name)) for name in names}
+            swapped.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
+        return swapped
 
-    def _swap(self, place: _Place) -> None:
+    def _swap(self, place: _Place) -> bool:
+        """Swap a copy in for the value at a place; return whether a run's assignments to it are undone with that."""
         try:
             value = place.read()
         except ValueError:  # an empty cell
-            return
+            return False
+        before = len(self._places)
         if value is _MISSING or is_atom(value):
             self._places.append(_SwappedPlace(place, value))
         elif (refusing := REFUSABLE.instead_of(value)) is not None:
@@ -562,6 +598,7 @@ class Subject:
             self._places.append(_SwappedPlace(place, self._copy(value, place.name)))
         elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
             self._swap_if_copied(place, value)
+        return len(self._places) > before
 
     def _swap_if_copied(self, place: _Place, value: Any) -> None:
         failed: list[Uncopied] = []
@@ -696,6 +733,10 @@ def _item_access(scope: dict[str, Any], name: str) -> tuple[Callable[[], Any], C
             scope[name] = value
 
     return lambda: scope.get(name, _MISSING), write
+
+
+def _part_access(function: types.FunctionType, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    return functools.partial(getattr, function, name), functools.partial(setattr, function, name)
 
 
 def _attributes_access(item: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:

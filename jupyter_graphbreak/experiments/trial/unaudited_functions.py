@@ -22,6 +22,7 @@ from jupyter_graphbreak._torch_compat.process_settings import (
     registrations,
 )
 from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
+from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
     SCHEDULES,
@@ -32,8 +33,6 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     before_imports,
     handle_import,
     is_in_trial,
-    is_listening,
-    made_descriptors,
     notice,
     short_text,
 )
@@ -89,6 +88,12 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "safetensors": {"serialize_file": ("file", "writes a file")},
     "safetensors.torch": {"serialize_file": ("file", "writes a file")},
     "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
+    # The functions of Python call the audit hook after they have made a descriptor.
+    "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "makes a socket")),
+    # Python would keep a thread that an effect stops from starting in its list of threads.
+    "threading": {"Thread.start": ("process", STARTS_THREAD)},
+    # It makes pipes first, which would stay open.
+    "multiprocessing.process": {"BaseProcess.start": ("process", "starts a process")},
     "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
     "_posixshmem": dict.fromkeys(("shm_open", "shm_unlink"), ("file", "opens memory that processes share")),
     "ctypes": dict.fromkeys(("memmove", "memset", "cast"), ("process", USES_ADDRESS)),
@@ -104,13 +109,22 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
         "unregister": ("state", "removes a function that runs when the process ends"),
     },
     "abc": {"ABCMeta.register": ("state", "registers a class with an abstract class")},
-    "asyncio": dict.fromkeys(("set_event_loop", "set_event_loop_policy"), ("state", "sets the event loop")),
+    "asyncio": {
+        **dict.fromkeys(("set_event_loop", "set_event_loop_policy"), ("state", "sets the event loop")),
+        "new_event_loop": ("network", "makes an event loop"),
+    },
+    "asyncio.events": {"new_event_loop": ("network", "makes an event loop")},
     "codecs": dict.fromkeys(("register", "unregister", "register_error"), ("state", "registers a codec")),
     "copyreg": dict.fromkeys(("pickle", "add_extension", "remove_extension"), ("state", "registers with pickle")),
     "csv": dict.fromkeys(("register_dialect", "unregister_dialect"), ("state", "registers a CSV dialect")),
     "calendar": {"setfirstweekday": ("state", "sets the first day of the week")},
     "gettext": dict.fromkeys(("textdomain", "bindtextdomain", "install"), ("state", "sets how texts are translated")),
     "mimetypes": {"add_type": ("state", "adds a file type")},
+    "loguru._logger": dict.fromkeys(
+        ("Logger.add", "Logger.remove", "Logger.configure", "Logger.enable", "Logger.disable"),
+        ("state", "changes loggers"),
+    ),
+    "structlog": dict.fromkeys(("configure", "configure_once", "reset_defaults"), ("state", "changes loggers")),
     "readline": dict.fromkeys(
         ("add_history", "clear_history", "remove_history_item", "replace_history_item", "parse_and_bind",
          "set_auto_history", "set_completer", "set_completer_delims", "set_history_length", "set_pre_input_hook",
@@ -124,7 +138,10 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
 }  # fmt: skip
 
 #: Functions that make descriptors, and functions that use one up or move its position; none has an audit event.
-_MAKE_DESCRIPTORS = ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd")
+_MAKE_DESCRIPTORS = (
+    *("open", "pipe", "pipe2", "dup", "memfd_create"),
+    *("eventfd", "openpty", "posix_openpt", "pidfd_open", "timerfd_create"),
+)  # fmt: skip
 _USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
 #: Methods of IPython's shell that change the notebook's names or run code.
 _SHELL_METHODS = (
@@ -229,6 +246,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
     for owner, name in collectives():
         yield owner, name, _announcing(getattr(owner, name), "network", COMMUNICATES)
+    yield from _hdf5_functions()
     for owner, name in mappers():
         yield owner, name, _announcing_mapping(getattr(owner, name))
     bootstrap: Any = sys.modules["importlib._bootstrap"]
@@ -239,6 +257,13 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         yield shell, name, _announcing_attribute(name, getattr(shell, name, None))
     for owner, name in registrations():
         yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
+
+
+def _hdf5_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """Yield the functions with which h5py opens files."""
+    files = sys.modules.get("h5py.h5f")
+    for name in ("open", "create") if files is not None else ():
+        yield files, name, _announcing_hdf5(getattr(files, name))
 
 
 def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
@@ -388,14 +413,35 @@ def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
     return disable_dynamo(announce)
 
 
+#: The flag of h5py with which it opens a file that exists to change it; without flags it does so.
+_CHANGES_HDF5 = 1
+
+
+@_once_per_function
+def _announcing_hdf5(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that announces that it opens an HDF5 file, unless it is only read."""
+
+    @functools.wraps(original)
+    def announce(name: Any, flags: int = _CHANGES_HDF5, *args: Any, **kwargs: Any) -> Any:
+        if original.__name__ == "create" or flags & _CHANGES_HDF5:
+            what = f"writes to the file {short_text(name)}"
+            notice("file", what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+        return original(name, flags, *args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
 @_once_per_function
 def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        is_other_name = original.__name__ == "dup" and args[:1] and args[0] not in made_descriptors
-        if is_listening() and not is_other_name:
-            made_descriptors.update(result if isinstance(result, tuple) else (result,))
+        if is_in_trial():
+            is_other_name = original.__name__ == "dup" and args[:1] and not made_descriptors.is_usable(args[0])
+            # Those that a library makes belong to its objects, which close them.
+            is_of_user = is_called_by_user(sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+            for descriptor in result if isinstance(result, tuple) else (result,):
+                made_descriptors.note(descriptor, is_new=not is_other_name, is_closed_later=is_of_user)
         return result
 
     return disable_dynamo(make)
@@ -403,15 +449,19 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @_once_per_function
 def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
+    closes = original.__name__ == "close"
+
     @functools.wraps(original)
     def use(*args: Any, **kwargs: Any) -> Any:
         descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
+        is_allowed = made_descriptors.is_made(descriptor) if closes else made_descriptors.is_usable(descriptor)
         # A file that a library's finalizer closes does not belong to the code that runs then.
-        if descriptor not in made_descriptors and (original.__name__ != "close" or is_called_by_user(frame)):
+        if not is_allowed and (not closes or is_called_by_user(frame)):
             notice("file", "uses the open file", frame)
-        elif original.__name__ == "close":
-            made_descriptors.discard(descriptor)
-        return original(*args, **kwargs)
+        result = original(*args, **kwargs)
+        if closes and is_in_trial():
+            made_descriptors.note_closed(descriptor)
+        return result
 
     return disable_dynamo(use)
 

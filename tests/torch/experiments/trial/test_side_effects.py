@@ -430,6 +430,29 @@ def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> 
     assert seen() == before
 
 
+class Kept:
+    """An object of which trials make copies."""
+
+
+KEPT = Kept()
+
+
+def reads_kept(x: torch.Tensor) -> torch.Tensor:
+    if KEPT is not None:
+        x = x + 1
+    y: torch.Tensor = programs.finish(x)
+    return y
+
+
+def test_no_copy_outlives_an_experiment() -> None:
+    # Dynamo keeps backends, and the guards of code that was compiled for an object which is never deleted.
+    for call in SINGLE_CALLS:
+        call(torch.compile(reads_kept, backend="eager"), torch.ones(3))
+        gc.collect()
+        copies = [item for item in gc.get_objects() if type(item) is Kept and item is not KEPT]
+        assert not copies, call.__name__
+
+
 def test_search_for_context_variables_of_torch_makes_no_object_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     class Deprecated:
         @property  # type: ignore[misc]

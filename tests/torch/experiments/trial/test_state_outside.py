@@ -87,6 +87,17 @@ STOPPED = {
                           "torch.sparse.check_sparse_tensor_invariants.is_enabled()"),
     "the precision of products": ("torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
                                   "torch.backends.mkldnn.matmul.fp32_precision"),
+    "an object of a library": ("reprlib.aRepr.maxlist = 99", "reprlib.aRepr.maxlist"),
+    "a pair of sockets": ("socket.socketpair()", "descriptors()"),
+    "an event loop": ("asyncio.new_event_loop()", "descriptors()"),
+    "a thread": ("threading.Thread(target=len).start()", "threading.enumerate()"),
+    "a process": ("multiprocessing.get_context('fork').Process(target=len).start()", "descriptors()"),
+    "a file in memory": ("SPOOLED.write('a')", "SPOOLED.tell()"),
+    "a stream of its own": ("print('a', file=STREAM)", "STREAM.texts"),
+    "a new HDF5 file": ("h5py.h5f.create(IN_FOLDER('new.h5'))", "os.path.exists(IN_FOLDER('new.h5'))"),
+    "an HDF5 file": ("h5py.h5f.open(IN_FOLDER('log'))", "h5py.OPENED"),
+    "a sink of loguru": ("loguru_logger().add(len)", "loguru._logger.SINKS"),
+    "the processors of structlog": ("structlog.configure(1)", "structlog.CONFIGURED"),
     "the engine of quantized tensors": ("torch.backends.quantized.engine = 'onednn'",
                                         "torch.backends.quantized.engine"),
 }  # fmt: skip
@@ -97,10 +108,14 @@ KINDS = {
     ),
     **dict.fromkeys(
         ("tracebacks", "a tensor that is a file", "a storage that is a file",
-         "a store that is a file", "a record for a handler", "an open archive", "an open compressed file", "a pickler"),
+         "a store that is a file", "a record for a handler", "an open archive", "an open compressed file", "a pickler",
+         "a file in memory", "a stream of its own", "a new HDF5 file", "an HDF5 file"),
         "file",
     ),
-    **dict.fromkeys(("a store on the network", "a socket as a file"), "network"),
+    **dict.fromkeys(
+        ("a store on the network", "a socket as a file", "a pair of sockets", "an event loop"), "network"
+    ),
+    **dict.fromkeys(("a thread", "a process"), "process"),
 }  # fmt: skip
 #: The same for what a trial may change, because it can be undone.
 UNDONE = {
@@ -117,7 +132,7 @@ UNDONE = {
     "an attribute of a number": ("NUMBER.n = getattr(NUMBER, 'n', 0) + 1", "vars(NUMBER)"),
     "a property": ("OWN.read", "own.ITEMS"),
     "a cached property": ("Own().found", "FOUND"),
-    "a descriptor": ("OWN.described", "Described.hits"),
+    "a descriptor of a class": ("OWN.described", "Described.hits"),
     "a class by a decorator": ("dataclasses.dataclass(own.Plain)", "hasattr(own.Plain, '__dataclass_fields__')"),
     "a global by its name": ("globals()['ITEMS'].append(1)", "ITEMS"),
     "in a string of code": ("exec('ITEMS.append(1)')", "ITEMS"),
@@ -125,6 +140,26 @@ UNDONE = {
     "an attribute that a module makes": ("own.made_when_asked", "own.ITEMS"),
     "a list of a module and its class": ("own.ITEMS.append(1); own.Adds().add()", "(own.ITEMS, own.ITEMS is KEPT)"),
     "its own module": ("sys.modules[__name__].ITEMS.append(1)", "ITEMS"),
+    "a function of a user module": ("own.show = len", "own.show"),
+    "a method": ("own.Adds.add = len", "own.Adds.add"),
+    "a default of a user module": ("own.collects(1)", "own.collects.__defaults__"),
+    "a keyword default of a user module": ("own.collects(1)", "own.collects.__kwdefaults__"),
+    "an attribute of a function": ("own.counts()", "own.counts.calls"),
+    "a new attribute of a function": ("own.collects.tag = 1", "vars(own.collects)"),
+    "the defaults of a function": ("own.collects.__defaults__ = ([9],)", "own.collects.__defaults__"),
+    "the code of a function": ("own.collects.__code__ = own.counts.__code__", "own.collects.__code__.co_name"),
+    "a default of a method": ("OWN.collects()", "Own.collects.__defaults__"),
+    "an object that has every attribute": ("ANYTHING.any", "Anything.asked"),
+    "flags of decimal numbers": ("decimal.Decimal(1) / 3", "decimal.getcontext().flags"),
+    "lines for tracebacks": ("linecache.getline(__file__, 1)", "__file__ in linecache.cache"),
+    "a descriptor": ("os.open(__file__, os.O_RDONLY)", "descriptors()"),
+    "a duplicate of a descriptor": ("os.dup(NUMBER_OF_OUT)", "descriptors()"),
+    "a duplicate that is closed": ("os.close(os.dup(NUMBER_OF_OUT))", "descriptors()"),
+    "a pipe": ("os.pipe()", "descriptors()"),
+    "a pipe of libraries": ("multiprocessing.Pipe(False)", "descriptors()"),
+    "a file in a kept list": ("ITEMS.append(open(__file__, opener=os.open))", "descriptors()"),
+    "a descriptor of a file": ("os.fdopen(os.open(__file__, os.O_RDONLY)).read()", "descriptors()"),
+    "an HDF5 file that is read": ("h5py.h5f.open(IN_FOLDER('log'), 0)", "None"),
     "a library that only reads": ("mimetypes.guess_type('a.txt'); json.dumps({'a': 1})", "None"),
     "an import of definitions": ("import own_defines", "None"),
 }  # fmt: skip
@@ -145,6 +180,12 @@ def noted(function):
 @functools.singledispatch
 def show(x):
     return 1
+def collects(x, seen=[], *, known={}):
+    seen.append(x)
+    known[x] = len(seen)
+def counts():
+    counts.calls += 1
+counts.calls = 0
 def __getattr__(name):
     if name == "made_when_asked":
         ITEMS.append(name)
@@ -153,8 +194,10 @@ def __getattr__(name):
 """
 PROGRAM = """
 import array, asyncio, atexit, codecs, contextvars, copyreg, csv, dataclasses, decimal, email.charset, faulthandler
-import functools, gc, gzip, importlib, json, logging, mimetypes, multiprocessing, numbers, os, pickle, select, signal
-import socket, sqlite3, sys, tracemalloc, types, unittest.mock, urllib.request, zipfile, zoneinfo, _thread
+import functools, gc, gzip, importlib, io, json, linecache, logging, mimetypes, multiprocessing, numbers, os, pickle
+import reprlib, select, signal, socket, sqlite3, sys, tempfile, threading, tracemalloc, types, unittest.mock
+import urllib.request, zipfile, zoneinfo, _thread
+import h5py.h5f, loguru._logger, structlog
 import safetensors.torch
 from codecs import register as register_codec
 from gc import disable as collect_no_more
@@ -164,6 +207,7 @@ import torch, torch.distributed, torch.distributions
 import own
 IN_FOLDER = functools.partial(os.path.join, os.path.dirname(__file__))
 OUT = open(IN_FOLDER("out"), "w+b", 0)
+NUMBER_OF_OUT = OUT.fileno()
 ARCHIVE = zipfile.ZipFile(IN_FOLDER("archive"), "w")
 PACKED = gzip.open(IN_FOLDER("packed"), "wb")
 HANDLER = logging.FileHandler(IN_FOLDER("log"))
@@ -171,6 +215,23 @@ PICKLER = pickle.Pickler(OUT)
 ENDS = socket.socketpair()
 SENDS, RECEIVES = ENDS[0].makefile("wb", 0), ENDS[1]
 SIGNALLED = []
+SPOOLED = tempfile.SpooledTemporaryFile(mode="w+")
+class Stream(io.TextIOBase):
+    texts = []
+    def write(self, text):
+        self.texts.append(text)
+        return len(text)
+STREAM = Stream()
+loguru_logger = loguru._logger.Logger
+class Anything:
+    asked = 0
+    def __getattr__(self, name):
+        Anything.asked += 1
+        return 1.0
+ANYTHING = Anything()
+def descriptors():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
 def written(name):
     with open(IN_FOLDER(name), "rb") as file:
         return file.read()
@@ -193,6 +254,8 @@ class Own:
     @functools.singledispatchmethod
     def show(self, x):
         return 1
+    def collects(self, seen=[]):
+        seen.append(1)
     @property
     def read(self):
         own.ITEMS.append(1)
@@ -246,11 +309,34 @@ print("loaded")
 LINE = PROGRAM.count("\n") + 2
 
 
+HDF5 = """
+import h5py
+def open(name, flags=1):
+    h5py.OPENED.append(flags)
+def create(name):
+    raise RuntimeError
+"""
+#: Packages that need not be installed, as far as trials know their functions.
+PACKAGES = {
+    "h5py/__init__.py": "OPENED = []",
+    "h5py/h5f.py": HDF5,
+    "loguru/__init__.py": "",
+    "loguru/_logger.py": "SINKS = []\nclass Logger:\n    def add(self, sink):\n        SINKS.append(sink)",
+    "structlog/__init__.py": "CONFIGURED = []\ndef configure(x):\n    CONFIGURED.append(x)",
+}
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Any]]:
     folder: Path = tmp_path_factory.mktemp("programs")
     patch = pytest.MonkeyPatch()
     patch.syspath_prepend(str(folder))
+    for name, text in PACKAGES.items():
+        if name.partition("/")[0] not in sys.modules:
+            package = folder / "site-packages" / name
+            package.parent.mkdir(parents=True, exist_ok=True)
+            package.write_text(text)
+    patch.syspath_prepend(str(folder / "site-packages"))
     (folder / "own.py").write_text(OWN)
     (folder / "own_changes.py").write_text("import own\nown.ITEMS.append(3)\n")
     (folder / "own_keeps.py").write_text("import own\nLENGTH = own.ITEMS.append(3)\n")

@@ -1,0 +1,84 @@
+"""The file descriptors that a trial makes: its code may use them, and those it leaves open are closed after it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Descriptors:
+    """The descriptors that the present trial has made and not closed yet."""
+
+    def __init__(self) -> None:
+        self._usable: set[int] = set()
+        #: The files behind the descriptors to close: their numbers may be used again in the meantime.
+        self._left: dict[int, tuple[int, int]] = {}
+
+    def note(self, descriptor: int, *, is_new: bool, is_closed_later: bool) -> None:
+        """Remember a descriptor.
+
+        Parameters
+        ----------
+        descriptor : int
+        is_new : bool
+            Whether it has its own position, so that using it changes no other one; a duplicate has none.
+        is_closed_later : bool
+            Whether to close it if the trial leaves it open.
+        """
+        if is_new:
+            self._usable.add(descriptor)
+        if is_closed_later:
+            self._left[descriptor] = _file_of(descriptor)
+
+    def is_usable(self, descriptor: object) -> bool:
+        """Return whether the trial made a descriptor that is no duplicate of one that was open before."""
+        return descriptor in self._usable
+
+    def is_made(self, descriptor: object) -> bool:
+        """Return whether the trial made a descriptor."""
+        return descriptor in self._usable or descriptor in self._left
+
+    def note_closed(self, descriptor: Any) -> None:
+        """Forget a descriptor that was closed."""
+        self._usable.discard(descriptor)
+        self._left.pop(descriptor, None)
+
+    @contextlib.contextmanager
+    def closed(self) -> Iterator[None]:
+        """Close the descriptors that a trial in the context makes and leaves open."""
+        usable, left = self._usable, self._left
+        self._usable, self._left = set(usable), {}
+        try:
+            yield
+        finally:
+            made, self._usable, self._left = self._left, usable, left
+            _close(made)
+
+
+def _close(made: dict[int, tuple[int, int]]) -> None:
+    owned = _owned_by_files() if made else frozenset()
+    for descriptor, file in made.items():
+        with contextlib.suppress(OSError):  # it was closed by other means
+            if descriptor not in owned and _file_of(descriptor) == file:
+                os.close(descriptor)
+
+
+def _file_of(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+def _owned_by_files() -> frozenset[int]:
+    """Return the descriptors that open files will close."""
+    kept = [item for item in gc.get_objects() if issubclass(type(item), io.FileIO)]
+    return frozenset(item.fileno() for item in kept if not item.closed and item.closefd)
+
+
+#: Those of the present trial, with those of the trials that it is part of.
+made_descriptors = Descriptors()

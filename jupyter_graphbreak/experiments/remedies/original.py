@@ -164,7 +164,9 @@ class Original:
         return run(program, subject, subject.with_copies(trial.input.arguments), trial.input.seed)
 
     def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
-        """Choose inputs on which each condition is both true and false; return them, and whether that was possible.
+        """Choose inputs on which each condition takes its sides; return them, and whether that was possible.
+
+        The second value is ``None`` if no condition requires both sides, and all required ones were taken.
 
         Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
         """
@@ -177,8 +179,8 @@ class Original:
         wanted = {
             (group, index, side)
             for group, (_, conditions) in enumerate(by_change.values())
-            for index in range(len(conditions))
-            for side in (True, False)
+            for index, condition in enumerate(conditions)
+            for side in condition.sides
         }
         for pool, done in ((self.pool, len(chosen)), (self.edges, 0)):
             if not wanted:
@@ -197,7 +199,9 @@ class Original:
                 if sides & wanted:
                     chosen.append(trial)
                     wanted -= sides
-        return chosen, not wanted
+        if wanted:
+            return chosen, False
+        return chosen, True if any(len(condition.sides) > 1 for _, condition in watched) else None
 
     def _sides_taken(
         self, program: Program, change: Change, conditions: list[Condition], trials: list[ReferenceCase]

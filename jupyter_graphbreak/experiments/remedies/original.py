@@ -15,6 +15,7 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiling_nothing
 from jupyter_graphbreak.experiments.remedies.application import applied
 from jupyter_graphbreak.experiments.remedies.change import Change
+from jupyter_graphbreak.experiments.trial.difference import varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, run, sandboxed
 from jupyter_graphbreak.experiments.trial.places import named_tensors
@@ -145,6 +146,11 @@ class Original:
     def repeatable(self) -> bool:
         """Whether the function returns the same result again."""
         return bool(self._reference.repeatable)
+
+    def varying_places(self) -> frozenset[str]:
+        """Return the places in arguments and state that hold, say, the time of day or the address of an object."""
+        with sandboxed():
+            return varying_state(self._reference.result, self._reference.repeated_on_new_copies())
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""

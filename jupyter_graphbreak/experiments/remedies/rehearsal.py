@@ -463,9 +463,7 @@ class TrialRunner:
                     continue
                 if case.expected.raised is None and len(accepted) < _MOST_EDGES:
                     accepted.setdefault(kind, case)
-                elif case.expected.raised is not None and (
-                    not kind.startswith("size") or isinstance(case.expected.raised, ArithmeticError)
-                ):
+                elif case.expected.raised is not None and not kind.startswith("size"):
                     refused.setdefault(kind, case)
             cases = [*accepted.values(), *list(refused.values())[:_MOST_REFUSED]]
             self._original_at_edges = (self._run_compiled(Change(), cases, lambda _: True), cases) if cases else None

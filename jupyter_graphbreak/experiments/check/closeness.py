@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -29,7 +29,9 @@ class Exact(NamedTuple):
     varied: Any
 
 
-def difference_beyond_rounding(expected: Any, actual: Any, exact: Exact | None = None) -> str | None:
+def difference_beyond_rounding(
+    expected: Any, actual: Any, exact: Exact | None = None, *, varying: Collection[str] = (), root: str = ""
+) -> str | None:
     """Return how a result differs from the expected one beyond rounding, ``None`` if it does not.
 
     Parameters
@@ -38,8 +40,10 @@ def difference_beyond_rounding(expected: Any, actual: Any, exact: Exact | None =
         The results, of any kind.
     exact : Exact or None
         The results in double precision, if available, from which the size of rounding follows.
+    varying, root
+        As for :func:`difference`.
     """
-    result = difference(expected, actual)
+    result = difference(expected, actual, varying=varying, root=root)
     if result is None or exact is None or difference(expected, actual, values=False) is not None:
         return result
     parts = [flatten(value) for value in (expected, actual, exact.value, exact.varied)]

@@ -27,7 +27,7 @@ _UNFIT = (
     ast.GeneratorExp,
 )  # fmt: skip
 #: Calls with side effects: they must not run on the side that is not taken.
-_EFFECTS = {
+EFFECTS = {
     "print", "append", "extend", "insert", "update", "pop", "add", "write", "open", "input", "setattr", "warn",
     "backward", "step", "zero_grad", "register_buffer", "info", "debug", "warning", "error", "warning_once", "next",
 }  # fmt: skip
@@ -67,7 +67,7 @@ def is_free_of_effects(node: ast.expr) -> bool:
     for part in ast.walk(node):
         if isinstance(part, _UNFIT):
             return False
-        if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in _EFFECTS:
+        if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in EFFECTS:
             return False
     return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
 from jupyter_graphbreak.experiments.families.drafting import fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import is_protected
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
-    from jupyter_graphbreak.experiments.families.proposal import Problem
+    from jupyter_graphbreak.experiments.families.proposal import Condition, Problem
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "hoisting"
@@ -78,7 +79,8 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     text = site.draft.text_of(call)
     splices = [splice or site.draft.replacement(call, name)]
     lines = [f"{name} = {text}"]
-    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE)
+    passed = conditions_before(site, function, [call])
+    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE, passed)
 
 
 def _wrap(
@@ -88,10 +90,11 @@ def _wrap(
     body: Callable[[str], list[str]],
     splices: Sequence[Splice | None],
     title: str,
+    conditions: tuple[Condition, ...],
 ) -> Iterator[Proposal]:
     texts = wrap_function(site, function, parameter, body, splices)
     if texts is not None:
-        yield Proposal(FAMILY, title, texts, compiles_itself=True)
+        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
 
 
 def _body_lines(site: Site, block: ast.With) -> list[str] | None:
@@ -122,4 +125,5 @@ def _enter_outside(site: Site, function: FunctionNode, block: ast.With) -> Itera
     yield from _wrap(
         site, function, None, lambda inner: [f"with {', '.join(items)}:", f"    return {inner}"],
         [site.draft.statement_replacement(block, lines)], "Enter the context around the call",
+        conditions_outside(site, function, block),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families import deferral
+from jupyter_graphbreak.experiments.families import crossing, deferral
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, site_of
 from jupyter_graphbreak.experiments.families.wrapping import entry_function
@@ -119,7 +119,8 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
         if texts is None:
             return
         tests = [node.test for node in statements if isinstance(node, ast.If | ast.Assert)]
-        conditions = tuple(map(site.condition, tests))
+        passed = crossing.conditions_after(site, function, statements)
+        conditions = (*map(site.condition, tests), *passed)
         yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
         title = f"{title}, with copies of what changes in place"
 

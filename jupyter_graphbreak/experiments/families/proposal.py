@@ -32,7 +32,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Condition:
-    """The test of a branch that a change touches: both sides must run before the change counts as working.
+    """The test of a branch that a change touches or passes: its sides must run before the change counts as working.
 
     Parameters
     ----------
@@ -40,6 +40,8 @@ class Condition:
         The id of the source.
     line, column, end_line, end_column : int
         The range of the test in the original text, as :mod:`ast` counts: lines from 1, columns in UTF-8 bytes.
+    sides : tuple of bool
+        The sides that must run.
     """
 
     source: str
@@ -47,6 +49,7 @@ class Condition:
     column: int
     end_line: int
     end_column: int
+    sides: tuple[bool, ...] = (True, False)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Proposal:
     code : str or None
         The code of a switch, which runs before compiling. ``model`` is the outermost module of the program.
     conditions : tuple of Condition
-        The tests that the change touches.
+        The tests that the change touches or passes.
     compiles_itself : bool
         Whether the changed function compiles an inner function, and must be called uncompiled.
     assumptions : tuple of str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
-from jupyter_graphbreak.experiments.families.drafting import argument, operand
+from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import dotted, site_of, step_of
 from jupyter_graphbreak.knowledge.lookup import known_cause
@@ -96,10 +96,13 @@ def _in_place_flag(site: Site) -> Iterator[Proposal]:
     call = _call_of(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
-    tensor = site.draft.text_of(call.func.value)
-    yield from site.edit(
-        FAMILY, "Leave requires_grad_() out: only the values are used", [site.draft.replacement(call, tensor)]
+    is_statement = isinstance(site.statement, ast.Expr) and site.statement.value is call
+    splice = (
+        site.draft.deletion(site.statement)
+        if is_statement
+        else site.draft.replacement(call, site.draft.text_of(call.func.value))
     )
+    yield from site.edit(FAMILY, "Leave requires_grad_() out: only the values are used", [splice])
 
 
 def _assertion(site: Site) -> Iterator[Proposal]:
@@ -169,7 +172,8 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     function, items = inner.args
     if not isinstance(function, ast.Name | ast.Attribute):
         return
-    loop = f"{site.draft.text_of(function)}(each) for each in {operand(site.draft.text_of(items))}"
+    each = fresh_name(site.draft, "each")
+    loop = f"{site.draft.text_of(function)}({each}) for {each} in {operand(site.draft.text_of(items))}"
     new = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
     yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new)])
 

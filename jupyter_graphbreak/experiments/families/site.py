@@ -47,10 +47,10 @@ class Site:
         """The function that contains the break."""
         return self.draft.enclosing_function(self.node)
 
-    def condition(self, test: ast.expr) -> Condition:
-        """Return a test of the source as a condition whose two sides must both run."""
+    def condition(self, test: ast.expr, sides: tuple[bool, ...] = (True, False)) -> Condition:
+        """Return a test of the source as a condition whose sides, both unless given, must run."""
         end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
-        return Condition(self.source, test.lineno, test.col_offset, end_line, end_column)
+        return Condition(self.source, test.lineno, test.col_offset, end_line, end_column, sides)
 
     def edit(
         self,

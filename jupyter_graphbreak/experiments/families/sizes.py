@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.conditions import on_host
+from jupyter_graphbreak.experiments.families.crossing import conditions_before
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh_name, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_at, site_of
@@ -306,7 +307,8 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
     texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
     if texts is not None:
         title = "Read the sizes before the call, and pass them as numbers"
-        yield Proposal(FAMILY, title, texts, compiles_itself=True)
+        passed = conditions_before(site, function, list(reads))
+        yield Proposal(FAMILY, title, texts, conditions=passed, compiles_itself=True)
 
 
 def _read_of(place: Site) -> _Read | None:

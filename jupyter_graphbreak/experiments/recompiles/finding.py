@@ -30,7 +30,8 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
 )
 from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
 from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_steps, right_number
-from jupyter_graphbreak.experiments.recompiles.placement import module_of, with_dynamic, with_lines_before
+from jupyter_graphbreak.experiments.recompiles.other_readers import Reader, find_reader
+from jupyter_graphbreak.experiments.recompiles.placement import module_of, parsed, with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied, readings
@@ -327,7 +328,7 @@ class _EntrySearch:
             if time.monotonic() + trials.seconds / 2 > end and self._tried:
                 break
             self._on_status(candidate.title)
-            tried = trials.run(candidate)
+            tried = self._with_other_readers(trials.run(candidate))
             self._tried.append((tried, change))
             if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
                 is_right = True
@@ -339,6 +340,19 @@ class _EntrySearch:
             ):
                 pending.appendleft(adjusted)
         return is_right
+
+    def _with_other_readers(self, tried: TriedCandidate) -> TriedCandidate:
+        """Return the result of a trial, and name code that no trial runs and that gets a tensor for a number."""
+        tensors = tried.candidate.adjustment.tensors
+        if tried.verdict != "works" or not tensors:
+            return tried
+        found = self._texts.reader_of(tensors, self._sites())
+        if found is None:
+            return tried
+        name, reader = found
+        place = expression(reader.path, self._owner)
+        reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
+        return dataclasses.replace(tried, verdict="works on what ran", reason=reason)
 
     def _compute_before(
         self, varied: Varied, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner], end: float
@@ -517,10 +531,17 @@ class _EntrySearch:
     def _collected(self, varied: Varied) -> _Found:
         """Return the candidates, the best first, with a decision for a person if none works."""
         works = [pair for pair in self._tried if pair[0].verdict in WORKING]
-        # Those that need a setting come last; of the others, first those that can be written into the sources.
+        # Those that work on all inputs come first, and those that need a setting last; of the others, first those that
+        # can be written into the sources.
         best = sorted(
             works,
-            key=lambda pair: (not pair[0].ended, pair[0].compilations, bool(pair[1].settings), not pair[1].texts),
+            key=lambda pair: (
+                not pair[0].ended,
+                pair[0].compilations,
+                pair[0].verdict != "works",
+                bool(pair[1].settings),
+                not pair[1].texts,
+            ),
         )
         # A change that leaves more compilations than the best one is not a separate remedy.
         kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
@@ -640,10 +661,23 @@ class _Texts:
         sources += [source for site in sites if (source := self.place(site)[0]) is not None]
         return {source: self.text(source) for source in dict.fromkeys(sources)}
 
+    def reader_of(self, paths: Sequence[Path], sites: Sequence[CallSite]) -> tuple[str, Reader] | None:
+        """Return a line near some calls that reads one of some numbers, after the name of its source."""
+        for site in sites:
+            source, moved = self.place(site)
+            tree = parsed(self.text(source)) if source is not None else None
+            reader = find_reader(paths, tree, moved.line) if tree is not None and moved is not None else None
+            if source is not None and reader is not None:
+                return self._source(source).name, reader
+        return None
+
     def path(self, source: str) -> str:
         """Return the path or name of a source."""
-        known = self._known.get(source) or next(new for new in self.new_sources if new.id == source)
+        known = self._source(source)
         return known.path or known.name
+
+    def _source(self, ident: str) -> Source:
+        return self._known.get(ident) or next(new for new in self.new_sources if new.id == ident)
 
 
 class _RemedyBuilder:

@@ -60,7 +60,7 @@ def with_lines_before(
     settings : sequence of str
         The statements that change settings; they run once, before the loops around the first call of each function.
     """
-    tree = _parsed(text)
+    tree = parsed(text)
     if tree is None:
         return None
     splices: list[_Splice] = []
@@ -91,7 +91,8 @@ def with_lines_before(
     return _spliced(text, splices)
 
 
-def _parsed(text: str) -> ast.Module | None:
+def parsed(text: str) -> ast.Module | None:
+    """Return the syntax tree of a cell or a file, without its magics; ``None`` if it has errors."""
     try:
         return ast.parse(_MAGIC.sub(r"\1pass", text))
     except SyntaxError:
@@ -391,7 +392,7 @@ def with_dynamic(texts: Mapping[str, str], definition: Definition, owner: str | 
     owner : str or None
         The name of the called module in the user's code.
     """
-    trees = {source: tree for source, text in texts.items() if (tree := _parsed(text)) is not None}
+    trees = {source: tree for source, text in texts.items() if (tree := parsed(text)) is not None}
     splices: dict[str, list[_Splice]] = {}
     for source, node in compile_calls(trees, definition, owner):
         splices.setdefault(source, []).append(_with_keyword(texts[source], node))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
 from jupyter_graphbreak.experiments.recompiles.varied import Number, NumberList, Size, find_varied
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
-from jupyter_graphbreak.experiments.trial.difference import describe_error, differences
+from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, TensorSketch
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -136,10 +136,20 @@ class CallTrials:
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
         #: The seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
+        self._varying = self._find_varying_places()
         self._known = [
-            {difference.text for difference in differences(*pair)}
+            {difference.text for difference in differences(*pair, varying=self._varying)}
             for pair in zip(self._expected, self.original.results, strict=True)
         ]
+
+    def _find_varying_places(self) -> frozenset[str]:
+        """Return the places that hold, say, the time of day; the entry runs again if compilation makes a difference."""
+        pairs = zip(self._expected, self.original.results, strict=True)
+        if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
+            return frozenset()
+        again = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
+        places = (varying_state(*pair) for pair in zip(self._expected, again.results, strict=True))
+        return frozenset[str]().union(*places)
 
     @property
     def compilations(self) -> int:
@@ -191,7 +201,7 @@ class CallTrials:
         for call, expected, result, known in rows:
             if result.raised is not None and expected.raised is None:
                 return TriedCandidate(candidate, "fails", f"{self._reason_of_error(result.raised)}{_on(call)}")
-            for difference in differences(expected, result):
+            for difference in differences(expected, result, varying=self._varying):
                 if difference.text in known:
                     continue
                 if not difference.is_acceptable:

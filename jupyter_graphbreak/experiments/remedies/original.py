@@ -15,6 +15,7 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiling_nothing
 from jupyter_graphbreak.experiments.remedies.application import applied
 from jupyter_graphbreak.experiments.remedies.change import Change
+from jupyter_graphbreak.experiments.trial.difference import varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, run, sandboxed
 from jupyter_graphbreak.experiments.trial.places import named_tensors
@@ -146,6 +147,11 @@ class Original:
         """Whether the function returns the same result again."""
         return bool(self._reference.repeatable)
 
+    def varying_places(self) -> frozenset[str]:
+        """Return the places in arguments and state that hold, say, the time of day or the address of an object."""
+        with sandboxed():
+            return varying_state(self._reference.result, self._reference.repeated_on_new_copies())
+
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""
         return self.pool[:_MAX_INPUTS]
@@ -164,7 +170,9 @@ class Original:
         return run(program, subject, subject.with_copies(trial.input.arguments), trial.input.seed)
 
     def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
-        """Choose inputs on which each condition is both true and false; return them, and whether that was possible.
+        """Choose inputs on which each condition takes its sides; return them, and whether that was possible.
+
+        The second value is ``None`` if no condition requires both sides, and all required ones were taken.
 
         Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
         """
@@ -177,8 +185,8 @@ class Original:
         wanted = {
             (group, index, side)
             for group, (_, conditions) in enumerate(by_change.values())
-            for index in range(len(conditions))
-            for side in (True, False)
+            for index, condition in enumerate(conditions)
+            for side in condition.sides
         }
         for pool, done in ((self.pool, len(chosen)), (self.edges, 0)):
             if not wanted:
@@ -197,7 +205,9 @@ class Original:
                 if sides & wanted:
                     chosen.append(trial)
                     wanted -= sides
-        return chosen, not wanted
+        if wanted:
+            return chosen, False
+        return chosen, True if any(len(condition.sides) > 1 for _, condition in watched) else None
 
     def _sides_taken(
         self, program: Program, change: Change, conditions: list[Condition], trials: list[ReferenceCase]

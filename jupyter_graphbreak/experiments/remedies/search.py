@@ -205,6 +205,7 @@ class Search:
         )
         if not is_inside_tried:
             self._compile_inside(self.deadline)
+        self.candidates = _without_needless_steps(self.candidates)
         return self.candidates
 
     def _search_each_break(self, best: dict[str, Candidate]) -> None:
@@ -526,6 +527,21 @@ def _compiled_entry(entry: Entry) -> CompiledEntry:
         return CompiledEntry(name, parameters=tuple(inspect.signature(call).parameters))
     except (TypeError, ValueError):
         return CompiledEntry(name)
+
+
+def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
+    """Leave out candidates that do no more than another one with fewer steps."""
+
+    def is_needless(candidate: Candidate) -> bool:
+        return candidate.works and any(
+            set(other.titles) < set(candidate.titles)
+            and set(other.breaks) >= set(candidate.breaks)
+            and RANK[other.result.verdict] <= RANK[candidate.result.verdict]
+            for other in candidates
+            if other.works
+        )
+
+    return [candidate for candidate in candidates if not is_needless(candidate)]
 
 
 def _is_sufficient(at_once: Candidate) -> bool:

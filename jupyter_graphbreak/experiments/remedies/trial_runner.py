@@ -38,7 +38,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     stop_reason,
     verdict_of_error,
 )
-from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_statement
+from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_operation
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
     from jupyter_graphbreak.experiments.remedies.original import Watched
     from jupyter_graphbreak.experiments.remedies.run_comparison import BreakComparison
-    from jupyter_graphbreak.experiments.trial.difference import Difference
+    from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.outcome import Result
@@ -240,6 +240,12 @@ class TrialRunner:
                 **{source: cell.text for source, (_, cell) in self.other_cells.items()},
             },
         )
+        #: The places in arguments and state that no two runs leave equal.
+        self._varying = frozenset[str]()
+        if not all(
+            difference.is_acceptable for difference in self._differences(usual_inputs[0], self.original.results[0])
+        ):
+            self._varying = self._uncompiled_original.varying_places()
         # The differences that compilation alone makes, by input: no remedy causes them. Those on the first input, such
         # as state that a library sets only if `is_compiling()` is false, are expected on all.
         self._compile_differences: dict[int, set[str]] = {}
@@ -280,7 +286,8 @@ class TrialRunner:
         return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files)
 
     def _differences(self, case: ReferenceCase, result: Result) -> list[Difference]:
-        return differences(case.expected, result, values=self._uncompiled_original.repeatable)
+        values = self._uncompiled_original.repeatable
+        return differences(case.expected, result, values=values, varying=self._varying)
 
     def run_trial(
         self, change: Change, goals: frozenset[str], watched: Sequence[Watched] = (), *, thorough: bool = False
@@ -427,8 +434,8 @@ class TrialRunner:
         self, case: ReferenceCase, result: Result, original_result: Result
     ) -> tuple[ReferenceCase, list[Difference]]:
         """Return how the compiled changed program differs, without the differences of the compiled original."""
-        known = {difference.text for difference in differences(case.expected, original_result)}
-        diffs = _meaningful_at_edge(differences(case.expected, result), case, result)
+        known = {difference.text for difference in self._differences(case, original_result)}
+        diffs = _meaningful_at_edge(self._differences(case, result), case, result)
         return case, [difference for difference in diffs if difference.text not in known]
 
     def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
@@ -445,7 +452,7 @@ class TrialRunner:
                 compiles = any(name in text for text in candidate.change.texts.values() for name in _CONTROL_FLOW)
                 with contextlib.nullcontext() if compiles else line_limit():
                     result = self._uncompiled_original.run(call, subject, case)
-                yield case, _meaningful_at_edge(differences(case.expected, result), case, result)
+                yield case, _meaningful_at_edge(self._differences(case, result), case, result)
 
     def _compiled_edges(self) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
@@ -517,7 +524,11 @@ class TrialRunner:
             known = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
                 return f"raises {error_summary(result.raised)}, on {case.input.example.what}", []
-            diffs += [difference for difference in self._differences(case, result) if difference.text not in known]
+            diffs += [
+                difference
+                for difference in self._differences(case, result)
+                if difference.text not in known and not _is_refusal_by_operation(difference, case)
+            ]
         return None, diffs
 
     def _evidence(
@@ -688,6 +699,12 @@ def _replace_definitions(application: Application, call: Any, replacement_of: Ca
                 scope[definition.name] = replacement_of(inner)
 
 
+def _is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
+    """Whether both programs refuse an input, the original because an operation of PyTorch does."""
+    raised = case.expected.raised
+    return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
+
+
 def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
     """Leave out differences on inputs not meant for the function, if compiling or computing both sides causes them.
 
@@ -698,10 +715,8 @@ def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Re
     if case.input.only_errors_count and (expected.raised is not None or result.raised is None):
         return []
     if expected.raised is not None and result.raised is not None:
-        has_other_message = any(difference.kind == "different error" for difference in diffs)
-        is_by_operation = has_other_message and not is_raised_by_statement(expected.raised)
         # An input that both programs refuse does not count as a difference, even if their output before it differs.
-        kept = "another error" if has_other_message and not is_by_operation else None
+        kept: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == kept]
     if not _is_finite((expected.value, expected.gradients)):
         return [difference for difference in diffs if difference.kind != "gradient"]

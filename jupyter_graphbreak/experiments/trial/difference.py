@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.experiments.trial.places import RESULT, leaves
-from jupyter_graphbreak.experiments.trial.values import difference, show
+from jupyter_graphbreak.experiments.trial.values import difference, show, varying_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +31,8 @@ _MAX_LENGTH = 60
 _ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
 #: The message of a check in a graph whose message was not a constant.
 _UNNAMED_CHECK = "check failed"
+#: Messages of errors that lists and other sequences raise, not tensors.
+_MESSAGES_OF_SEQUENCES = re.compile(r"index out of range$|^pop ")
 #: The relations between aliases, as they follow "makes the result".
 _INFINITIVES = {"is": "be", "shares memory with": "share memory with"}
 #: Parts that may differ between the texts of equal results: last digits, gradient functions, addresses.
@@ -51,7 +53,9 @@ class Difference:
         return self.kind in ACCEPTABLE
 
 
-def differences(expected: Result, actual: Result, *, values: bool = True) -> list[Difference]:
+def differences(
+    expected: Result, actual: Result, *, values: bool = True, varying: frozenset[str] = frozenset()
+) -> list[Difference]:
     """Return all differences between a program and the original, the most serious first.
 
     Parameters
@@ -60,19 +64,23 @@ def differences(expected: Result, actual: Result, *, values: bool = True) -> lis
         The outcomes of the original and of the program, with equal arguments.
     values : bool
         Whether to compare values, or only types, shapes and whether something happened, as for random numbers.
+    varying : frozenset of str
+        Places in arguments and state that no two runs leave equal, see :func:`varying_state`.
     """
     if expected.raised is not None or actual.raised is not None:
         items = list(_exceptions(expected, actual))
     else:
         text = difference(expected.value, actual.value, values=values)
         items = [] if text is None else [Difference("value", f"returns {text}")]
-    items += _named_values("argument", "the argument ", expected.arguments, actual.arguments, values=values)
+    items += _named_values(
+        "argument", "the argument ", expected.arguments, actual.arguments, values=values, varying=varying
+    )
     if not any(item.kind in {"value", "exception"} for item in items):
         items += _requires_grad(expected, actual)
         items += _gradients(expected, actual, values=values)
         items += _aliasing(expected, actual)
     items += _left_grad(expected, actual, values=values)
-    items += _state(expected, actual, values=values)
+    items += _state(expected, actual, values=values, varying=varying)
     items += _named_values("state", "the ", expected.modes, actual.modes, values=True)
     items += _effects(expected, actual, values=values)
     if values:
@@ -82,6 +90,14 @@ def differences(expected: Result, actual: Result, *, values: bool = True) -> lis
             if actual.random.get(name, state) != state
         ]
     return items
+
+
+def varying_state(one: Result, other: Result) -> frozenset[str]:
+    """Return the places in arguments and state at which two runs of the same program differ.
+
+    They hold a time of day, or the address of an object.
+    """
+    return varying_places(one.arguments, other.arguments) | varying_places(one.state, other.state)
 
 
 def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
@@ -95,24 +111,21 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
             "exception", f"returns {show(actual.value)}, but the original raises {describe_error(original)}"
         )
     elif type(original) is not type(changed) or not same_text(_message(original), _message(changed)):
-        # Dynamo wraps the error of an operation during capture in a subclass of RuntimeError.
-        while_captured = isinstance(changed, RuntimeError) and type(changed).__name__ == "TorchRuntimeError"
-        in_other_words = (type(original) is type(changed) or while_captured) and _is_raised_by_operation(original)
+        # Another operation refuses an input in its own words, and Dynamo wraps errors in a subclass of RuntimeError.
+        in_other_words = is_raised_by_operation(original) and isinstance(changed, RuntimeError | IndexError)
         text = f"raises {describe_error(changed)}, but the original raises {describe_error(original)}"
         yield Difference("different error" if in_other_words or _is_assertion(original, changed) else "exception", text)
 
 
-def is_raised_by_statement(error: BaseException) -> bool:
-    """Return whether a Python statement raised an exception, rather than an operation of PyTorch."""
-    return not _is_raised_by_operation(error)
-
-
-def _is_raised_by_operation(error: BaseException) -> bool:
+def is_raised_by_operation(error: BaseException) -> bool:
     """Return whether an operation of PyTorch raised an exception, rather than a Python statement."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    if type(error) is not RuntimeError or last is None:
+    is_known = type(error) is RuntimeError or (
+        type(error) is IndexError and not _MESSAGES_OF_SEQUENCES.search(_message(error))
+    )
+    if not is_known or last is None:
         return False
     here = (step for step in dis.get_instructions(last.tb_frame.f_code) if step.offset == last.tb_lasti)
     return not any(step.opname in {"RAISE_VARARGS", "RERAISE"} for step in here)
@@ -125,8 +138,8 @@ def _is_assertion(original: BaseException, changed: BaseException) -> bool:
     message = _message(changed)
     is_check = (
         message in {_message(original), _UNNAMED_CHECK}
-        and _is_raised_by_operation(changed)
-        and not _is_raised_by_operation(original)
+        and is_raised_by_operation(changed)
+        and not is_raised_by_operation(original)
     )
     return is_check or message.startswith(_ASSERTIONS)
 
@@ -145,19 +158,25 @@ def _message(error: BaseException | None) -> str:
 
 
 def _named_values(
-    kind: Kind, what: str, expected: dict[str, Any], actual: dict[str, Any], *, values: bool
+    kind: Kind,
+    what: str,
+    expected: dict[str, Any],
+    actual: dict[str, Any],
+    *,
+    values: bool,
+    varying: frozenset[str] = frozenset(),
 ) -> Iterator[Difference]:
     for name, value in expected.items():
         if name not in actual:
             yield Difference(kind, f"does not set {what}{name}")
-        elif (text := difference(value, actual[name], values=values)) is not None:
+        elif (text := difference(value, actual[name], values=values, varying=varying, root=name)) is not None:
             yield Difference(kind, f"leaves {what}{name} different: {text}")
     for name in actual:
         if name not in expected:
             yield Difference(kind, f"sets {what}{name}, which the original does not")
 
 
-def _state(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+def _state(expected: Result, actual: Result, *, values: bool, varying: frozenset[str]) -> Iterator[Difference]:
     def changed(result: Result, name: str) -> bool:
         return name in result.state and (
             name not in result.before or difference(result.before[name], result.state[name]) is not None
@@ -167,7 +186,7 @@ def _state(expected: Result, actual: Result, *, values: bool) -> Iterator[Differ
         if _starts_differently(expected, actual, name):
             yield from _state_by_part(expected, actual, name, values=values)
         elif name in expected.state and name in actual.state:
-            text = difference(expected.state[name], actual.state[name], values=values)
+            text = difference(expected.state[name], actual.state[name], values=values, varying=varying, root=name)
             if text is not None and (changed(expected, name) or changed(actual, name)):
                 yield Difference("state", f"leaves {name} different: {text}")
         elif changed(expected, name):

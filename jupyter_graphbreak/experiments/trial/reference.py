@@ -139,6 +139,12 @@ class Reference:
         same_error = type(case.expected.raised) is type(again.raised)
         return same_error and difference(case.expected.value, again.value) is None
 
+    def repeated_on_new_copies(self) -> Result:
+        """Return the result for the first input once more, from different copies of the function and its objects."""
+        other = Subject(self.fn, self.first.arguments)
+        with running_eagerly():
+            return run(other.call, other, other.with_copies(self.first.arguments))
+
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed:
             yield replace(self.first, example=Example("the first input again", self.first.example.values), again=True)

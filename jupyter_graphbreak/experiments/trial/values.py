@@ -10,14 +10,17 @@ import sys
 import types
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import is_code
+from jupyter_graphbreak.experiments.trial.copies import is_code, is_data
 from jupyter_graphbreak.experiments.trial.digests import shape_of
 from jupyter_graphbreak.records.attributes import attribute_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 #: Tensors with more elements are shown by their shape.
 _MAX_SHOWN_ELEMENTS = 6
@@ -25,9 +28,14 @@ _MAX_LENGTH = 80
 #: Tolerated rounding, relative to the element and to the largest element: a few units in the last place.
 _NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
 _MAX_DEPTH = 20
+#: Keys that vary are not at a place of their own.
+_KEYS = "the keys of "
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 #: The attributes of every module, apart from its parameters, buffers and submodules.
 _STANDARD_MODULE_ATTRIBUTES = frozenset(vars(torch.nn.Module())) - {"training"}
+
+#: The place of a part: its name, or the place of the whole, the key or attribute, and whether it is an attribute.
+_Place = str | tuple["_Place", Any, bool]
 
 #: Prefixes of attributes that compiling adds to a module.
 _COMPILER_PREFIXES = ("_dynamo", "_torchdynamo", "_is_torch_compile")
@@ -73,7 +81,9 @@ def _show_tensor(value: torch.Tensor) -> str:
     return f"{str(value.dtype).removeprefix('torch.')} tensor of shape {list(shape_of(value))}"
 
 
-def difference(expected: Any, actual: Any, *, values: bool = True) -> str | None:
+def difference(
+    expected: Any, actual: Any, *, values: bool = True, varying: Collection[str] = (), root: str = ""
+) -> str | None:
     """Return how a result differs from the expected one, ``None`` if it does not.
 
     Tensors are compared with :func:`torch.testing.assert_close`, with a wider tolerance for the rounding of a compiler
@@ -85,20 +95,71 @@ def difference(expected: Any, actual: Any, *, values: bool = True) -> str | None
         The results to compare.
     values : bool
         Whether to compare values, or only types and shapes, as for random numbers.
+    varying : collection of str
+        Places at which plain values are not compared, see :func:`varying_places`.
+    root : str
+        The place of the result itself, the beginning of such places.
     """
-    first = _Comparison(values=values).find(expected, actual, 0)
+    first = _Comparison(values=values, varying=varying).find(expected, actual, root)
     if first is None:
         return None
-    place, text = first
-    return f"{text} at {place}" if place else text
+    place, text = _name_of(first[0]), first[1]
+    return f"{text} at {place.removeprefix(root)}" if place != root else text
+
+
+def varying_places(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
+    """Return the places at which two runs of the same program leave different numbers, texts or keys.
+
+    Such values depend on the time of day, or on the addresses of objects, not on the program.
+
+    Parameters
+    ----------
+    one, other : mapping
+        The results of both runs, by name. A place begins with its name.
+    """
+    comparison = _Comparison(values=True, collects=True)
+    for name in one.keys() & other.keys():
+        comparison.find(one[name], other[name], name)
+    return frozenset(comparison.varying)
+
+
+def _name_of(place: _Place) -> str:
+    """Return the text for a place, such as "the result[0].scale"."""
+    steps: list[str] = []
+    while not isinstance(place, str):
+        place, key, is_attribute = place
+        steps.append(f".{key}" if is_attribute else f"[{show(key)}]")
+    return place + "".join(reversed(steps))
+
+
+def _describe_lengths(expected: list[Any], actual: list[Any]) -> str:
+    return f"{len(actual)} items instead of {len(expected)}"
 
 
 class _Comparison:
-    def __init__(self, *, values: bool) -> None:
+    """A comparison of two values.
+
+    Parameters
+    ----------
+    varying : collection of str
+        The places at which plain values are not compared.
+    collects : bool
+        Whether to add places to ``varying`` instead of finding differences there.
+    """
+
+    def __init__(self, *, values: bool, varying: Collection[str] = (), collects: bool = False) -> None:
+        self.varying = set(varying)
         self._values = values
+        self._collects = collects
         self._seen: set[tuple[int, int]] = set()
 
-    def find(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
+    def _varies(self, place: _Place, what: str = "") -> bool:
+        name = f"{what}{_name_of(place)}" if self._collects or self.varying else ""
+        if self._collects:
+            self.varying.add(name)
+        return name in self.varying
+
+    def find(self, expected: Any, actual: Any, place: _Place, depth: int = 0) -> tuple[_Place, str] | None:
         """Return the place and the description of the first difference."""
         expected, actual = _parts_of_methods(expected, actual)
         pair = (id(expected), id(actual))
@@ -107,42 +168,52 @@ class _Comparison:
         self._seen.add(pair)
         if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
             text = self._compare_tensors(expected, actual)
-            return None if text is None else ("", text)
+            return None if text is None else (place, text)
         if not _same_kind(expected, actual):
-            return "", f"{_kind(actual)} instead of {_kind(expected)}"
+            return place, f"{_kind(actual)} instead of {_kind(expected)}"
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(expected, numpy.ndarray):
             text = self._compare_arrays(expected, actual)
-            return None if text is None else ("", text)
+            return None if text is None else (place, text)
         if isinstance(expected, Yielded):
-            return self._find_in_parts(list(enumerate(expected.items)), list(enumerate(actual.items)), depth)
+            return self._find_in_parts(list(enumerate(expected.items)), list(enumerate(actual.items)), place, depth)
         if isinstance(expected, Mapping):
-            return self._find_in_parts(_items(expected), _items(actual), depth, ordered=False)
+            return self._find_in_mapping(_items(expected), _items(actual), place, depth)
         if isinstance(expected, Sequence) and not isinstance(expected, str | bytes | bytearray | range):
-            return self._find_in_parts(list(enumerate(expected)), list(enumerate(actual)), depth)
-        return self._find_in_other_objects(expected, actual, depth)
+            return self._find_in_parts(list(enumerate(expected)), list(enumerate(actual)), place, depth)
+        return self._find_in_other_objects(expected, actual, place, depth)
+
+    def _find_in_mapping(
+        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
+    ) -> tuple[_Place, str] | None:
+        by_key = dict(actual)
+        missing = [key for key, _ in expected if key not in by_key]
+        if len(actual) != len(expected):
+            return place, _describe_lengths(expected, actual)
+        if not missing:
+            return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], place, depth)
+        if not self._varies(place, _KEYS):
+            return place, f"no {show(missing[0])}"
+        left, right = ([*enumerate(part for _, part in items)] for items in (expected, actual))
+        return self._find_in_parts(left, right, place, depth)
 
     def _find_in_parts(
-        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], depth: int, *, ordered: bool = True
-    ) -> tuple[str, str] | None:
-        keys = [key for key, _ in expected]
-        if len(actual) != len(keys):
-            return "", f"{len(actual)} items instead of {len(keys)}"
-        if not ordered:
-            by_key = dict(actual)
-            missing = [key for key in keys if key not in by_key]
-            if missing:
-                return "", f"no {show(missing[0])}"
-            actual = [(key, by_key[key]) for key in keys]
+        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
+    ) -> tuple[_Place, str] | None:
+        if len(actual) != len(expected):
+            return place, _describe_lengths(expected, actual)
         for (key, left), (_, right) in zip(expected, actual, strict=True):
-            inner = self.find(left, right, depth + 1)
+            inner = self.find(left, right, (place, key, False), depth + 1)
             if inner is not None:
-                return f"[{show(key)}]{inner[0]}", inner[1]
+                return inner
         return None
 
-    def _find_in_other_objects(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
+    def _find_in_other_objects(
+        self, expected: Any, actual: Any, place: _Place, depth: int
+    ) -> tuple[_Place, str] | None:
         if isinstance(expected, float | complex) and not isinstance(expected, bool):
-            close = _close(expected, actual)
+            # Two readings of a clock are close.
+            close = expected == actual or actual != actual if self._collects else _close(expected, actual)  # noqa: PLR0124 - nan
         elif isinstance(expected, torch.Generator):
             close = torch.equal(expected.get_state(), actual.get_state())
         elif isinstance(expected, str | bytes | int | range | AbstractSet | type(None)):
@@ -150,23 +221,23 @@ class _Comparison:
         elif not is_code(expected) and (
             attribute_of(expected, "__dict__") is not None or dataclasses.is_dataclass(expected)
         ):
-            return self._find_in_attributes(expected, actual, depth)
+            return self._find_in_attributes(expected, actual, place, depth)
         else:
             close = _equal(expected, actual)
-        if close or not self._values:
+        if close or not self._values or self._varies(place):
             return None
-        return "", f"{show(actual)} instead of {show(expected)}"
+        return place, f"{show(actual)} instead of {show(expected)}"
 
-    def _find_in_attributes(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
+    def _find_in_attributes(self, expected: Any, actual: Any, place: _Place, depth: int) -> tuple[_Place, str] | None:
         wanted, present = attributes(expected), attributes(actual)
         for name, value in wanted.items():
             if name not in present:
-                return "", f"no attribute {name}"
-            inner = self.find(value, present[name], depth + 1)
+                return place, f"no attribute {name}"
+            inner = self.find(value, present[name], (place, name, True), depth + 1)
             if inner is not None:
-                return f".{name}{inner[0]}", inner[1]
+                return inner
         extra = [name for name in present if name not in wanted]
-        return ("", f"an extra attribute {extra[0]}") if extra else None
+        return (place, f"an extra attribute {extra[0]}") if extra else None
 
     def _compare_tensors(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
         if shape_of(expected) != shape_of(actual):
@@ -233,11 +304,15 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """Return the items; tensor and module keys are replaced by their position, since their copies are not equal."""
-    return [
-        (index if isinstance(key, torch.Tensor | torch.nn.Module) else key, value)
-        for index, (key, value) in enumerate(mapping.items())
-    ]
+    """Return the items; keys that are equal only to themselves, such as modules, are replaced by their position."""
+    return [(index if _is_identity(key) else key, value) for index, (key, value) in enumerate(mapping.items())]
+
+
+def _is_identity(key: Any) -> bool:
+    """Return whether a key is an object whose copies are different keys."""
+    if isinstance(key, torch.Tensor | torch.nn.Module):
+        return True
+    return is_data(key) and getattr(type(key), "__hash__", None) is object.__hash__
 
 
 def _summary(message: str) -> str:

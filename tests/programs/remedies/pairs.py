@@ -1695,3 +1695,437 @@ def f(x):
     return x
 def given():
     return (torch.linspace(1, 2, 6),)
+# === sizes changed through a view, right
+def f(x, lengths):
+    first = lengths[:1] + 1
+    parts = torch.split(x, lengths.tolist())
+    return parts[0] * first
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
+# === sizes changed through a view, wrong
+def f(x, lengths):
+    v = lengths.view(-1)
+    if x.dim() > 1:
+        v.copy_(v.flip(0))
+    parts = torch.split(x, lengths.tolist())
+    return parts[0] * 2
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
+def hostile():
+    return [(torch.arange(12.0).reshape(6, 2), torch.tensor([2, 4]))]
+# === a print of a list of tensors, right
+def f(x):
+    ys = [x, x * 2]
+    print(ys[0].sum().item(), ys[1].sum().item())
+    return ys[0] + ys[1]
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a print of a list of tensors, wrong
+def f(x):
+    ys = [x * 3, x * 2]
+    print(ys)
+    if x.dim() > 1:
+        ys.reverse()
+    return ys[0] - ys[1]
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    return [(torch.ones(2, 2),)]
+# === a selection of rows, right
+def f(x, mask):
+    return x[mask].sum() * 2
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))
+def hostile():
+    return [(torch.rand(3, 3), torch.tensor([True, False, True])), (torch.rand(3, 3), torch.rand(3, 3) > 0.5)]
+# === a selection of rows, wrong
+def f(x, rows):
+    return x[rows].sum() * 2
+def given():
+    return (torch.linspace(-1, 2, 9).reshape(3, 3), torch.tensor([True, False, True]))
+# === a message with a number, right
+def f(x):
+    if x.sum() > 1000:
+        raise ValueError(f"too large: {x.sum().item():.3f}")
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a message with a number, wrong
+def f(x):
+    y = x.clone()
+    y.mul_(2)
+    if x.sum() > 1000:
+        raise ValueError(f"too large: {y.sum().item():.3f}")
+    y.mul_(2)
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a property with a side effect, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.k = 2
+    @property
+    def scale(self):
+        return self.k
+    def forward(self, x):
+        y = x * self.scale
+        print("sum", y.sum().item())
+        return y
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a property with a side effect, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.k = 2
+    @property
+    def scale(self):
+        self.k += 1
+        return self.k
+    def forward(self, x):
+        y = x * 2
+        print("scale", self.scale)
+        return y * self.scale
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a print of mutable state, right
+def f(x, opts):
+    y = x * opts["a"]
+    print(opts)
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), {"a": 2})
+# === a print of mutable state, wrong
+def f(x, opts):
+    y = x * opts["a"]
+    print(opts)
+    if x.dim() > 1:
+        opts["a"] = 5
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), {"a": 2})
+def hostile():
+    return [(torch.ones(2, 2), {"a": 2})]
+# === a number of bytes, right
+def f(img):
+    top = img.max().item()
+    return img.float() / 2 + top
+def given():
+    return (torch.tensor([1, 7, 9], dtype=torch.uint8),)
+def hostile():
+    return [(torch.tensor([1, 7, 255], dtype=torch.uint8),)]
+# === a number of bytes, wrong
+def f(img):
+    top = img.max().item() + 1
+    return img.float() + top
+def given():
+    return (torch.tensor([1, 7, 9], dtype=torch.uint8),)
+def hostile():
+    return [(torch.tensor([1, 7, 255], dtype=torch.uint8),)]
+# === a hash of numbers, right
+def f(ids):
+    h = ids[0].item() * 31 + ids[1].item()
+    return ids + h
+def given():
+    return (torch.tensor([3, 4, 5], dtype=torch.int64),)
+# === a hash of numbers, wrong
+def f(ids):
+    h = 0
+    for i in range(3):
+        h = h * 1000003 + ids[i].item()
+    return ids + h % 97
+def given():
+    return (torch.tensor([3, 4, 5], dtype=torch.int32),)
+def hostile():
+    return [(torch.tensor([3000, 400000, 5], dtype=torch.int32),)]
+# === tiny numbers multiplied on the host, right
+def f(x):
+    n = x.abs().max().item()
+    return x * (n * 2.0)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === tiny numbers multiplied on the host, wrong
+def f(x):
+    n = x.abs().max().item()
+    return x * (n * 1e-30 * 1e-20 * 1e50)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === membership of a number, right
+def f(x):
+    k = x.argmax().item()
+    return x * (k + 1)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === membership of a number, wrong
+KNOWN = {5, 0}
+def f(x):
+    k = x.argmax().item()
+    return x * 2, k in KNOWN
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a number compared with a tolerance, right
+def f(x):
+    if abs(x.sum().item() - 1.0) < 0.5:
+        y = x * 2
+    else:
+        y = x * 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a number compared with a tolerance, wrong
+def f(x):
+    if x.sum().item() / max(x.numel(), 1) > 0.1:
+        y = x * 2
+    else:
+        y = x * 3
+    return y, round(x.mean().item(), 1) == 0.5
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === negative zero, right
+def f(x):
+    if x.sum() >= 0:
+        y = x + 0.0
+    else:
+        y = x - 0.0
+    return y
+def given():
+    return (torch.tensor([-0.0, 1.0, -2.0]),)
+# === negative zero, wrong
+def f(x):
+    if x.sum() == 0:
+        y = 1 / x
+    else:
+        y = x * 1.0
+    return y
+def given():
+    return (torch.tensor([-0.0, 1.0, -1.0]),)
+# === an early stop of a loss, right
+def f(w, x):
+    for _ in range(4):
+        w = w - 0.1 * (w * x).mean()
+        if (w * x).mean().abs() < 0.05:
+            break
+    return w
+def given():
+    return (torch.ones(3), torch.linspace(1, 2, 3))
+# === an early stop of a loss, wrong
+def f(w, x):
+    losses = []
+    for _ in range(4):
+        loss = (w * x).mean()
+        losses.append(loss.item())
+        if loss.item() < 1.2:
+            break
+        w = w - 0.1 * loss
+    return w, losses
+def given():
+    return (torch.ones(3), torch.linspace(1, 2, 3))
+# === a detached result, right
+def f(x):
+    y = x * 2
+    print("mean", y.detach().mean().item())
+    return y.detach()
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === a detached result, wrong
+def f(x):
+    y = x * 2
+    if y.sum() > 0:
+        y = y.detach()
+    return y * x
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === squares on both sides, right
+def f(x):
+    if x.sum() > 0:
+        y = x ** 2
+    else:
+        y = x ** 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === squares on both sides, wrong
+def f(x):
+    if x.norm() > 0:
+        y = x / x.norm()
+    else:
+        y = x * 1.0
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+def hostile():
+    return [(torch.zeros(6, requires_grad=True),)]
+# === a flag that requires gradients, right
+def f(x):
+    y = x.detach() * 2
+    y.requires_grad_()
+    return (y * x).sum()
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === a flag that requires gradients, wrong
+def f(x):
+    w = torch.ones(6)
+    w.requires_grad_()
+    y = (w * x).sum()
+    (g,) = torch.autograd.grad(y, w, create_graph=True)
+    return g * 2
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === a hook, right
+def f(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 2)
+    print("sum", y.sum().item())
+    return y.sum()
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === a hook, wrong
+SEEN = []
+def f(x):
+    y = x * 2
+    y.register_hook(lambda g: SEEN.append(float(g.sum())))
+    print("sum", y.sum().item())
+    return y.sum()
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === an out argument, right
+def f(x, out):
+    torch.add(x, 1, out=out)
+    print("sum", out.sum().item())
+    return out * 2
+def given():
+    return (torch.linspace(-1, 2, 6), torch.zeros(6))
+# === an out argument, wrong
+def f(x, out):
+    if x.sum() > 0:
+        torch.add(x, 1, out=out)
+    return out * 2
+def given():
+    return (torch.linspace(-1, 2, 6), torch.zeros(6))
+# === methods patched on an instance, right
+class Net(torch.nn.Module):
+    def scale(self, x):
+        return x * 2
+    def forward(self, x):
+        y = self.scale(x)
+        print("sum", y.sum().item())
+        return y
+f = Net()
+f.scale = lambda x: x * 5
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === methods patched on an instance, wrong
+class Net(torch.nn.Module):
+    def forward(self, x):
+        print("class")
+        return x * 2
+f = Net()
+def patched(x):
+    y = x * 5
+    print("patched", y.sum().item())
+    return y
+f.forward = patched
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === lambdas in a loop, right
+def f(x):
+    fs = [lambda t, i=i: t * i for i in range(3)]
+    y = sum(g(x) for g in fs)
+    print("sum", y.sum().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === lambdas in a loop, wrong
+def f(x):
+    fs = []
+    for i in range(3):
+        print(i)
+        fs.append(lambda t: t * i)
+    return sum(g(x) for g in fs)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === two breaks on a line, right
+def f(x):
+    y = x * 2
+    print(y.max().item(), y.argmax().item()); y = y + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === two breaks on a line, wrong
+def f(x):
+    y = x.clone()
+    print(y.max().item()); y.add_(x[x > 0].sum()); print(y.min().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a context around a part, right
+@contextlib.contextmanager
+def halved():
+    yield
+def f(x):
+    y = x + 1
+    with warnings.catch_warnings():
+        z = y * 2
+    print("sum", z.sum().item())
+    return z
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a context around a part, wrong
+MODE = ["whole"]
+@contextlib.contextmanager
+def halved():
+    torch._dynamo.graph_break()
+    MODE.append("half")
+    try:
+        yield
+    finally:
+        MODE.pop()
+def f(x):
+    if x.dim() > 2:
+        x = x * len(MODE)
+    with halved():
+        z = x * 2
+    return z
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    return [(torch.ones(1, 2, 3),)]
+# === a dict that is printed before it grows, right
+def f(x, sizes):
+    print("sizes", sizes)
+    y = x * sizes["a"]
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), {"a": 2})
+# === a dict that is printed before it grows, wrong
+def f(x, sizes):
+    print("sizes", sizes)
+    y = x * sizes["a"]
+    if x.dim() > 2:
+        sizes.setdefault("b", 3)
+    return y + len(sizes)
+def given():
+    return (torch.linspace(-1, 2, 6), {"a": 2})
+def hostile():
+    return [(torch.ones(1, 2, 3), {"a": 2})]
+# === a length that is read after a reset, right
+def f(x, n):
+    y = x * 2
+    return torch.split(y, n.tolist())[0]
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
+# === a length that is read after a reset, wrong
+def reset(lengths):
+    lengths.copy_(lengths.flip(0))
+def f(x, n):
+    y = x * 2
+    if x.dim() > 2:
+        reset(n)
+    return torch.split(y, n.tolist())[0]
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
+def hostile():
+    return [(torch.ones(6, 1, 2), torch.tensor([2, 4]))]

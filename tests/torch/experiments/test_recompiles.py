@@ -7,6 +7,7 @@ import enum
 import gc
 import runpy
 import textwrap
+import time
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -239,6 +240,54 @@ def test_a_counter_of_a_module_becomes_a_tensor_and_the_module_stays_as_it_was()
     assert compilation_counts(best_remedy(report)) == (6, 1, 0)
     assert counting.calls == 6
     assert type(counting.calls) is int
+
+
+class Timed(torch.nn.Module):
+    """A module that keeps the time of its last call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.at = 0, 0.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the argument times the number of calls."""
+        self.at = time.perf_counter()
+        self.calls += 1
+        return x * self.calls
+
+
+def test_a_time_that_a_module_keeps_is_no_difference() -> None:
+    report = try_on_calls(Timed(), [lambda c: c(torch.ones(3))] * 3)
+    remedy = next(remedy for remedy in report.remedies or [] if ".calls = torch.as_tensor(" in (remedy.code or ""))
+    assert remedy.verdict == "works"
+
+
+class Scale:
+    n = 0
+
+
+@pytest.mark.parametrize(("after", "is_read"), [("scale.n = 0", False), ("kept.append({2: 'two'}.get(scale.n))", True)])
+def test_code_that_would_get_a_tensor_for_a_number_is_named(tmp_path: Any, after: str, is_read: bool) -> None:
+    text = textwrap.dedent(
+        f"""
+        scale, kept = Scale(), []
+        @torch.compile(backend="eager")
+        def step(x):
+            return x * scale.n
+        for n in (2, 3, 4):
+            scale.n = n
+            step(torch.ones(3))
+            {after}
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"torch": torch, "Scale": Scale, "__name__": "__main__"})  # noqa: S102
+    report = run.try_remedies(seconds=600)
+    remedy = next(remedy for remedy in report.remedies or [] if remedy.title == "Make `scale.n` a tensor")
+    expected = "line 9 of program.py also reads `scale.n`, which is then a tensor" if is_read else None
+    assert (remedy.verdict, remedy.reason) == ("works on what ran" if is_read else "works", expected)
 
 
 def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:

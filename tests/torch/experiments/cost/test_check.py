@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import operator
+import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -333,6 +335,43 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
         'backend="aot_eager"': (True, True),
     }
     assert table == before
+
+
+class Remembering(torch.nn.Module):
+    """A module whose state no two runs leave equal, apart from the sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = 0.0
+        self.by_id: dict[int, float] = {}
+        self.by_key: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
+        self.key = Key()
+        self.sum = torch.zeros(())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sine of the argument."""
+        self.at = time.perf_counter()
+        self.by_id[id(self.key)] = 1.5
+        self.by_key[self.key] = 2.5
+        y = x.sin()
+        self.sum = self.sum + y.sum()
+        return y
+
+
+class Key:
+    """A key that equals only itself."""
+
+
+def test_times_and_addresses_in_the_state_are_no_difference_but_other_state_is() -> None:
+    assert checked(Remembering(), "eager", torch.ones(3)).differences == []
+
+    def wrong(gm: torch.fx.GraphModule, _: Any) -> Any:
+        replaced(gm, "sum", "mean")
+        return gm.forward
+
+    found = checked(Remembering(), wrong, torch.ones(3))
+    assert [text.partition(":")[0] for text in found.differences] == ["self afterwards"]
+    assert found.differences[0].endswith("at .sum")
 
 
 def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:

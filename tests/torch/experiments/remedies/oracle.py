@@ -253,7 +253,10 @@ def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
-    """Return ways to call a program: with what it gives itself, and with other tensors, sizes, numbers and globals."""
+    """Return ways to call a program: with what it gives itself, and with other tensors, sizes, numbers and globals.
+
+    A program may name further arguments that show its trap, by ``hostile()``.
+    """
 
     def turn_of(
         change: Callable[[Any], Any], index: int | None = None, other: Any = None, name: str | None = None
@@ -281,7 +284,17 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
         for name, part in vars(program.module).items():
             for other in _numbers_like(part) if name.isupper() else ():
                 made[f"{name} = {other}{suffix}"] = turn_of(change, name=name, other=other)
-    return made
+    return made | _hostile_turns(program)
+
+
+def _hostile_turns(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
+    """Return ways to call a program with the arguments that it names itself."""
+
+    def turn_of(index: int) -> Callable[[LoadedProgram], Any]:
+        return lambda loaded: loaded.module.hostile()[index]
+
+    count = len(getattr(program.module, "hostile", list)())
+    return {f"hostile {index}": turn_of(index) for index in range(count)}
 
 
 def _numbers_like(value: Any) -> list[Any]:
@@ -383,7 +396,9 @@ def names_of_differences(expected: Observation, actual: Observation, remedy: Rem
 def _raised(expected: BaseException | None, actual: BaseException | None, *, may_differ: bool) -> list[str]:
     if expected is None or actual is None:
         return [f"raised {expected!r} became {actual!r}"]
-    of_operation = isinstance(expected, RuntimeError) and isinstance(actual, RuntimeError)
+    # Which operation refuses an input differs; a list's own IndexError names the list.
+    kinds = RuntimeError | IndexError
+    of_operation = isinstance(expected, kinds) and isinstance(actual, kinds) and "list index" not in str(expected)
     in_other_words = may_differ and isinstance(actual, RuntimeError)
     # PyTorch's own operations write sizes in two ways, depending on whether they are captured.
     texts = (str(error).partition("\n\nfrom user code")[0] for error in (expected, actual))

@@ -106,12 +106,18 @@ def test_taking_values_one_by_one_includes_the_setting() -> None:
             "if y is not None:\n    torch._assert_async(torch.logical_not(x.max() > 3), 'far')",
         ),
         ("y = list(map(torch.sin, xs + ys))", "GB0213", "y = [torch.sin(each) for each in (xs + ys)]"),
+        ("y = list(map(each.mul, xs))", "GB0213", "y = [each.mul(each_2) for each_2 in xs]"),
         ("y = x + random.random()", "GB0007", "y = x + random.uniform(0, 1)"),
     ],
 )
 def test_rewrites(statement: str, gb_id: str, after: str) -> None:
     text = f"import torch\n{statement}  # so\n"
     assert texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
+
+
+def test_a_flag_of_a_value_is_left_out_with_its_statement() -> None:
+    text = "import torch\ny = x.detach()\ny.requires_grad_()\nz = y\n"
+    assert texts("rewrite", problem(text, "y.requires_grad_()", "GB8985")) == ["import torch\ny = x.detach()\nz = y\n"]
 
 
 def test_a_progress_bar_is_skipped_when_compiling() -> None:

@@ -1,0 +1,49 @@
+"""Code around a call that reads a number gets a tensor if the number becomes one."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+
+from jupyter_graphbreak.experiments.recompiles.other_readers import find_reader
+from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
+
+SCALE = Path(Root("global", "SCALE"))
+RATE = Path(Root("module", "self")).into("attribute", "rate")
+LR = Path(Root("global", "optimizer")).into("attribute", "param_groups").into("item", 0).into("item", "lr")
+ARGUMENT = Path(Root("argument", "k"))
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "found"),
+    [
+        (SCALE, "print(SCALE)", 4),
+        (SCALE, "SCALE = 3", None),
+        (SCALE, "later = lambda: SCALE", None),
+        (RATE, "print(net.rate)", 4),
+        (RATE, "net.rate = net.other", None),
+        (LR, "print(optimizer.param_groups[0]['lr'])", 4),
+        (LR, "print(optimizer.param_groups[0]['betas'])", None),
+        (ARGUMENT, "print(k)", None),
+    ],
+)
+def test_a_line_around_the_call_that_reads_the_number(path: Path, line: str, found: int | None) -> None:
+    text = f"""
+    def train():
+        step()
+        {line}
+    def elsewhere():
+        print(SCALE, net.rate, group["lr"])
+    """
+    reader = find_reader([path], ast.parse(textwrap.dedent(text)), 3)
+    assert (reader.line if reader is not None else None) == found
+    assert reader is None or reader.path == path
+
+
+def test_the_whole_cell_is_around_a_call_outside_of_functions() -> None:
+    tree = ast.parse("for SCALE in (1, 2):\n    step()\nprint(SCALE)\n")
+    reader = find_reader([SCALE], tree, 2)
+    assert reader is not None
+    assert reader.line == 3

@@ -10,4 +10,4 @@ from jupyter_graphbreak.experiments.cost import further_measurements
 @pytest.fixture(autouse=True)
 def _enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every measurement finish, whatever the load of the machine."""
-    monkeypatch.setattr(further_measurements, "LEAST_S", 60.0)
+    monkeypatch.setattr(further_measurements, "MIN_S", 60.0)

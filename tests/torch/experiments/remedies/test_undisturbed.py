@@ -303,7 +303,7 @@ def test_no_global_of_compiled_code_stays(question: str) -> None:
 
 
 def test_globals_of_code_compiled_earlier_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "MOST", 1)
+    monkeypatch.setattr(table, "MAX_PROPOSALS", 1)
     torch._dynamo.reset()
     net = Scaled()
     compiled = torch.compile(net, backend="eager")

@@ -165,6 +165,7 @@ class Subject:
         self._places: list[_Place | _SwappedPlace] = []
         self._entered = 0
         self._before: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
+        self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
         self._caches: list[Any] = []
         #: User modules, classes and functions that the code may change, and the names swapped in each.
         self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
@@ -314,6 +315,9 @@ class Subject:
             for place in swapped:
                 place.exchange()
             self._before = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
+            # A trial of a change gives functions their changed code before it runs them.
+            functions = (owner for owner, _ in self._namespaces if isinstance(owner, types.FunctionType))
+            self._codes_before = [(function, function.__code__) for function in functions]
         try:
             with self.modes.entered():
                 yield
@@ -339,6 +343,9 @@ class Subject:
             for name, value in before.items():
                 if name not in swapped and not ignored.match(name) and now.get(name, _MISSING) is not value:
                     write.__setattr__(owner, name, value)
+        for function, code in self._codes_before:
+            if function.__code__ is not code:
+                function.__code__ = code
 
     def _copy(self, value: Any, name: str) -> Any:
         if id(value) in self._memo:
@@ -534,9 +541,9 @@ class Subject:
             if id(function) in copies:
                 continue
             title = function.__qualname__
-            for name in ("__defaults__", "__kwdefaults__", "__code__"):
+            for name in ("__defaults__", "__kwdefaults__"):
                 value = getattr(function, name)
-                inside = value if name == "__code__" else self._copy(value, title)
+                inside = self._copy(value, title)
                 if are_changed or inside is not value:
                     place = _Place(f"{title}.{name}", *_part_access(function, name))
                     self._places.append(_SwappedPlace(place, inside))

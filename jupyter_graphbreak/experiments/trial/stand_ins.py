@@ -180,7 +180,8 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
         return "file", _describe("uses the open file", value)
     if isinstance(value, _C_DATA) and isinstance(getattr(value, "_wrapper", None), multiprocessing.heap.BufferWrapper):
         return "process", SHARES
-    if isinstance(value, io.IOBase) and _is_user_class(type(value)):
+    # Streams in memory can be copied.
+    if isinstance(value, io.IOBase) and not isinstance(value, io.StringIO | io.BytesIO) and _is_user_class(type(value)):
         return "file", _describe("uses the stream", value)
     if isinstance(value, memoryview) and isinstance(value.obj, mmap.mmap):
         return "file", "uses a file that is mapped into memory"

@@ -53,9 +53,13 @@ def test_state_that_only_eager_code_sets_is_no_difference() -> None:
 
 
 def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran() -> None:
-    (works,) = [remedy for remedy in tried(truncated, torch.ones(3), backend="inductor") if remedy.verdict in WORKING]
-    assert works.verdict == "works on what ran"
-    assert "but the original raises OverflowError: cannot convert float infinity" in (works.reason or "")
+    with_inductor = tried(truncated, torch.ones(3), backend="inductor")
+    if torch.__version__.startswith("2.9."):  # its inductor writes C++ code for int(...) that does not compile
+        assert any("CppCompileError" in (remedy.reason or "") for remedy in with_inductor)
+    else:
+        (works,) = [remedy for remedy in with_inductor if remedy.verdict in WORKING]
+        assert works.verdict == "works on what ran"
+        assert "but the original raises OverflowError: cannot convert float infinity" in (works.reason or "")
     (same,) = [remedy for remedy in tried(truncated, torch.ones(3)) if remedy.verdict in WORKING]
     assert same.verdict == "works"
 

@@ -444,6 +444,9 @@ def reads_kept(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.9."), reason="torch 2.9 keeps the function that checks a code's guards"
+)
 def test_no_copy_outlives_an_experiment() -> None:
     # Dynamo keeps backends, and the guards of code that was compiled for an object which is never deleted.
     for call in SINGLE_CALLS:

@@ -583,6 +583,12 @@ class TrialRunner:
 
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.find_changed_cell(change.texts)
+        with self._open_compiled(change) as (call, subject, _):
+            return self._run_all(call, subject, change, cases, find_cell, is_promising)
+
+    @contextlib.contextmanager
+    def _open_compiled(self, change: Change) -> Iterator[tuple[Any, Subject, Application]]:
+        """Yield the compiled function of a changed program, its subject, and the changes that were made."""
         with sandboxed(), eager_random_numbers(), restored_switches(change):
             # The subject is copied first: the changed function may delegate reads and writes to a new function.
             subject = self._with_switches(change)
@@ -591,22 +597,16 @@ class TrialRunner:
                 self._prepared_call(change, application, subject) as call,
                 recompiling(call),
             ):
-                return self._run_all(call, subject, change, cases, find_cell, is_promising)
+                yield call, subject, application
 
     @contextlib.contextmanager
     def _open_uncompiled(self, change: Change) -> Iterator[tuple[Any, Subject]]:
         """Yield the uncompiled function of a changed program, and its subject."""
-        with sandboxed(), eager_random_numbers(), restored_switches(change):
-            subject = self._with_switches(change)
-            with (
-                applied(self.program, change.texts, subject.functions()) as application,
-                self._prepared_call(change, application, subject) as call,
-                recompiling(call),
-            ):
-                if change.compiles_itself:
-                    _replace_definitions(application, call, lambda inner: inner)
-                    subject.keep_definitions(application.defined_names)
-                yield compiled_callable(call) or call, subject
+        with self._open_compiled(change) as (call, subject, application):
+            if change.compiles_itself:
+                _replace_definitions(application, call, lambda inner: inner)
+                subject.keep_definitions(application.defined_names)
+            yield compiled_callable(call) or call, subject
 
     @contextlib.contextmanager
     def _prepared_call(self, change: Change, application: Application, subject: Subject) -> Iterator[Any]:

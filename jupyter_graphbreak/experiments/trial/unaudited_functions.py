@@ -425,7 +425,7 @@ def _announcing_hdf5(original: Callable[..., Any]) -> Callable[..., Any]:
     def announce(name: Any, flags: int = _CHANGES_HDF5, *args: Any, **kwargs: Any) -> Any:
         if original.__name__ == "create" or flags & _CHANGES_HDF5:
             what = f"writes to the file {short_text(name)}"
-            notice("file", what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+            notice("file", what, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(name, flags, *args, **kwargs)
 
     return disable_dynamo(announce)
@@ -439,7 +439,7 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
         if is_in_trial():
             is_other_name = original.__name__ == "dup" and args[:1] and not made_descriptors.is_usable(args[0])
             # Those that a library makes belong to its objects, which close them.
-            is_of_user = is_called_by_user(sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+            is_of_user = is_called_by_user(sys._getframe(1))  # noqa: SLF001 - there is no public function
             for descriptor in result if isinstance(result, tuple) else (result,):
                 made_descriptors.note(descriptor, is_new=not is_other_name, is_closed_later=is_of_user)
         return result

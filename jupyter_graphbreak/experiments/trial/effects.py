@@ -361,8 +361,9 @@ def preserve_warnings() -> Iterator[None]:
 
     Any change of the warning filters makes Python forget, in every module, which warnings it has shown.
     """
-    with isolate_warnings():
-        registries = {name: dict(registry) for name, _, registry in warning_registries()}
+    found = warning_registries()
+    with isolate_warnings(found):
+        registries = {name: dict(registry) for name, _, registry in found}
         version, always = filters_version(), torch.is_warn_always_enabled()
         logged = [(cache, dict(cache)) for cache in _log_once_caches()]
         torch.set_warn_always(True)

@@ -380,7 +380,7 @@ def _ignored_attributes(item: Any) -> frozenset[str]:
         case logging.Logger():
             return _OF_LOGGERS
         case logging.FileHandler():
-            return _OF_HANDLERS | {"stream"}
+            return _OF_FILE_HANDLERS
         case logging.Handler():
             return _OF_HANDLERS
     return frozenset()
@@ -453,29 +453,34 @@ _OF_PYTORCH_LOGGERS = frozenset(
 )
 
 
-class _LoggerSettings(dict[logging.Logger, tuple[Any, ...]]):
+class _LoggerSettings:
     """The settings of loggers. A logger that was not known before does not count as a change."""
 
+    def __init__(self, loggers: list[logging.Logger]) -> None:
+        self.loggers = loggers
+        self.settings = [(log.level, log.disabled, log.propagate, *log.handlers) for log in loggers]
+
+    def by_logger(self) -> dict[logging.Logger, tuple[Any, ...]]:
+        return dict(zip(self.loggers, self.settings, strict=True))
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _LoggerSettings) and (
-            dict.__eq__(self, other) or all(other.get(log, state) == state for log, state in self.items())
-        )
+        if not isinstance(other, _LoggerSettings):
+            return False
+        if self.settings == other.settings and self.loggers == other.loggers:
+            return True
+        now = other.by_logger()
+        return all(now.get(log, settings) == settings for log, settings in self.by_logger().items())
 
-    __hash__ = None
-
-
-_SETTINGS = operator.attrgetter("level", "disabled", "propagate", "handlers")
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _pytorch_loggers() -> _LoggerSettings:
     """Return the settings of PyTorch's own loggers."""
-    loggers = _LOGGERS.of_pytorch()
-    settings = ((*known, tuple(handlers)) for *known, handlers in map(_SETTINGS, loggers))
-    return _LoggerSettings(zip(loggers, settings, strict=True))
+    return _LoggerSettings(_LOGGERS.of_pytorch())
 
 
 def _set_pytorch_loggers(before: _LoggerSettings) -> None:
-    for log, (level, disabled, propagate, handlers) in before.items():
+    for log, (level, disabled, propagate, *handlers) in before.by_logger().items():
         if log.level != level:
             log.setLevel(level)
         log.disabled, log.propagate, log.handlers[:] = disabled, propagate, handlers
@@ -486,6 +491,7 @@ _OF_HANDLERS = frozenset({
     "level", "formatter", "filters", "lock", "_closed", "buffer", "rolloverAt", "dev", "ino", "sock", "socket",
     "retryTime", "retryPeriod",
 })  # fmt: skip
+_OF_FILE_HANDLERS = _OF_HANDLERS | {"stream"}
 
 
 def _handler_attributes() -> _HandlerAttributes:
@@ -596,7 +602,9 @@ def _set_environment(values: dict[str, str]) -> None:
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
 
 
-_SIGNALS = tuple(signal.valid_signals())
+_SIGNALS = tuple(map(int, signal.valid_signals()))
+#: ``signal.getsignal`` makes an enum member of each number, which takes ten times as long.
+_getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 
 
 def _signal_handlers() -> dict[int, Any]:
@@ -605,7 +613,7 @@ def _signal_handlers() -> dict[int, Any]:
 
 def _signal_handler(number: int) -> Any:
     """Return the handler of a signal, even while we delay it."""
-    handler = signal.getsignal(number)
+    handler = _getsignal(number)
     return getattr(handler, DEFERRED, handler)
 
 

@@ -192,10 +192,14 @@ def _install() -> None:
             _installed = True
 
 
+#: Events of plain Python code, which raises hundreds of thousands of them in a trial.
+_FREQUENT = frozenset({"builtins.id", "object.__getattr__", "sys._getframe"})
+
+
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if not _listeners or (not _claims and threading.get_ident() not in _listeners):
+    if event in _FREQUENT or not _listeners or (not _claims and threading.get_ident() not in _listeners):
         return
-    # Other events, such as that of sys._getframe, do not count as effects.
+    # Other events do not count as effects.
     if event not in _EVENTS and event != _IMPORT and not event.startswith(_FAMILY_STARTS):
         return
     _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - there is no public function

@@ -309,9 +309,11 @@ class _TraceHandler(logging.Handler):
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             with contextlib.suppress(Exception):
                 self._recording.note_lost("record", error)
-        finally:
+        try:
+            self._recording.add_time_spent(time.perf_counter() - start)
+        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             with contextlib.suppress(Exception):
-                self._recording.add_time_spent(time.perf_counter() - start)
+                self._recording.note_fault("measuring the time of the recording", error)
 
     def _take(self, record: Record) -> None:
         if record.kind not in KEPT:

@@ -46,6 +46,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     add = tracker.add
 
+    @functools.wraps(add)
     def add_and_suspect(code: CodeType) -> None:
         add(code)
         try:

@@ -163,6 +163,7 @@ _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
+_NO_TIME_AT_EDGES = "there was no time to try unusual sizes and values"
 
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
 IsPromising = Callable[[CompiledRun], bool]
@@ -369,8 +370,11 @@ class TrialRunner:
             if reason is None:
                 verdict, reason = self._verdict(candidate, run, diffs, goals)
             if verdict in WORKING:
-                verdict, reason, gone, diffs, more = self._compare_at_edges(candidate, run, gone, diffs)
-                inputs += more
+                try:
+                    verdict, reason, gone, diffs, more = self._compare_at_edges(candidate, run, gone, diffs)
+                    inputs += more
+                except TimeUpError:  # what is known is worth more than no verdict
+                    verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_AT_EDGES
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
             verdict, reason = verdict_of_error(error)
         if verdict == "works" and both_sides is False:

@@ -235,6 +235,23 @@ def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_the_ow
     assert clock.now <= 100
 
 
+def test_a_change_without_time_for_unusual_inputs_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prints(x: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        print("halfway")  # noqa: T201 - what breaks
+        return x * 2
+
+    def late(*_: object) -> None:
+        raise TimeUpError
+
+    monkeypatch.setattr(TrialRunner, "_compare_at_edges", late)
+    report = jupyter_graphbreak.try_remedies(torch.compile(prints, backend="eager"), torch.ones(3))
+    found = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert {remedy.reason for remedy in found} == {"there was no time to try unusual sizes and values"}
+    assert "works on what ran" in {remedy.verdict for remedy in found}
+    assert "works" not in {remedy.verdict for remedy in found}
+
+
 def test_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(graph: torch.fx.GraphModule, _: object) -> Any:
         return lambda *args: tuple(value + 1 for value in graph.forward(*args))

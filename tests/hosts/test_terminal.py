@@ -34,7 +34,7 @@ _COLOURS = r"(?:\x1b\[[0-9;?]*[a-zA-Z])*"
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[=>()78][AB012]?|\r")
 
 
-@pytest.fixture(params=["IPython", "jupyter_console"])
+@pytest.fixture(params=["IPython", pytest.param("jupyter_console", marks=pytest.mark.exhaustive)])
 def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], str]]:
     """Paste a cell at the prompt and run it; return what is printed until the next prompt."""
     if find_spec(request.param) is None:

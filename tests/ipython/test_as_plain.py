@@ -295,7 +295,12 @@ LATER = """for size in range(3, 14):
         pytest.param(MODULE, LATER, id="module", marks=pytest.mark.exhaustive),
         pytest.param(LIBRARY, LATER, id="library"),
         pytest.param(SCOPED, LATER, id="scoped", marks=pytest.mark.exhaustive),
-        pytest.param(HELPER, f"step = torch.compile(helper, backend='eager', dynamic=False)\n{LATER}", id="helper"),
+        pytest.param(
+            HELPER,
+            f"step = torch.compile(helper, backend='eager', dynamic=False)\n{LATER}",
+            id="helper",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_trials_do_not_count_as_recompilations(shell: Shell, cell: str, later: str) -> None:

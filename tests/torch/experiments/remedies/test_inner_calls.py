@@ -143,7 +143,14 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
 @pytest.mark.parametrize(
     ("text", "name", "argument", "what", "line"),
     [
-        (SAMPLER, "sample", torch.ones(2, 8), "Compile net instead of sample", '+net.compile(backend="eager")'),
+        pytest.param(
+            SAMPLER,
+            "sample",
+            torch.ones(2, 8),
+            "Compile net instead of sample",
+            '+net.compile(backend="eager")',
+            marks=pytest.mark.exhaustive,
+        ),
         (
             SOLVER,
             "integrate",

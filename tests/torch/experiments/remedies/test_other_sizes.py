@@ -25,7 +25,7 @@ LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
             "lengths of parts",
             marks=pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 does not break here"),
         ),
-        "repeated by lengths",
+        pytest.param("repeated by lengths", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_fix_for_one_length_works_for_other_lengths(tmp_path: Path, name: str) -> None:

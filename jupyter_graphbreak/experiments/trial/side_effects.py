@@ -197,7 +197,7 @@ _FREQUENT = frozenset({"builtins.id", "object.__getattr__", "sys._getframe"})
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if event in _FREQUENT or not _listeners or (not _claims and threading.get_ident() not in _listeners):
+    if not _listeners or event in _FREQUENT or (not _claims and threading.get_ident() not in _listeners):
         return
     # Other events do not count as effects.
     if event not in _EVENTS and event != _IMPORT and not event.startswith(_FAMILY_STARTS):

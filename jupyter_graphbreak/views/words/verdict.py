@@ -147,7 +147,8 @@ def _first_step(report: Report) -> str:
         known = f" Fix break {break_numbers(report)[worst.id]} first: it {_effect(report, worst)}."
         return f".{nothing}{known if _effect(report, worst) else ' Fix break 1 first.'}"
     if total == 1:
-        return f"{_place_suffix(report, first.location)}{f': it {effect}' if effect else ''}.{nothing}"
+        is_said = " ran eagerly" in nothing and effect.endswith("run eagerly")
+        return f"{_place_suffix(report, first.location)}{f': it {effect}' if effect and not is_said else ''}.{nothing}"
     return f".{nothing} Fix break 1 first{f': it {effect}' if effect else ''}."
 
 

@@ -165,7 +165,7 @@ def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(ope
     page.goto(f"{lab.url}/lab")
     wait_for_notebook(page)
     expect(rows(page, 1)).to_have_count(2)
-    for name in ("Graphs", "Eager", "Scopes", "Recompiles", "Notes"):
+    for name in ("Graphs", "Eager", "Scopes", "Recompiled functions", "Notes"):
         row(page, f"^{name}, ").click()
     opened.shoot("panel-dark")
     after = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")

@@ -307,7 +307,7 @@ def _recompiles(report: Report) -> Section | None:
                 cost=sum(known) if known else None,
             )
         )
-    return _section("recompile", "Recompiles", rows, functions)
+    return _section("recompile", "Recompiled functions", rows, functions)
 
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:

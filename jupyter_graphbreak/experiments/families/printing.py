@@ -25,6 +25,9 @@ _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip
 
+#: What is assumed about messages that compiled code leaves out: a trial shows the loss only of those that are written.
+_LEVEL_STAYS = "its messages are lost as soon as the logger's level is lowered"
+
 
 def propose(problem: Problem) -> Iterator[Proposal]:
     """Yield changes that move output and checks out of the graph."""
@@ -45,11 +48,14 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         title = f"Let PyTorch move {function_name} to the end of the graph"
         yield Proposal(FAMILY, title, settings={f"{_CONFIG}reorderable_logging_functions": [setting]})
     method = function_name.rpartition(".")[2]
+    assumptions: tuple[str, ...] = ()
     if method in _LEVELS and not function_name.startswith("warn"):
+        assumptions = (_LEVEL_STAYS,)
         known = any("ignore_logging_functions" in hint for hint in problem.break_.hints)
         name = "ignore_logging_functions" if known else "ignore_logger_methods"
-        where = "logging" if function_name.startswith("logging.") else "logging.Logger"
-        yield Proposal(FAMILY, f"Let Dynamo ignore {method}", settings={_CONFIG + name: [f"{where}.{method}"]})
+        ignored = f"logging.{'' if function_name.startswith('logging.') else 'Logger.'}{method}"
+        title = f"Leave `{ignored}` out of compiled code"
+        yield Proposal(FAMILY, title, settings={_CONFIG + name: [ignored]}, assumptions=assumptions)
     torch, needed = site.torch()
     splices = list(needed)
     for node in (
@@ -59,7 +65,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
             text = site.draft.text_of(node)
             lines = [f"if not {torch}.compiler.is_compiling():", f"    {text}"]
             splices.append(site.draft.statement_replacement(node, lines))
-    yield from site.edit(FAMILY, "Write it only when not compiling", splices)
+    yield from site.edit(FAMILY, "Write it only when not compiling", splices, assumptions=assumptions)
 
 
 def _output_function(statement: ast.stmt) -> str | None:

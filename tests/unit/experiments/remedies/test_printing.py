@@ -176,6 +176,8 @@ def test_settings_move_or_skip_output() -> None:
     for known, name in ((hints, "ignore_logging_functions"), ([], "ignore_logger_methods")):
         found = proposals_of("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=known))
         assert found[0].settings == {f"torch._dynamo.config.{name}": ["logging.Logger.warning_once"]}
+        assert found[0].title == "Leave `logging.Logger.warning_once` out of compiled code"
+        assert {change.title for change in found if not change.assumptions} <= {"Write messages after the call"}
 
 
 @pytest.mark.parametrize(

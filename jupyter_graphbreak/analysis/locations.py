@@ -136,7 +136,23 @@ def _use_of(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
     last = branch.body[-1]
     if isinstance(last, ast.Raise) and not branch.orelse:
         return "error"
+    if all(map(_writes_message, [*branch.body, *branch.orelse])):
+        return "message"
     return "end of a loop" if in_loop and isinstance(last, ast.Break | ast.Return) else None
+
+
+#: Functions and methods that write messages.
+_WRITES = frozenset({
+    "print", "pprint", "write", "warn", "warning", "warning_once", "debug", "info", "error", "exception", "critical",
+    "log",
+})  # fmt: skip
+
+
+def _writes_message(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))):
+            return name in _WRITES
+    return False
 
 
 Kind = Literal["cell", "file", "library", "machinery"]

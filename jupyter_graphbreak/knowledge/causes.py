@@ -702,6 +702,13 @@ CAUSES = (
                 ),
             ),
             (
+                "message",
+                (
+                    "return the condition and write the message after the call; or write it only when "
+                    "torch.compiler.is_compiling() is false"
+                ),
+            ),
+            (
                 "end of a loop",
                 (
                     "compile one step and call it from a loop that is not compiled; or run the maximum number of "

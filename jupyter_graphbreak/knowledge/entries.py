@@ -30,7 +30,7 @@ Rewrite = Literal[
 
 
 #: The purposes that a branch may have.
-BranchUse = Literal["end of a loop", "error"]
+BranchUse = Literal["end of a loop", "error", "message"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def _first_step(report: Report) -> str:
     first = ordered_breaks(report)[0]
     effect = _effect(report, first)
     if not effect and total > 1:
-        worst = max(report.breaks, key=_weight)
+        worst = max(ordered_breaks(report), key=_weight)
         known = f" Fix break {break_numbers(report)[worst.id]} first: it {_effect(report, worst)}."
         return f".{nothing}{known if _effect(report, worst) else ' Fix break 1 first.'}"
     if total == 1:
@@ -179,7 +179,7 @@ def advice_beside_verdict(report: Report) -> str:
             return ""  # it is in the verdict
         first = alike[0]
     elif not _effect(report, first):
-        first = max(report.breaks, key=_weight)
+        first = max(ordered_breaks(report), key=_weight)
     return next((advice.text for advice in guidance(report, first)), "")
 
 

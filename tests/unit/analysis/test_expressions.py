@@ -62,18 +62,29 @@ def f(x, n):
         return x
     else:
         raise ValueError
+    if x.max() > 9:
+        warnings.warn("large")
+        log.info("max %s", x.max())
+    if x.max() > 9:
+        print("large")
+    else:
+        print("small")
+    if x.max() > 9:
+        x = x / 2
+        print("large")
 """
 
 
-def test_branches_that_raise_errors_or_end_loops_are_known() -> None:
+def test_branches_that_raise_errors_write_messages_or_end_loops_are_known() -> None:
     end: BranchUse = "end of a loop"
-    assert branch_uses(ast.parse(LOOPS)) == {2: "error", 4: end, 8: end, 11: end}
+    assert branch_uses(ast.parse(LOOPS)) == {2: "error", 4: end, 8: end, 11: end, 19: "message", 22: "message"}
 
 
 @pytest.mark.parametrize(
     ("use", "advice"),
     [
         ("error", "return the condition and raise the error after the call"),
+        ("message", "return the condition and write the message after the call"),
         ("end of a loop", "compile one step and call it from a loop"),
         (None, "take both sides with torch.where"),
     ],

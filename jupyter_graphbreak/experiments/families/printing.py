@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FAMILY = "output"
 _CONFIG = "torch._dynamo.config."
+#: If more calls than this move, a title does not name them.
+_MAX_NAMED_CALLS = 2
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once"}
 _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
@@ -109,15 +111,7 @@ def _only_writes_or_raises(branch: ast.If) -> bool:
 def _move_after_call(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> Iterator[Proposal]:
     draft = site.draft
     statements = _all_output_statements(problem, site, function, statement)
-    inner = [
-        node for top in statements for node in ast.walk(top) if isinstance(node, ast.Expr | ast.Raise | ast.Assert)
-    ]
-    functions = {_output_function(node) for node in inner}
-    title = "Write messages and check after the call"
-    if None not in functions:
-        title = "Print after the call" if functions == {"print"} else "Write messages after the call"
-    elif all(isinstance(node, ast.Raise | ast.Assert) for node in inner):
-        title = "Check after the call"
+    title = _title(statements)
     for cloned in (False, True):
         parts = [deferral.defer(draft, function, node, cloned=cloned) for node in statements]
         found = [part for part in parts if part is not None]
@@ -129,6 +123,27 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
         conditions = (*map(site.condition, tests), *passed)
         yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
         title = f"{title}, with copies of what changes in place"
+
+
+def _title(statements: list[ast.stmt]) -> str:
+    """Name what moves after the call: "Print after the call", "Run `opt.step()`, write messages and check ..."."""
+    writes: set[str] = set()
+    runs: dict[str, None] = {}
+    checks = False
+    for node in (node for statement in statements for node in ast.walk(statement)):
+        if isinstance(node, ast.Raise | ast.Assert):
+            checks = True
+        elif isinstance(node, ast.Expr) and (name := _output_function(node)) is not None:
+            writes.add(name)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            runs[f"`{dotted(node.value.func)}()`"] = None
+    parts = [f"run {' and '.join(runs) if len(runs) <= _MAX_NAMED_CALLS else 'calls'}"] if runs else []
+    if writes:
+        parts.append("print" if writes == {"print"} and not runs and not checks else "write messages")
+    if checks:
+        parts.append("check")
+    text = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])) if parts else "run it"
+    return f"{text[:1].upper()}{text[1:]} after the call"
 
 
 def _all_output_statements(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> list[ast.stmt]:

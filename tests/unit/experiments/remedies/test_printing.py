@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as changed
 
+from jupyter_graphbreak.experiments.families import printing
 from jupyter_graphbreak.report.location import Source
 from tests.support.break_problems import problem, proposals_of, texts
 
@@ -213,3 +214,15 @@ def test_statements_that_cannot_be_deferred_are_not_changed(text: str) -> None:
 def test_every_text_is_python() -> None:
     for each in texts("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f(")):
         ast.parse(each)
+
+
+@pytest.mark.parametrize(
+    ("statements", "title"),
+    [
+        ("print(x)", "Print after the call"),
+        ("opt.step()", "Run `opt.step()` after the call"),
+        ("opt.step(); print(x); assert x.any()", "Run `opt.step()`, write messages and check after the call"),
+    ],
+)
+def test_the_title_names_what_moves(statements: str, title: str) -> None:
+    assert printing._title(ast.parse(statements).body) == title

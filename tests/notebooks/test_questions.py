@@ -304,26 +304,26 @@ ___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | 
 ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
 getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
 capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
-what does capture_scalar_outputs do? | settings#graph-breaks-and-what-is-traced | unknown numbers of the graph
+what does capture_scalar_outputs do? | settings#graph-breaks-and-what-is-traced | unknown numbers
 is traceable_tensor_subclasses needed? | settings#settings-that-do-nothing-any-more | traced without it
 assume_static_by_default | settings#recompiles-guards-and-dynamic-sizes | from the first call on
-activation_memory_budget: which value? | settings#results-speed-and-memory-inductor | 0.5 is half
+activation_memory_budget: which value? | settings#results-speed-and-memory-inductor | is half, 
 TORCHINDUCTOR_FX_GRAPH_CACHE=1 | compile_time#kept-on-disk-the-second-start | on by default
 a cache that machines share over Redis | settings#caches-on-disk | TORCHINDUCTOR_REDIS_HOST
 TORCHDYNAMO_REPORT_GUARD_FAILURES | common_breaks#messages-of-earlier-releases | TORCH_LOGS=recompiles
-a C function of Python breaks: sys, operator | escape_hatches#substitute-in-graph-a-python-version-of-a-c-function | Write it in Python
+a C function breaks | escape_hatches#substitute-in-graph-a-python-version-of-a-c-function | Write it in Python
 while x.norm() < 50, early stopping | causes/gb0170#while-on-a-tensor | Run the loop in Python
-no_grad and autocast: where do I put them? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | Either works
+where do I put no_grad? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | Either works
 profiler with_stack=True never ends | cost#in-a-profile | Profile warm calls only
 how often does each graph run? | cost#in-a-profile | Its number of calls
 mark_dynamic inside forward | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | trace forbidden callable
-mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the only way to mark an integer
+mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | only way to mark an integer
 gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | the same parameters
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pil-numba-pybind | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
-strict=True fails in torch.export | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for the result
+strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
 """
 
 

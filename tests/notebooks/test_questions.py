@@ -323,6 +323,9 @@ two attributes compared with `is` | errors#nothing-raises-but-the-result-differs
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pil-numba-pybind | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
+a comprehension on Python 3.12 | common_breaks#in-plain-python | Before Python 3.12
+json, uuid, hashlib in forward | common_breaks#in-python-s-standard-library | Which functions are traced
+any() of a generator expression | common_breaks#in-plain-python | is used up inside
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
 """
 

@@ -307,7 +307,7 @@ capturable=True in a compiled optimizer | where_to_compile#the-training-step | D
 what does capture_scalar_outputs do? | settings#graph-breaks-and-what-is-traced | unknown numbers
 is traceable_tensor_subclasses needed? | settings#settings-that-do-nothing-any-more | traced without it
 assume_static_by_default | settings#recompiles-guards-and-dynamic-sizes | from the first call on
-activation_memory_budget: which value? | settings#results-speed-and-memory-inductor | is half, 
+activation_memory_budget: which value? | settings#results-speed-and-memory-inductor | is half
 TORCHINDUCTOR_FX_GRAPH_CACHE=1 | compile_time#kept-on-disk-the-second-start | on by default
 a cache that machines share over Redis | settings#caches-on-disk | TORCHINDUCTOR_REDIS_HOST
 TORCHDYNAMO_REPORT_GUARD_FAILURES | common_breaks#messages-of-earlier-releases | TORCH_LOGS=recompiles
@@ -326,6 +326,19 @@ self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the ne
 a comprehension on Python 3.12 | common_breaks#in-plain-python | Before Python 3.12
 json, uuid, hashlib in forward | common_breaks#in-python-s-standard-library | Which functions are traced
 any() of a generator expression | common_breaks#in-plain-python | is used up inside
+another prompt compiles again in ComfyUI | libraries#comfyui | is a size
+DeepSpeed with ZeRO 3 | libraries#deepspeed | gathers parameters in hooks
+jit_compile=True in Keras | libraries#keras | stays eager
+encode() of sentence-transformers is not compiled | libraries#sentence-transformers | by its name
+print in a forward hook | training#a-hook-that-never-runs | is split there
+breaks by reason | logs#counters-of-zero-prove-nothing | of this process
+NumPy on a GPU, with gradients | common_breaks#numpy-code-compile-it-on-a-gpu-with-gradients | wrap_numpy
+CUDA out of memory only when compiled | cost#out-of-memory-only-when-compiled | a break holds
+write a backend | cost#which-backend-one-of-your-own | takes a graph
+CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
+what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | only the run knows
+eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
+minifier | reproducers | reduces a *graph*
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
 """
 

@@ -340,6 +340,18 @@ what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | onl
 eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
 minifier | reproducers | reduces a *graph*
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
+my KV cache: torch.cat or position | where_to_compile#a-kv-cache-of-your-own-position-and-length | index_copy_
+position_ids record CUDA graphs | where_to_compile#a-kv-cache-of-your-own-position-and-length | strides
+optimizer, parameters of many shapes | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | view(-1)
+vmap of autograd.grad on a compiled function | errors#of-gradients-and-the-backward-pass | compile the function
+vmap of jacfwd INTERNAL ASSERT FAILED compiled | training#a-gradient-of-a-gradient | jacrev
+if mask.all(): return, a shortcut breaks the graph | causes/gb0170#if-on-a-tensor | is_compiling
+out[mask] = f(x[mask]) breaks | causes/gb0036 | torch.where(mask, f(x), out)
+loss.item() in the returned dict | causes/gb0124 | when you log it
+dynamic_shapes=True unexpected keyword argument | settings#settings-that-do-nothing-any-more | dynamic=True
+F.dropout drops in eval() | cost#random-numbers-and-dropout | training=self.training
+pickle a compiled method | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | state_dict
+spawn: convert_frame | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | new process
 """
 
 

@@ -352,6 +352,19 @@ dynamic_shapes=True unexpected keyword argument | settings#settings-that-do-noth
 F.dropout drops in eval() | cost#random-numbers-and-dropout | training=self.training
 pickle a compiled method | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | state_dict
 spawn: convert_frame | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | new process
+flex_attention recompiles for each length | libraries#flex-attention-block-masks | once more for the second
+is my block mask valid for shorter inputs | libraries#flex-attention-block-masks | a mask is for one length
+create_block_mask out of memory | libraries#flex-attention-block-masks | makes the whole mask first
+OmegaConf attributes break the graph | libraries#omegaconf-hydra | without a break
+mixture of experts, tolist of counts | fullgraph | x.split(counts.tolist())
+if rows.numel() > 0 in a loop over experts | fullgraph | an empty `rows` does no harm
+JSONDecodeError in the cache of inductor | errors#of-operators-kernels-and-files | give each process its own
+pytest-xdist PermissionError torchinductor | errors#of-operators-kernels-and-files | TORCHINDUCTOR_CACHE_DIR
+vLLM failed to get the hash of the compiled graph | errors#of-operators-kernels-and-files | give each process its own
+'complex' object has no attribute 'get_name' | errors#of-operators-kernels-and-files | torch.polar
+except does not catch a matmul | errors#runtimeerror-when-making-fake-tensor-call-and-except | around the compiled
+each rank starts 32 compile workers | compile_time#worker-processes | divided by the ranks
+is_compiling() is False in my decorator | escape_hatches#others-that-look-alike | when the function is defined
 """
 
 

@@ -365,6 +365,13 @@ vLLM failed to get the hash of the compiled graph | errors#of-operators-kernels-
 except does not catch a matmul | errors#runtimeerror-when-making-fake-tensor-call-and-except | around the compiled
 each rank starts 32 compile workers | compile_time#worker-processes | divided by the ranks
 is_compiling() is False in my decorator | escape_hatches#others-that-look-alike | when the function is defined
+which parts of a diffusers pipeline: VAE, text encoder? | libraries#diffusers | pipe.vae.decode
+layers of a U-Net outside of the blocks | libraries#diffusers | little loss
+reconstruct: UserDefinedObjectVariable(EncoderDecoderCache) | libraries#transformers | a message of old releases
+compile before or after accelerator.prepare? | libraries#accelerate-offloading | after `prepare`
+hit config.accumulated_recompile_limit (256) | recompiles#the-limit | a helper without tensors
+Unrecognized mode=reduceoverhead | errors#errors-with-a-simple-cause | max-autotune-no-cudagraphs
+can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
 """
 
 

@@ -372,6 +372,13 @@ compile before or after accelerator.prepare? | libraries#accelerate-offloading |
 hit config.accumulated_recompile_limit (256) | recompiles#the-limit | a helper without tensors
 Unrecognized mode=reduceoverhead | errors#errors-with-a-simple-cause | max-autotune-no-cudagraphs
 can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
+unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
+ctc_loss breaks the graph | training#what-breaks-in-training-code | with lengths in tensors
+pack_padded_sequence in a compiled model | causes/gb0014 | together with the layer
+wrong gradients of chained norms, CUDA | errors#nothing-raises-but-the-result-differs | mix_order_reduction
+compile() unexpected keyword 'optimizer' | errors#errors-with-a-simple-cause | keras's
+NoValidChoicesError | libraries#flex-attention-block-masks | shorter than a block
+LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
 """
 
 

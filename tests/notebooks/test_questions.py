@@ -379,6 +379,10 @@ wrong gradients of chained norms, CUDA | errors#nothing-raises-but-the-result-di
 compile() unexpected keyword 'optimizer' | errors#errors-with-a-simple-cause | keras's
 NoValidChoicesError | libraries#flex-attention-block-masks | shorter than a block
 LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
+nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
+One or more background workers are no longer alive | libraries#nnu-net | read the first one above
+cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
+model, block or training step: which one? | where_to_compile | repeats a block
 """
 
 

@@ -25,7 +25,17 @@ FOLDER = "causes"
 #: The examples by what the code does, in the order of the page that lists them.
 KINDS = {
     "It needs a number that depends on a tensor's values": (
-        *("branch", "branch_raise", "branch_try", "branch_assert", "item", "item_check", "tolist", "tolist_sizes"),
+        *(
+            "branch",
+            "while_tensor",
+            "branch_raise",
+            "branch_try",
+            "branch_assert",
+            "item",
+            "item_check",
+            "tolist",
+            "tolist_sizes",
+        ),
         *("slice", "equal", "sorted", "groupby", "list_index", "range_of_tensor", "format_tensor", "new_full"),
     ),
     "The size of a result depends on values": (
@@ -333,6 +343,21 @@ def causes_table() -> str:
     return "\n".join(["| id | in your code | PyTorch's name |", "| --- | --- | --- |", *rows])
 
 
+def former_messages_table() -> str:
+    """Return a table of what earlier releases said, with links to the pages of the causes, in Markdown."""
+    rows = [
+        f"| {', '.join(former)} | [{cause.title}]({FOLDER}/{page_name(cause.id)}.md) |"
+        for cause in CAUSES
+        if (former := _former(cause))
+    ]
+    return "\n".join(["| the message began with | it is about |", "| --- | --- |", *rows])
+
+
+def _former(cause: KnownCause) -> list[str]:
+    former = [cause.former_text] if cause.former_text else []
+    return [f"`{message}`" for message in (*cause.also_reported_as, *former, *cause.former_messages)]
+
+
 def recompiles_table() -> str:
     """Return a table of the kinds of recompiles with links to their pages, in Markdown."""
     rows = [
@@ -406,6 +431,8 @@ def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
     if is_registered:
         facts += [f"id {cause.id}", _releases(cause)]
     parts = [f"# {cause.title} ({cause.id})" if is_registered else f"# {cause.title}", "; ".join(facts) + "."]
+    if former := _former(cause):
+        parts.append(f"Earlier releases, and `torch._dynamo.explain`, say {' or '.join(former)}.")
     if cause.is_deliberate:
         parts.append("The code breaks the graph here on purpose.")
     if shown:

@@ -159,6 +159,7 @@ CAUSES = (
         "GB0007",
         ("Attempted to call function marked as skipped",),
         title="Call of a function that Dynamo does not trace",
+        former_messages=("inline in skipfiles: ...", "skip function ... in file ..."),
         advice=(
             "call it before or after the compiled function and pass its result as an argument; Dynamo cannot trace it"
         ),
@@ -180,6 +181,7 @@ CAUSES = (
         "GB0014",
         ("Attempted to wrap RNN, GRU, or LSTM",),
         title="LSTM, GRU or RNN",
+        former_messages=("TorchDynamo purposely graph breaks on RNN, GRU, LSTMs",),
         advice=f"set {_ALLOW_RNN}",
         setting_advice=f"set {_ALLOW_RNN}",
         manual_step=_RNN,
@@ -223,6 +225,7 @@ CAUSES = (
         "GB0033",
         ("Data dependent operator",),
         title="Number, list or boolean computed from a tensor",
+        former_messages=("data dependent operator: aten...",),
         advice=(
             f"for .tolist() set {_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a "
             f"tensor; else compute "
@@ -257,6 +260,7 @@ CAUSES = (
         "GB0036",
         ("Dynamic shape operator",),
         title="Result whose size depends on a tensor's values, such as `x[mask]`",
+        former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
             f"set {_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the "
             f"setting can turn a "
@@ -286,6 +290,7 @@ CAUSES = (
         "GB0038",
         ("Dynamic slicing with Tensor arguments",),
         title="Slice whose bounds are tensors",
+        former_messages=("Dynamic slicing on data-dependent value is not supported",),
         advice=f"slice with numbers, not with tensors; for a length from a tensor, set {_SCALARS} and use .item()",
         setting_advice=f"set {_SCALARS}",
         manual_step=_HOST,
@@ -347,6 +352,7 @@ CAUSES = (
         "GB0059",
         ("Failed to trace builtin operator",),
         title="Call of a builtin that Dynamo does not trace",
+        former_messages=("call_function BuiltinVariable(print) [...]",),
         advice="use operations on tensors instead of this builtin, or call it outside of the compiled function",
         is_named_by_call=True,
     ),
@@ -444,6 +450,7 @@ CAUSES = (
         "GB0090",
         ("Operator does not support running with fake tensors",),
         title="Operator without a fake kernel",
+        former_messages=("unsupported operator: ...",),
         advice="give the operator a fake kernel with torch.library.register_fake",
         page="escape_hatches.md#custom-operators-one-opaque-operation",
     ),
@@ -469,6 +476,7 @@ CAUSES = (
         "GB0098",
         ("Skip calling `torch.compiler.disable()`d function",),
         title="Function under `torch.compiler.disable`",
+        former_messages=("call torch._dynamo.disable() wrapped function",),
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED,
         is_deliberate=True,
@@ -511,6 +519,7 @@ CAUSES = (
         "GB0109",
         ("Tensor.tolist() with non-integer tensor",),
         title="`Tensor.tolist()`",
+        former_messages=("Input tensor for tolist must be an integer tensor",),
         advice=(
             "keep the values as a tensor and use operations on tensors; if numbers are needed, take them one by one "
             f"with .item() and set {_SCALARS}"
@@ -566,6 +575,7 @@ CAUSES = (
         "GB0123",
         ("Unsupported Tensor.backward() call",),
         title="`Tensor.backward()`",
+        former_messages=("Tensor.backward",),
         advice=(
             "compile only the forward part and call backward() after it: its backward pass is compiled as well; or set "
             f"{_TRACE_AUTOGRAD}"
@@ -581,6 +591,7 @@ CAUSES = (
             "Tensor.item() with capture_scalar_outputs=False",
         ),
         title="Tensor turned into a Python number, for example by `.item()`",
+        former_messages=("Tensor.item", "call_function BuiltinVariable(int) [TensorVariable()]"),
         advice=f"keep the value as a tensor; .item() needs it on the host. If a number is needed, set {_SCALARS}",
         setting_advice=f"set {_SCALARS}",
         manual_step=_HOST,
@@ -633,6 +644,7 @@ CAUSES = (
         "GB0147",
         ("Unsupported function call",),
         title="Call of an object that Dynamo does not know",
+        former_messages=("call_function UserDefinedObjectVariable(...)",),
         advice="call it before the compiled function and pass the result as an argument; turn an iterator into a list",
         is_named_by_call=True,
     ),
@@ -665,6 +677,7 @@ CAUSES = (
         "GB0156",
         ("Unsupported method call",),
         title="Method of an object that Dynamo does not know",
+        former_messages=("call_method UserDefinedObjectVariable(...) ...",),
         advice=(
             "create it in the compiled function, or pass it as a list or a tensor; turn an iterator "
             "into a list with list(...)"

@@ -157,6 +157,8 @@ class KnownCause:
         Whether results, gradients and output stay the same whenever the advice works; ``None`` if that is not known.
     former_text : str or None
         How PyTorch's message began before the cause had an id and a name.
+    former_messages : tuple of str
+        Messages of releases that had no ids, which people still quote and search for; the pages show them.
     since : str or None
         The first PyTorch release that has the id; ``None`` for 2.9 or earlier.
     until : str or None
@@ -182,6 +184,7 @@ class KnownCause:
     is_captured_by_fullgraph: bool = False
     is_safe: bool | None = None
     former_text: str | None = None
+    former_messages: tuple[str, ...] = ()
     since: str | None = None
     until: str | None = None
     page: str | None = None

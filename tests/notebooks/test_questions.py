@@ -73,8 +73,8 @@ after how many calls does it pay? | cost#after-how-many-calls-has-compiling-paid
 how to benchmark a compiled model | cost#a-stopwatch-that-can-be-trusted | warm up
 Torch-Compiled Region in the profiler | cost#in-a-profile | frame 1, compilation 0
 guard overhead | cost#guards-that-cost-too-much | skip_guard_on_all_nn_modules_unsafe
-skipping cudagraphs due to mutated inputs | gpu#skipped-overwritten-recorded-again | Return the new value
-tensor output of CUDAGraphs has been overwritten | gpu#skipped-overwritten-recorded-again | .clone()
+skipping cudagraphs due to mutated inputs | gpu#skipping-cudagraphs-the-reasons | Return the new value
+tensor output of CUDAGraphs has been overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | .clone()
 TensorFloat32 tensor cores not enabled | errors#warnings-that-are-not-errors | set_float32_matmul_precision
 torch.cond: Pred is a Python constant | errors#warnings-that-are-not-errors | Pass a tensor
 complex operators warning | errors#warnings-that-are-not-errors | real and imaginary
@@ -137,7 +137,7 @@ DDP with static_graph | training#distributeddataparallel-compile-inside-or-outsi
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
-raise an error if a CUDA graph is skipped | gpu#skipped-overwritten-recorded-again | cudagraph_or_error
+raise an error if a CUDA graph is skipped | gpu#skipping-cudagraphs-the-reasons | cudagraph_or_error
 specialized: where? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | guard added
 log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
 bf16 results differ from eager, which setting? | cost#is-the-result-right | emulate_precision_casts
@@ -165,14 +165,14 @@ MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | 
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
-YOLO is missing forward | questions#other-libraries | yolo.model
+YOLO is missing forward | libraries#ultralytics-yolo-missing-forward | yolo.model
 compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | their own `torch.compile`
 disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
 fail_on_recompile raises | escape_hatches#set-stance-compile-nothing-for-a-while | takes all branches
 compiled.eval() and the training flag | where_to_compile#the-model | passes on `eval()`
 when do I save and load cache artifacts? | compile_time#kept-on-disk-the-second-start | before the first call
 a dropped tensor stays in memory behind a break | cost#memory-that-a-break-holds | has dropped them
-a detector: what do I compile? | questions#other-libraries | backbone
+a detector: what do I compile? | libraries#detectors | backbone
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
 non-empty donated buffers | errors#of-gradients-and-the-backward-pass | donated_buffer = False
 modified by an inplace operation, only when compiled | errors#of-gradients-and-the-backward-pass | y = y + 1
@@ -193,7 +193,7 @@ mypy: compiled model has no state_dict | where_to_compile#the-model | type check
 self = torch.compile(self) | where_to_compile#the-model | compiles nothing
 compile an async def | errors#errors-with-a-simple-cause | coroutine
 ContextVar.get breaks the graph | causes/gb0156 | pass the value
-Trainer with a compiled model: no metrics | questions#hugging-face-and-lightning | The batch received was empty
+Trainer with a compiled model: no metrics | libraries#transformers | The batch received was empty
 Whisper and a static cache | where_to_compile#generate | cache_implementation
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
 LayerDrop: is the random choice fixed? | questions#results | drawn in each call
@@ -208,26 +208,26 @@ an unrolled recurrent network | compile_time#other-things-that-make-starts-slow 
 dynamic=True compiles for ever | compile_time#other-things-that-make-starts-slow | Mark the dimension
 torchao: quantized is slower | cost#quantized-models | until they are fused
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
-torchdiffeq: odeint breaks | questions#other-libraries | not the solver
-RL environment, replay buffer | questions#other-libraries | Compile the policy
-TensorDict with other keys compiles again | questions#other-libraries | number of keys
+torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
+RL environment, replay buffer | libraries#torchrl-tensordict | Compile the policy
+TensorDict with other keys compiles again | libraries#torchrl-tensordict | number of keys
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
-a NumPy number keeps CUDA graphs off | gpu#skipped-overwritten-recorded-again | convert it with `float()`
-slow again at the fourth call with reduce-overhead | gpu#skipped-overwritten-recorded-again | a new input size
+a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
+slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memory | a new input size
 autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
 max_seqlen.item() for variable lengths | causes/gb0124 | should be passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
-a graph network compiles again for each graph | questions#other-libraries | add_self_loops=False
+a graph network compiles again for each graph | libraries#graph-networks-pyg | add_self_loops=False
 higher loss when compiled | cost#is-the-result-right | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
 segmentation fault with torch.compile | errors#the-process-dies-or-compiling-never-ends | faulthandler
 compiling never ends | errors#the-process-dies-or-compiling-never-ends | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | errors#of-operators-kernels-and-files | set_default_device
-gradient_checkpointing_enable breaks the graph | questions#hugging-face-and-lightning | use_cache=False
-device_map and accelerate's hooks | questions#hugging-face-and-lightning | turn offloading on first
+gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
+device_map and accelerate's hooks | libraries#accelerate-offloading | turn offloading on first
 nn.DataParallel with a compiled model | questions#several-gpus | DistributedDataParallel
 autocast switched off and on compiles again | causes/recompile-grad-mode | before the first call
 spawned processes without a main guard | compile_time#worker-processes | __main__
@@ -281,22 +281,22 @@ stride mismatch with dynamic=True | recompiles#say-at-once-what-varies-dynamic-t
 another set of **kwargs compiles again | recompiles#what-else-makes-it-compile-again | the same keys
 the first block of LoRA: requires_grad mismatch | recompiles#what-else-makes-it-compile-again | two graphs are expected
 AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not traced
-the output of one compiled function into another, reduce-overhead | gpu#skipped-overwritten-recorded-again | calls both
-gradient accumulation with CUDA graphs | gpu#skipped-overwritten-recorded-again | register_hook
-mark_static_address compiles again | gpu#skipped-overwritten-recorded-again | guard=False
+the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
+gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
+mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | guard=False
 a model of matrix products gains nothing | cost#how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
 checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
 use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | leave it on
 the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
-what is enforce_eager of vLLM? | questions#other-libraries | switches off
+what is enforce_eager of vLLM? | libraries#vllm | switches off
 deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
 mode and options together | cost#which-mode | list_mode_options
 an operation without inductor code: implicit fallback | cost#which-operation-is-slow | extern kernel
 what does freezing do? | causes/bypass-freezing | may go unnoticed
 accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
-Fabric: compile before or after setup? | questions#hugging-face-and-lightning | puts its wrapper inside
+Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its wrapper inside
 a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
 failed to eagerly compile backwards for dynamic | errors#warnings-that-are-not-errors | Only a later
 last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
@@ -304,6 +304,85 @@ ___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | 
 ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
 getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
 capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
+what does capture_scalar_outputs do? | settings#graph-breaks-and-what-is-traced | unknown numbers
+is traceable_tensor_subclasses needed? | settings#settings-that-do-nothing-any-more | traced without it
+assume_static_by_default | settings#recompiles-guards-and-dynamic-sizes | from the first call on
+activation_memory_budget: which value? | settings#results-speed-and-memory-inductor | is half
+TORCHINDUCTOR_FX_GRAPH_CACHE=1 | compile_time#kept-on-disk-the-second-start | on by default
+a cache that machines share over Redis | settings#caches-on-disk | TORCHINDUCTOR_REDIS_HOST
+TORCHDYNAMO_REPORT_GUARD_FAILURES | common_breaks#messages-of-earlier-releases | TORCH_LOGS=recompiles
+a C function breaks | escape_hatches#substitute-in-graph-a-python-version-of-a-c-function | Write it in Python
+while x.norm() < 50, early stopping | causes/gb0170#while-on-a-tensor | Run the loop in Python
+where do I put no_grad? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | Either works
+profiler with_stack=True never ends | cost#in-a-profile | Profile warm calls only
+how often does each graph run? | cost#in-a-profile | Its number of calls
+mark_dynamic inside forward | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | trace forbidden callable
+mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | only way to mark an integer
+gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | the same parameters
+two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
+index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
+scipy in forward | libraries#scipy-opencv-pil-numba-pybind | even if its arguments are NumPy arrays
+self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
+a comprehension on Python 3.12 | common_breaks#in-plain-python | Before Python 3.12
+json, uuid, hashlib in forward | common_breaks#in-python-s-standard-library | Which functions are traced
+any() of a generator expression | common_breaks#in-plain-python | is used up inside
+another prompt compiles again in ComfyUI | libraries#comfyui | is a size
+DeepSpeed with ZeRO 3 | libraries#deepspeed | gathers parameters in hooks
+jit_compile=True in Keras | libraries#keras | stays eager
+encode() of sentence-transformers is not compiled | libraries#sentence-transformers | by its name
+print in a forward hook | training#a-hook-that-never-runs | is split there
+breaks by reason | logs#counters-of-zero-prove-nothing | of this process
+NumPy on a GPU, with gradients | common_breaks#numpy-code-compile-it-on-a-gpu-with-gradients | wrap_numpy
+CUDA out of memory only when compiled | cost#out-of-memory-only-when-compiled | a break holds
+write a backend | cost#which-backend-one-of-your-own | takes a graph
+CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
+what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | only the run knows
+eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
+minifier | reproducers | reduces a *graph*
+strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
+my KV cache: torch.cat or position | where_to_compile#a-kv-cache-of-your-own-position-and-length | index_copy_
+position_ids record CUDA graphs | where_to_compile#a-kv-cache-of-your-own-position-and-length | strides
+optimizer, parameters of many shapes | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | view(-1)
+vmap of autograd.grad on a compiled function | errors#of-gradients-and-the-backward-pass | compile the function
+vmap of jacfwd INTERNAL ASSERT FAILED compiled | training#a-gradient-of-a-gradient | jacrev
+if mask.all(): return, a shortcut breaks the graph | causes/gb0170#if-on-a-tensor | is_compiling
+out[mask] = f(x[mask]) breaks | causes/gb0036 | torch.where(mask, f(x), out)
+loss.item() in the returned dict | causes/gb0124 | when you log it
+dynamic_shapes=True unexpected keyword argument | settings#settings-that-do-nothing-any-more | dynamic=True
+F.dropout drops in eval() | cost#random-numbers-and-dropout | training=self.training
+pickle a compiled method | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | state_dict
+spawn: convert_frame | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | new process
+flex_attention recompiles for each length | libraries#flex-attention-block-masks | once more for the second
+is my block mask valid for shorter inputs | libraries#flex-attention-block-masks | a mask is for one length
+create_block_mask out of memory | libraries#flex-attention-block-masks | makes the whole mask first
+OmegaConf attributes break the graph | libraries#omegaconf-hydra | without a break
+mixture of experts, tolist of counts | fullgraph | x.split(counts.tolist())
+if rows.numel() > 0 in a loop over experts | fullgraph | an empty `rows` does no harm
+JSONDecodeError in the cache of inductor | errors#of-operators-kernels-and-files | give each process its own
+pytest-xdist PermissionError torchinductor | errors#of-operators-kernels-and-files | TORCHINDUCTOR_CACHE_DIR
+vLLM failed to get the hash of the compiled graph | errors#of-operators-kernels-and-files | give each process its own
+'complex' object has no attribute 'get_name' | errors#of-operators-kernels-and-files | torch.polar
+except does not catch a matmul | errors#runtimeerror-when-making-fake-tensor-call-and-except | around the compiled
+each rank starts 32 compile workers | compile_time#worker-processes | divided by the ranks
+is_compiling() is False in my decorator | escape_hatches#others-that-look-alike | when the function is defined
+which parts of a diffusers pipeline: VAE, text encoder? | libraries#diffusers | pipe.vae.decode
+layers of a U-Net outside of the blocks | libraries#diffusers | little loss
+reconstruct: UserDefinedObjectVariable(EncoderDecoderCache) | libraries#transformers | a message of old releases
+compile before or after accelerator.prepare? | libraries#accelerate-offloading | after `prepare`
+hit config.accumulated_recompile_limit (256) | recompiles#the-limit | a helper without tensors
+Unrecognized mode=reduceoverhead | errors#errors-with-a-simple-cause | max-autotune-no-cudagraphs
+can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
+unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
+ctc_loss breaks the graph | training#what-breaks-in-training-code | with lengths in tensors
+pack_padded_sequence in a compiled model | causes/gb0014 | together with the layer
+wrong gradients of chained norms, CUDA | errors#nothing-raises-but-the-result-differs | mix_order_reduction
+compile() unexpected keyword 'optimizer' | errors#errors-with-a-simple-cause | keras's
+NoValidChoicesError | libraries#flex-attention-block-masks | shorter than a block
+LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
+nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
+One or more background workers are no longer alive | libraries#nnu-net | read the first one above
+cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
+model, block or training step: which one? | where_to_compile | repeats a block
 """
 
 

@@ -309,7 +309,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     error = ledger.error
     if error is None:
         return None
-    stack = shown_stack(sources, error.stack)
+    own = [entry for entry in error.stack if sources.kind(entry.filename, entry.function) in {"cell", "file"}]
+    stack = shown_stack(sources, own or error.stack)
     message = error.message.partition("\n\nfrom user code:")[0]
     parsed = messages.parse_reason(message, error.type)
     names = {parsed.cause.gb_type, error.type, _RAISED_AS.get(error.type)}

@@ -34,7 +34,17 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class RunError(msgspec.Struct, frozen=True):
-    """The exception that ended the run; ``break_`` is the id of the break that caused it."""
+    """The exception that ended the run.
+
+    Parameters
+    ----------
+    type, message : str
+        Its class and its text.
+    location : Location or None
+        The innermost line of the user's code that it passed; of a library, if it passed none.
+    break_ : str or None
+        The id of the break that caused it.
+    """
 
     type: str
     message: str

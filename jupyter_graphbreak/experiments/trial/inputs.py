@@ -46,10 +46,13 @@ _BOOL = "bool tensors"
 _FLAG = "as a flag"
 _NOT_CONTIGUOUS = "tensors that are not contiguous"
 _TRANSPOSED = "transposed tensors"
+_WITH_GRADIENT = "tensors that have a .grad"
 #: The beginnings of the names of bytecode instructions that test a value.
 _TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
+#: Names with which code reads the ``.grad`` of a tensor.
+_READ_GRADIENTS = frozenset({"grad", "deepcopy"})
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
 _LOOKUP_FUNCTIONS = frozenset(
@@ -219,6 +222,12 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
     for what, kind, arguments in _kind_changes(first, fn, indices):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
+    if _sees_gradients(fn, first):
+        given = functools.partial(_give_gradient, _unchanged)
+        arguments = _map_arguments(first, given)
+        values = {place: given(value) for place, value in state.items() if isinstance(value, torch.Tensor)}
+        example = describe(_WITH_GRADIENT, arguments, fn)
+        yield Input(arguments, example, special=True, state=values, other_kind=_WITH_GRADIENT)
 
 
 def _kind_changes(
@@ -397,6 +406,19 @@ def _gradient_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change
 
 def _require_gradient(change: _Change, value: torch.Tensor) -> torch.Tensor:
     return change(value).detach().clone().requires_grad_() if value.is_floating_point() else value
+
+
+def _sees_gradients(fn: Callable[..., Any], first: Arguments) -> bool:
+    """Return whether code reads the ``.grad`` of tensors, or copies it with the tensors."""
+    codes = own_codes(fn, *first.args, *first.kwargs.values())
+    return any(not _READ_GRADIENTS.isdisjoint(code.co_names) for code in codes)
+
+
+def _give_gradient(change: _Change, value: torch.Tensor) -> torch.Tensor:
+    result = _require_gradient(change, value)
+    if result.is_leaf and result.requires_grad:
+        result.grad = torch.full_like(result, 2.0)
+    return result
 
 
 def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:

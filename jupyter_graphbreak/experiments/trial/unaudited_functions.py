@@ -36,6 +36,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     notice,
     short_text,
 )
+from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -213,7 +214,7 @@ class _Replacements:
 
     def instead_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
-        if not isinstance(function, BuiltinFunctionType | FunctionType):
+        if not is_instance(function, BuiltinFunctionType | FunctionType):
             return None
         with _installing:
             if self._known[0] != len(sys.modules):  # more functions may be there

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CASTING = ("cpu", "cuda", "xpu", "mps")
 _WRITERS = (
     ("torch._C", "PyTorchFileWriter"),
-    ("torch.jit._script", "RecursiveScriptModule.save"),
+    *(("torch.jit._script", f"{kind}.save") for kind in ("RecursiveScriptModule", "ScriptModule")),
     ("torch.autograd.profiler", "profile.export_chrome_trace"),
     ("torch.autograd.profiler", "profile.export_stacks"),
 )

@@ -87,6 +87,7 @@ STOPPED = {
                           "torch.sparse.check_sparse_tensor_invariants.is_enabled()"),
     "the precision of products": ("torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
                                   "torch.backends.mkldnn.matmul.fp32_precision"),
+    "what PyTorch logs": ("torch._logging.set_logs(graph_breaks=True)", "vars(torch._logging._internal.log_state)"),
     "an object of a library": ("reprlib.aRepr.maxlist = 99", "reprlib.aRepr.maxlist"),
     "a pair of sockets": ("socket.socketpair()", "descriptors()"),
     "an event loop": ("asyncio.new_event_loop()", "descriptors()"),
@@ -170,6 +171,8 @@ UNDONE = {
     "an LMDB database that is read": ("lmdb.open('a folder', readonly=True)", "None"),
     "a text for a writer": ("cv2.imwrite('some text')", "None"),
     "the class of videos": ("assert cv2.VideoWriter.fourcc() and not isinstance(1, cv2.VideoWriter)", "None"),
+    "a new logger": ("logging.getLogger('own.new.one').info('a')", "[*logging.root.manager.loggerDict]"),
+    "a new parent of a logger": ("logging.getLogger('own_parent').info('a')", "logger_and_parent('own_parent.child')"),
     "a library that only reads": ("mimetypes.guess_type('a.txt'); json.dumps({'a': 1})", "None"),
     "an import of definitions": ("import own_defines", "None"),
 }  # fmt: skip
@@ -240,6 +243,10 @@ class Anything:
         Anything.asked += 1
         return 1.0
 ANYTHING = Anything()
+logging.getLogger("own_parent.child")
+def logger_and_parent(name):
+    named = logging.root.manager.loggerDict
+    return named[name].parent.name, type(named["own_parent"]).__name__
 def descriptors():
     gc.collect()
     return len(os.listdir("/proc/self/fd"))

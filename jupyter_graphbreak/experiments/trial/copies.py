@@ -24,7 +24,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
-from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
+from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator, stream_in_memory
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own
 from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxied_by, proxy_member
@@ -725,7 +725,7 @@ def is_shared(value: Any) -> bool:
     """Return whether an object belongs to the process rather than to the program: a logger, thread or open stream."""
     if is_instance(value, torch.Generator):
         return _is_default_generator(value)
-    if is_instance(value, _PROCESS_TYPES) or (is_instance(value, io.IOBase) and not is_instance(value, _IN_MEMORY)):
+    if is_instance(value, _PROCESS_TYPES) or (is_instance(value, io.IOBase) and stream_in_memory(value) is None):
         return True
     home: Any = type(value).__module__
     if not isinstance(home, str):  # a class may define a property of that name

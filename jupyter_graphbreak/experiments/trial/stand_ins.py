@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _FILES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
+#: Streams that pass everything on to a different one.
+_WRAPPERS = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
 #: Trials replace ``os.close``.
 _close = os.close
 #: The type of library functions in ``ctypes``.
@@ -126,6 +128,29 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
 _DATABASES = {"_dbm", "_gdbm"}
 
 
+def stream_in_memory(value: Any) -> Any:
+    """Return the stream in memory behind a stream, or the stream itself if it is one; ``None`` for anything else."""
+    try:
+        while type(value) in _WRAPPERS:
+            value = value.buffer if type(value) is io.TextIOWrapper else value.raw
+    except ValueError:  # it is detached
+        return None
+    return value if is_instance(value, io.StringIO | io.BytesIO) else None
+
+
+def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
+    """Return a stream around a copy of its stream in memory. What it has not written yet stays with the original."""
+    if stream.closed:
+        return stream
+    if type(stream) is io.TextIOWrapper:
+        lines, through = stream.line_buffering, stream.write_through
+        inner = clone(stream.buffer)
+        return io.TextIOWrapper(inner, stream.encoding, stream.errors, line_buffering=lines, write_through=through)
+    result = type(stream)(clone(stream.raw))
+    result.seek(stream.tell())
+    return result
+
+
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
     """Return the stand-in for an object in a trial, ``None`` if it needs none.
 
@@ -142,6 +167,8 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
         return StandardStream(stream)
     if is_instance(value, _CSV_WRITER):
         return _copy_csv_writer(value, clone)
+    if type(value) in _WRAPPERS and stream_in_memory(value) is not None:
+        return _copy_wrapper(value, clone)
     if is_instance(value, _FILES) and (reopened := _reopen(value)) is not None:
         return reopened
     if calls_functions(value):

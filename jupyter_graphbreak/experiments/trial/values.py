@@ -17,9 +17,11 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import is_code, is_data
 from jupyter_graphbreak.experiments.trial.digests import shape_of
+from jupyter_graphbreak.experiments.trial.stand_ins import stream_in_memory
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxied_by
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Collection
 
 #: Tensors with more elements are shown by their shape.
@@ -214,6 +216,8 @@ class _Comparison:
         if is_instance(expected, float | complex) and not is_instance(expected, bool):
             # Two readings of a clock are close.
             close = expected == actual or actual != actual if self._collects else _close(expected, actual)  # noqa: PLR0124 - nan
+        elif (stream := stream_in_memory(expected)) is not None:
+            close = _content(stream) == _content(stream_in_memory(actual))
         elif is_instance(expected, torch.Generator):
             close = torch.equal(expected.get_state(), actual.get_state())
         elif is_instance(expected, str | bytes | int | range | AbstractSet | type(None)):
@@ -334,6 +338,11 @@ def _parts_of_methods(expected: Any, actual: Any) -> tuple[Any, Any]:
     if is_instance(expected, types.BuiltinMethodType) and is_instance(actual, types.BuiltinMethodType):
         return (expected.__self__, actual.__self__) if expected.__name__ == actual.__name__ else (expected, actual)
     return expected, actual
+
+
+def _content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | bytes, int] | None:
+    """Return the content of a stream in memory, and its position; ``None`` if it is closed."""
+    return None if stream is None or stream.closed else (stream.getvalue(), stream.tell())
 
 
 def _same_kind(expected: Any, actual: Any) -> bool:

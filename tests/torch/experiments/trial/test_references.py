@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import threading
 import weakref
 from collections import OrderedDict, UserDict, defaultdict
@@ -17,6 +18,7 @@ from jupyter_graphbreak.experiments.trial.inputs import Arguments, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.values import difference
 
 
 class Metric(torch.nn.Module):
@@ -278,3 +280,13 @@ def test_functions_inside_arguments_are_copied_for_every_input() -> None:
     assert "works" in {remedy.verdict for remedy in report.remedies or []}
     jupyter_graphbreak.compare_frontends(with_callbacks, *given)
     assert (calls, callback.calls) == ([], 0)
+
+
+def test_the_content_of_streams_in_memory_is_compared() -> None:
+    text, data = io.StringIO("a"), io.TextIOWrapper(io.BytesIO(b"a"), write_through=True)
+    for stream in (text, data):
+        copied = clone(stream)
+        assert difference(stream, copied) is None
+        copied.write("b")
+        assert difference(stream, copied) is not None
+    assert (text.getvalue(), data.buffer.getvalue()) == ("a", b"a")

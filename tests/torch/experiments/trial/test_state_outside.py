@@ -171,6 +171,8 @@ UNDONE = {
     "an LMDB database that is read": ("lmdb.open('a folder', readonly=True)", "None"),
     "a text for a writer": ("cv2.imwrite('some text')", "None"),
     "the class of videos": ("assert cv2.VideoWriter.fourcc() and not isinstance(1, cv2.VideoWriter)", "None"),
+    "a text stream in memory": ("print('row', file=TEXT)", "(TEXT.buffer.getvalue(), TEXT.seek(0, 1))"),
+    "a buffered stream in memory": ("BUFFERED.write(b'row')", "(BUFFERED.raw.getvalue(), BUFFERED.tell())"),
     "a new logger": ("logging.getLogger('own.new.one').info('a')", "[*logging.root.manager.loggerDict]"),
     "a new parent of a logger": ("logging.getLogger('own_parent').info('a')", "logger_and_parent('own_parent.child')"),
     "a library that only reads": ("mimetypes.guess_type('a.txt'); json.dumps({'a': 1})", "None"),
@@ -258,6 +260,7 @@ def ready(end):
 MADE = sys.modules["own_made"] = types.ModuleType("own_made")
 MADE.n, MADE.items = 0, []
 exec("def bump():\\n    global n\\n    n += 1\\n    items.append(n)", vars(MADE))
+TEXT, BUFFERED = io.TextIOWrapper(io.BytesIO()), io.BufferedRandom(io.BytesIO(b"abc"))
 VIDEO = cv2.VideoWriter("b")
 ITEMS, FOUND, KEPT, ARRAY, VIEW = [], [], own.ITEMS, array.array("i"), types.MappingProxyType({"n": []})
 SHARED = multiprocessing.RawArray("i", 2)

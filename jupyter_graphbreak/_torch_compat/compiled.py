@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jupyter_graphbreak._torch_compat.patching import patched, patched_here, replaced_result
-from jupyter_graphbreak.records.attributes import attribute_of
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +28,7 @@ def is_torch_compile(value: Any) -> bool:
     if torch is None:
         return False
     optimize = getattr(sys.modules.get("torch._dynamo"), "optimize", None)
-    called = value.func if isinstance(value, functools.partial) else value
+    called = value.func if is_instance(value, functools.partial) else value
     return called is torch.compile or (
         optimize is not None and called is optimize
     )  # `is`, since == on an array returns an array
@@ -67,7 +67,7 @@ def _only_cached_code(_: Any) -> Literal[False]:
 
 def undo_compile_in_place(copy: Any) -> None:
     """Make a copy of a module that ``Module.compile`` compiled in place run without its compiled code."""
-    if isinstance(copy, sys.modules["torch"].nn.Module):
+    if is_instance(copy, sys.modules["torch"].nn.Module):
         copy.__dict__.pop("_compiled_call_impl", None)
 
 
@@ -80,16 +80,16 @@ def compiled_callable(value: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    if isinstance(value, torch.nn.Module):
+    if is_instance(value, torch.nn.Module):
         modules = value.__dict__.get("_modules")
-        submodules = modules if isinstance(modules, dict) else {}  # a scripted module, never compiled, has no dict
+        submodules = modules if is_instance(modules, dict) else {}  # a scripted module, never compiled, has no dict
         inner = value.__dict__.get("_orig_mod") or submodules.get("_orig_mod")
         if inner is not None:
             return inner
         return value if value.__dict__.get("_compiled_call_impl") is not None else None
     try:
         inner = inspect.getattr_static(value, "_torchdynamo_orig_callable", None)
-        is_bound = isinstance(value, types.MethodType | classmethod | staticmethod)
+        is_bound = is_instance(value, types.MethodType | classmethod | staticmethod)
         return inner or (compiled_callable(value.__func__) if is_bound else None)
     except TypeError:
         return None
@@ -131,7 +131,7 @@ class CompiledWith(NamedTuple):
 def compiled_with(value: Any) -> CompiledWith | None:
     """Return the arguments with which a function or module was compiled; ``None`` if it is unknown."""
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.nn.Module):
+    if torch is not None and is_instance(value, torch.nn.Module):
         inner = value.__dict__.get("_compiled_call_impl")
         context = getattr(value, "dynamo_ctx", None) if inner is None else _context(inner)
     else:

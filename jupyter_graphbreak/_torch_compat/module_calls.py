@@ -17,6 +17,7 @@ from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.configuration import stance
 from jupyter_graphbreak._torch_compat.patching import active_function, patched, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
+from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def callable_of(wrapper: FrameType) -> Any:
     call = wrapper.f_locals["args"][0]
     if _is_frame_for(call):
         call = call.__closure__[0].cell_contents
-    return call.__self__ if isinstance(call, types.MethodType) else call
+    return call.__self__ if is_instance(call, types.MethodType) else call
 
 
 def compiled_callers(frame: FrameType | None) -> Iterator[int]:
@@ -78,7 +79,7 @@ class TraceableCallables:
         target : object
             The object with the frame: the module that ``call`` is bound to, or ``call``.
         """
-        anchor = target.__func__ if isinstance(target, types.MethodType) else target
+        anchor = target.__func__ if is_instance(target, types.MethodType) else target
         known = self._codes.get(id(anchor))
         if known is None or known[0]() is not anchor:
             known = self._find_code(call, target, anchor)
@@ -91,7 +92,7 @@ class TraceableCallables:
         self, call: Callable[..., Any], target: Any, anchor: Any
     ) -> tuple[Callable[[], Any], types.CodeType | None]:
         """Determine whether a callable needs a frame and, if so, create its own code object."""
-        if isinstance(target, torch.nn.Module):
+        if is_instance(target, torch.nn.Module):
             needs_frame = has_skipped_forward(target)
         else:
             needs_frame = not hasattr(target, "__code__") or _is_skipped(target)
@@ -318,7 +319,7 @@ def _is_skipped(function: Any) -> bool:
 def has_skipped_forward(module: torch.nn.Module) -> bool:
     """Return whether Dynamo skips ``forward``, as in ``torch.nn``: ``module.compile()`` then compiles nothing."""
     forward = getattr(module, "forward", None)
-    return isinstance(forward, types.MethodType) and _is_skipped(forward)
+    return is_instance(forward, types.MethodType) and _is_skipped(forward)
 
 
 def has_own_call(module: torch.nn.Module) -> bool:
@@ -327,12 +328,12 @@ def has_own_call(module: torch.nn.Module) -> bool:
     ``nn.Module.__call__`` does not see such calls, and ``Module.compile`` does not compile them.
     """
     call = type(module).__call__
-    return isinstance(call, types.FunctionType) and not call.__module__.startswith("torch.")
+    return is_instance(call, types.FunctionType) and not call.__module__.startswith("torch.")
 
 
 def why_not_compiled(module: torch.nn.Module) -> str | None:
     """Return why the call of a module is not compiled, as the end of a sentence; ``None`` if it can be."""
-    if isinstance(module, torch.jit.ScriptModule):
+    if is_instance(module, torch.jit.ScriptModule):
         return "TorchScript runs it"
     if compiled_callable(module) is not None:
         return "it is already compiled"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import importlib
 import sys
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 CASTING = ("cpu", "cuda", "xpu", "mps")
 _WRITERS = (
     ("torch._C", "PyTorchFileWriter"),
-    ("torch.jit._script", "RecursiveScriptModule.save"),
+    *(("torch.jit._script", f"{kind}.save") for kind in ("RecursiveScriptModule", "ScriptModule")),
     ("torch.autograd.profiler", "profile.export_chrome_trace"),
     ("torch.autograd.profiler", "profile.export_stacks"),
 )
@@ -225,6 +226,11 @@ CONFIGURATIONS = {
     },
     "torch.utils.serialization.config": "how PyTorch saves and loads files",
 }  # fmt: skip
+#: Objects whose attributes are settings: module, name, description, and the function that changes them.
+_STATES = (
+    ("torch._tensor_str", "PRINT_OPTS", "the options for printing tensors", "set_printoptions"),
+    ("torch._logging._internal", "log_state", "what PyTorch logs", "set_logs"),
+)
 _ATTENTION = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
 
 
@@ -256,10 +262,7 @@ def process_settings() -> Iterator[ProcessSetting]:
     yield ProcessSetting("the profiler", torch._C._autograd._profiler_enabled, _stop_profiler,
                          frozenset({"profile", "start", "__enter__", "_enable_profiler"}))  # fmt: skip
     yield from _hooks()
-    options = getattr(sys.modules.get("torch._tensor_str"), "PRINT_OPTS", None)
-    if options is not None:
-        yield ProcessSetting("the options for printing tensors", lambda: dict(vars(options)), _setter_of(options),
-                             frozenset({"set_printoptions"}))  # fmt: skip
+    yield from _states()
     for module, what in CONFIGURATIONS.items():
         config = sys.modules.get(module)
         if config is not None and hasattr(config, "get_config_copy"):
@@ -304,6 +307,13 @@ def _hooks() -> Iterator[ProcessSetting]:
         yield ProcessSetting(what, *_access_to_registries(registries), _HOOK_FUNCTIONS)
 
 
+def _states() -> Iterator[ProcessSetting]:
+    for module, name, what, function in _STATES:
+        state = getattr(sys.modules.get(module), name, None)
+        if state is not None:
+            yield ProcessSetting(what, _reader_of_copies(state), _setter_of(state), frozenset({function}))
+
+
 def _access_to_registries(
     registries: dict[str, dict[Any, Any]],
 ) -> tuple[Callable[[], Any], Callable[[Any], None]]:
@@ -334,6 +344,10 @@ def _is_readable(owner: Any, flag: str) -> bool:
 
 def _access(owner: Any, flag: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     return lambda: getattr(owner, flag), lambda value: setattr(owner, flag, value)
+
+
+def _reader_of_copies(state: Any) -> Callable[[], dict[str, Any]]:
+    return lambda: copy.deepcopy(vars(state))
 
 
 def _setter_of(options: Any) -> Callable[[dict[str, Any]], None]:

@@ -12,7 +12,7 @@ import torch
 from jupyter_graphbreak._torch_compat.module_calls import has_own_call, has_skipped_forward
 from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.records.additions import CompiledForReport
-from jupyter_graphbreak.records.attributes import attribute_of
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -64,7 +64,7 @@ def described(
     for call in compiled:
         target = call.target()
         name = call.path if target is None or namespace is None else path_to(target, namespace)
-        kind = type(target).__name__ if isinstance(target, torch.nn.Module) else call.module_type
+        kind = type(target).__name__ if is_instance(target, torch.nn.Module) else call.module_type
         code = _compiling_code(name, target, namespace) if name is not None else None
         line = _line_before(statements, call.line, name or "") if code is not None and call.line is not None else None
         descriptions.append(
@@ -77,7 +77,7 @@ def described(
 
 def path_to(target: Any, namespace: Mapping[str, Any]) -> str | None:
     """Return a program's expression for an object: ``model``, ``trainer.net``, ``trainer.loss``."""
-    owner = getattr(target, "__self__", None) if isinstance(target, types.MethodType) else None
+    owner = getattr(target, "__self__", None) if is_instance(target, types.MethodType) else None
     if owner is not None:
         name = path_to(owner, namespace)
         return f"{name}.{target.__name__}" if name is not None else None
@@ -93,20 +93,20 @@ def path_to(target: Any, namespace: Mapping[str, Any]) -> str | None:
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, types.ModuleType | type | types.FunctionType):
+    if is_instance(value, types.ModuleType | type | types.FunctionType):
         return
     held = attribute_of(value, "__dict__")
-    if isinstance(held, dict):
-        parts = [held, held["_modules"]] if isinstance(held.get("_modules"), dict) else [held]
+    if is_instance(held, dict):
+        parts = [held, held["_modules"]] if is_instance(held.get("_modules"), dict) else [held]
         for part in parts:
             yield from list(part.items())[:_MAX_ATTRIBUTES]
 
 
 def _compiling_code(name: str, target: Any, namespace: Mapping[str, Any] | None) -> str | None:
-    is_module = isinstance(target, torch.nn.Module)
+    is_module = is_instance(target, torch.nn.Module)
     if is_module and not has_own_call(target) and not has_skipped_forward(target):
         return f"{name}.compile()"
-    if not is_module and not isinstance(target, types.FunctionType | types.MethodType):
+    if not is_module and not is_instance(target, types.FunctionType | types.MethodType):
         return None  # torch.compile turns an instance into a function without its attributes
     names = {"torch": torch} if namespace is None else namespace
     imported = next((known for known, value in names.items() if value is torch), None)

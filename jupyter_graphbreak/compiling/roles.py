@@ -15,7 +15,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.module_calls import has_own_call
 from jupyter_graphbreak.recording.targets import is_own, is_user_written
-from jupyter_graphbreak.records.attributes import attribute_of
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,13 +80,13 @@ def may_be_compiled(call: Any) -> bool:
 
     Calls of modules are intercepted in ``nn.Module.__call__``, unless their class has its own.
     """
-    if isinstance(call, types.FunctionType | types.MethodType | functools.partial):
+    if is_instance(call, types.FunctionType | types.MethodType | functools.partial):
         return True
-    if isinstance(call, torch.nn.Module):
+    if is_instance(call, torch.nn.Module):
         return has_own_call(call)
-    if isinstance(call, type | types.BuiltinFunctionType):
+    if is_instance(call, type | types.BuiltinFunctionType):
         return False
-    return isinstance(getattr(type(call), "__call__", None), types.FunctionType)  # noqa: B004 - the class's own
+    return is_instance(getattr(type(call), "__call__", None), types.FunctionType)  # noqa: B004 - the class's own
 
 
 def role_of(call: Any) -> Role | None:
@@ -97,7 +97,7 @@ def role_of(call: Any) -> Role | None:
     call : callable
         A callable for which :func:`may_be_compiled` is true.
     """
-    while isinstance(call, functools.partial):
+    while is_instance(call, functools.partial):
         call = call.func
     if not may_be_compiled(call) or not is_user_code(call):
         return "leave"
@@ -121,7 +121,7 @@ def role_with(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
     args, kwargs
         The arguments of the call.
     """
-    if isinstance(call, torch.nn.Module):
+    if is_instance(call, torch.nn.Module):
         return "leave"  # calls of modules are compiled elsewhere
     function = plain_function(call)
     if function is None:
@@ -134,21 +134,21 @@ def role_with(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
         return "look inside"
     if any(map(_is_surrounding, uses.values)) or not uses.computes:
         return "look inside"
-    has_module = any(isinstance(value, torch.nn.Module) for value in handled)
+    has_module = any(is_instance(value, torch.nn.Module) for value in handled)
     return "look inside" if uses.names & _SURROUNDING and (uses.calls_own or has_module) else "compile"
 
 
 def _owner(call: Any) -> Any:
     """Return the instance whose method or ``__call__`` is called; ``None`` for a function."""
-    if isinstance(call, types.FunctionType):
+    if is_instance(call, types.FunctionType):
         return None
     return getattr(call, "__self__", call)
 
 
 def is_driver(module: torch.nn.Module) -> bool:
     """Return whether the ``forward`` of a user's module trains: it runs a backward pass or uses an optimizer."""
-    forward = getattr(type(module), "forward", None)
-    if not isinstance(forward, types.FunctionType) or not is_user_written(forward):
+    forward: Any = getattr(type(module), "forward", None)
+    if not is_instance(forward, types.FunctionType) or not is_user_written(forward):
         return False
     names = set(_names(forward.__code__))
     used = [value for name, value in vars(module).items() if name in names]
@@ -162,25 +162,25 @@ def is_metric(module: torch.nn.Module) -> bool:
 
 def is_user_code(call: Any) -> bool:
     """Return whether a callable is the user's code, possibly in a wrapper such as ``torch.no_grad()`` or ``vmap``."""
-    if isinstance(call, types.FunctionType) and isinstance(inspect.unwrap(call), torch.nn.Module):
+    if is_instance(call, types.FunctionType) and is_instance(inspect.unwrap(call), torch.nn.Module):
         return True
     return is_user_written(call)
 
 
 def is_transform(call: Any) -> bool:
     """Return whether a callable is a transform of ``torch.func``, such as ``grad(loss)`` or ``vmap(model)``."""
-    home = call.__globals__.get("__name__") if isinstance(call, types.FunctionType) else None
+    home = call.__globals__.get("__name__") if is_instance(call, types.FunctionType) else None
     return isinstance(home, str) and home.startswith("torch._functorch.")
 
 
 def plain_function(call: Any) -> types.FunctionType | None:
     """Return the function that a call runs, inside a method, an instance or wrappers."""
-    if isinstance(call, functools.partial):
+    if is_instance(call, functools.partial):
         return plain_function(call.func)
     function = inspect.unwrap(getattr(call, "__func__", call))
-    if not isinstance(function, types.FunctionType):
+    if not is_instance(function, types.FunctionType):
         function = inspect.unwrap(getattr(type(function), "__call__", function))  # noqa: B004 - the class's own
-    return function if isinstance(function, types.FunctionType) else None
+    return function if is_instance(function, types.FunctionType) else None
 
 
 class _Uses:
@@ -217,8 +217,8 @@ class _Uses:
             self.values += values
             methods = [] if holder is None else [(getattr(type(holder), name, None), holder) for name in sorted(names)]
             for value, receiver in [*((value, None) for value in values), *methods]:
-                helper = inspect.unwrap(value) if isinstance(value, types.FunctionType) else None
-                if isinstance(helper, types.FunctionType) and is_own(helper) and is_user_written(helper):
+                helper: Any = inspect.unwrap(value) if is_instance(value, types.FunctionType) else None
+                if is_instance(helper, types.FunctionType) and is_own(helper) and is_user_written(helper):
                     self.calls_own = True
                     self.computes = self.computes or _calculates(helper)
                     if depth < _MAX_DEPTH:
@@ -227,7 +227,7 @@ class _Uses:
 
 def _computes_in_numpy(uses: _Uses) -> bool:
     """Return whether a function continues in NumPy, where compiled code would have arrays instead of numbers."""
-    modules = {value.__name__ for value in uses.values if isinstance(value, types.ModuleType)}
+    modules = {value.__name__ for value in uses.values if is_instance(value, types.ModuleType)}
     return "numpy" in modules and "numpy" in uses.names
 
 
@@ -243,7 +243,7 @@ def _calculates(function: types.FunctionType) -> bool:
     found = list(_instructions(function.__code__))
     attributes = {name for operation, name in found if operation in {"LOAD_ATTR", "LOAD_METHOD"}}
     used = {name for operation, name in found if operation in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}}
-    data = {name for name in used if isinstance(function.__globals__.get(name), _DATA)}
+    data = {name for name in used if is_instance(function.__globals__.get(name), _DATA)}
     if attributes - _READING or used - data - _BUILTINS:
         return True
     return any(operation in _OPERATORS for operation, _ in found) and not attributes & _EXTRACTING
@@ -257,7 +257,7 @@ def _instructions(code: types.CodeType) -> Iterator[tuple[str, Any]]:
 
 
 def _is_surrounding(value: Any) -> bool:
-    return isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] in _SURROUNDING_PACKAGES
+    return is_instance(value, types.ModuleType) and value.__name__.partition(".")[0] in _SURROUNDING_PACKAGES
 
 
 def _named_values(function: types.FunctionType, names: set[str]) -> Iterator[Any]:
@@ -272,16 +272,16 @@ def _named_values(function: types.FunctionType, names: set[str]) -> Iterator[Any
 
 
 def _holds_tensor(value: Any, depth: int = 0) -> bool:
-    if isinstance(value, torch.Tensor):
+    if is_instance(value, torch.Tensor):
         return True
     if depth > 2:  # noqa: PLR2004 - deep enough for a batch
         return False
     items: Iterable[Any] = ()
-    if isinstance(value, list | tuple | set):
+    if is_instance(value, list | tuple | set):
         items = value
-    elif isinstance(value, dict) or type(value).__name__ == "BatchEncoding":
+    elif is_instance(value, dict) or type(value).__name__ == "BatchEncoding":
         items = dict(value).values()
-    elif is_own(type(value)) and not isinstance(value, type | torch.nn.Module | types.ModuleType):
+    elif is_own(type(value)) and not is_instance(value, type | torch.nn.Module | types.ModuleType):
         items = list((attribute_of(value, "__dict__") or {}).values())
     return any(_holds_tensor(item, depth + 1) for item in itertools.islice(items, _MAX_ITEMS))
 
@@ -292,18 +292,18 @@ def _drives(value: Any) -> bool:
     A class with a finalizer counts as well.
     """
     kind = type(value)
-    if isinstance(value, type):  # while tracing, Dynamo creates its own instance and drops it
+    if is_instance(value, type):  # while tracing, Dynamo creates its own instance and drops it
         return attribute_of(value, "__del__") is not None
-    if isinstance(value, torch.optim.Optimizer | torch.utils.data.DataLoader | torch.utils.data.Dataset):
+    if is_instance(value, torch.optim.Optimizer | torch.utils.data.DataLoader | torch.utils.data.Dataset):
         return True
-    if isinstance(value, torch.amp.GradScaler | torch.optim.lr_scheduler.LRScheduler | types.GeneratorType):
+    if is_instance(value, torch.amp.GradScaler | torch.optim.lr_scheduler.LRScheduler | types.GeneratorType):
         return True
     package = kind.__module__.partition(".")[0]
-    if isinstance(value, torch.nn.Module | torch.Tensor | types.ModuleType | types.FunctionType):
+    if is_instance(value, torch.nn.Module | torch.Tensor | types.ModuleType | types.FunctionType):
         return False
     if package in {"builtins", "torch", "numpy", "functools", "collections"} or is_user_written(kind.__init__):
         return False
     held = attribute_of(value, "__dict__")
-    return isinstance(held, dict) and any(
-        isinstance(part, torch.nn.Module | torch.optim.Optimizer) for part in list(held.values())[:_MAX_ITEMS]
+    return is_instance(held, dict) and any(
+        is_instance(part, torch.nn.Module | torch.optim.Optimizer) for part in list(held.values())[:_MAX_ITEMS]
     )

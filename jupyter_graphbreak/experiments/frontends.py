@@ -141,7 +141,7 @@ class Examination:
         self.notes: list[str] = []
         self._eager = eager
         self._values = eager.repeatable
-        self._subject = Subject(eager.fn)
+        self._subject = Subject(eager.fn, eager.first.arguments)
         self._warned_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
         codes = [*own_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
@@ -163,7 +163,8 @@ class Examination:
         seed_all(_CAPTURE_SEED)
         try:
             with self._subject.activated(), guarded(self._subject.call, assigned=self._subject.assigned):
-                program = capture(self._subject.call, eager.first.arguments.copy(self._subject.state_memo()))
+                own = self._subject.with_copies(eager.first.arguments)
+                program = capture(self._subject.call, self._subject.copies_of(own))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised = raised_by(error, "capture")
             return None
@@ -214,8 +215,8 @@ class Examination:
         eager = self._eager
         self._subject.restore()
         if given.again and eager.changed:
-            run(program, self._subject, eager.first.arguments, gradients=False)
-        result = run(program, self._subject, given.arguments, given.seed)
+            run(program, self._subject, self._subject.with_copies(eager.first.arguments), gradients=False)
+        result = run(program, self._subject, self._subject.with_copies(given.arguments), given.seed)
         self._warned_in_runs += result.effects.warnings
         return result
 

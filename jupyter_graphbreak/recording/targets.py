@@ -8,7 +8,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat import compiled
-from jupyter_graphbreak.records.attributes import attribute_of, unwrapped
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by, unwrapped
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
     """Return the functions that the objects use under a global name: by that name, their modules and own names."""
     found: dict[str, tuple[str, str]] = {}
     for value in _walk(values):
-        if isinstance(value, types.FunctionType) and not _is_foreign(value):
+        if is_instance(value, types.FunctionType) and not _is_foreign(value):
             for name, used in _globals(value).items():
-                if isinstance(used, types.FunctionType | types.BuiltinFunctionType):
+                if is_instance(used, types.FunctionType | types.BuiltinFunctionType):
                     found[name] = str(used.__module__), used.__name__
     return found
 
@@ -88,7 +88,7 @@ def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the named objects, and the globals that their functions use directly or indirectly."""
     names = dict(values)
     for value in _walk(values.values()):
-        if isinstance(value, types.FunctionType) and not _is_foreign(value):
+        if is_instance(value, types.FunctionType) and not _is_foreign(value):
             for name, used in _globals(value).items():
                 names.setdefault(name, used)
     return names
@@ -132,9 +132,16 @@ def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
 
 def _wrapped_by_functools(value: Any) -> Any:
     """Return the function inside a ``functools`` wrapper, ``None`` for any other object."""
-    if isinstance(value, functools.partial):
+    if is_instance(value, functools.partial):
         return value.func
-    return value.__wrapped__ if isinstance(value, _LRU_CACHE) else None
+    return value.__wrapped__ if is_instance(value, _LRU_CACHE) else None
+
+
+def _behind_proxy(value: Any) -> Iterator[Any]:
+    """Yield the object that a proxy stands for, and the function that a wrapper of ``wrapt`` calls instead."""
+    if (target := proxied_by(value)) is not None:
+        yield target
+        yield attribute_of(value, "_self_wrapper")
 
 
 def _walk(values: Iterable[Any]) -> Iterator[Any]:
@@ -146,18 +153,18 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
         if id(value) in seen or depth > _MAX_DEPTH:
             continue
         seen.add(id(value))
-        held = (_wrapped_by_functools(value), compiled.compiled_callable(value))
+        held = (_wrapped_by_functools(value), compiled.compiled_callable(value), *_behind_proxy(value))
         pending += [(inner, depth + 1) for inner in held if inner is not None and inner is not value]
-        if isinstance(value, types.MethodType):
+        if is_instance(value, types.MethodType):
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
-        elif isinstance(value, types.FunctionType):
+        elif is_instance(value, types.FunctionType):
             yield value
             if _is_foreign(value):
                 continue
             pending += [(used, depth + 1) for used in _references(value)]
         elif compiled.is_torch_compile(value):
             yield value
-        elif isinstance(value, type):
+        elif is_instance(value, type):
             if not _is_foreign(value):
                 pending += [(member, depth + 1) for member in _members(value)]
                 pending += [(kind, depth + 1) for kind in inspect.getmro(type(value)) if not _is_foreign(kind)]
@@ -170,13 +177,13 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
 def _members(kind: type) -> Iterator[Any]:
     """Yield the functions of a class, including those in its properties, and the descriptors that users wrote."""
     for member in vars(kind).values():
-        if isinstance(member, property):
+        if is_instance(member, property):
             yield from (
                 function for function in (member.fget, member.fset, member.fdel) if inspect.isfunction(function)
             )
             continue
         function = attribute_of(member, "__func__", member)  # of static and class methods
-        function = function.func if isinstance(function, functools.cached_property) else function
+        function = function.func if is_instance(function, functools.cached_property) else function
         if inspect.isfunction(function):
             yield inspect.unwrap(function)
         elif hasattr(type(member), "__get__") and _is_object(member):
@@ -209,7 +216,7 @@ def _globals(function: types.FunctionType) -> dict[str, Any]:
 
 def _is_object(value: Any) -> bool:
     """Return whether to look inside an object: an instance of a user's class or a torch module, but not data."""
-    if isinstance(value, types.ModuleType | str | bytes | int | float | list | tuple | dict | set):
+    if is_instance(value, types.ModuleType | str | bytes | int | float | list | tuple | dict | set):
         return False
     kind = type(value)
     return any(not _is_foreign(base) for base in kind.__mro__[:-1]) or attribute_of(value, "_modules") is not None
@@ -217,13 +224,15 @@ def _is_object(value: Any) -> bool:
 
 def _parts(value: Any) -> Iterator[Any]:
     attributes = attribute_of(value, "__dict__")
-    if not isinstance(attributes, dict):
+    if not is_instance(attributes, dict):
         return
     for part in attributes.values():
-        if isinstance(part, types.FunctionType | types.MethodType) or (_is_object(part) and not isinstance(part, type)):
+        if is_instance(part, types.FunctionType | types.MethodType) or (
+            _is_object(part) and not is_instance(part, type)
+        ):
             yield part
     modules = attributes.get("_modules")
-    if isinstance(modules, dict):
+    if is_instance(modules, dict):
         yield from (module for module in modules.values() if module is not None)
 
 
@@ -231,12 +240,12 @@ def is_user_written(value: Any) -> bool:
     """Return whether an object is a torch module, or its code does not belong to an installed package."""
     inner = compiled.compiled_callable(value)
     value = value if inner is None else inner
-    while isinstance(value, functools.partial):
+    while is_instance(value, functools.partial):
         value = value.func
     if attribute_of(value, "_modules") is not None:
-        return not isinstance(value, type)
+        return not is_instance(value, type)
     function = unwrapped(attribute_of(value, "__func__", value))
-    if not isinstance(function, types.FunctionType):
+    if not is_instance(function, types.FunctionType):
         function = vars(type(value)).get("__call__")
     code = getattr(function, "__code__", None)
     return code is not None and not is_library(code.co_filename)

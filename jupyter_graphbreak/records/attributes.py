@@ -1,9 +1,57 @@
-"""Read an attribute of any object without running the code of its class."""
+"""Read the type and the attributes of any object without running the code of its class."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import Any
+import weakref
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import UnionType
+
+#: The types of weak proxies.
+WEAK_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
+#: The types of descriptors that return an attribute and run no code of Python.
+_MEMBERS = (GetSetDescriptorType, MemberDescriptorType)
+
+
+def is_instance(value: Any, kinds: type | UnionType | tuple[Any, ...]) -> bool:
+    """Return whether an object has one of some types, even if it claims to have a different ``__class__``.
+
+    Mocks with a specification and proxies make such claims. They have neither the memory of a tensor nor the items of a
+    list, and their ``__class__`` may raise.
+    """
+    return issubclass(type(value), kinds)
+
+
+def is_dataclass(value: Any) -> bool:
+    """Return whether the type of an object is a dataclass."""
+    return any("__dataclass_fields__" in vars(kind) for kind in type(value).__mro__)
+
+
+def proxy_member(kind: type) -> Any:
+    """Return the descriptor with which a class of proxies, as ``wrapt`` has them, refers to the objects they stand for.
+
+    The result is ``None`` for any other class.
+    """
+    base = next((base for base in kind.__mro__ if "__wrapped__" in vars(base)), object)
+    member = vars(base).get("__wrapped__")
+    # A lazy proxy makes its object when that is read.
+    is_proxy = type(member) in _MEMBERS and "__class__" in vars(base) and "__factory__" not in vars(base)
+    return member if is_proxy else None
+
+
+def proxied_by(value: Any) -> Any:
+    """Return the object that a proxy stands for, weak or not; ``None`` for any other object."""
+    if type(value) in WEAK_PROXIES:
+        with contextlib.suppress(ReferenceError, AttributeError):  # the object is gone
+            return value.__reduce_ex__.__self__
+    if (member := proxy_member(type(value))) is not None:
+        with contextlib.suppress(ValueError, AttributeError):  # it stands for nothing yet
+            return member.__get__(value)
+    return None
 
 
 def attribute_of(value: Any, name: str, default: Any = None) -> Any:

@@ -58,11 +58,11 @@ def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
     try:
         if path.is_file():
             return TraceFiles([path], [])
-        if not path.is_dir():
-            what = "neither a file nor a folder" if path.exists() else "no such file or folder"
-            raise UnreadableTrace(f"{path}: {what}")
+        is_folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:  # a name that no file can have
         raise UnreadableTrace(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if not is_folder:
+        raise UnreadableTrace(f"{path}: {'neither a file nor a folder' if exists else 'no such file or folder'}")
     candidates = list(itertools.islice(_files_below(path), limits.files + 1))
     unreadable = 0
     files = []

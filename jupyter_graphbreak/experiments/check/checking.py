@@ -34,6 +34,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.experiments.trial.values import difference, varying_places
 from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.report.cost import Check, Divergence, NumericsTrial
 
 if TYPE_CHECKING:
@@ -304,17 +305,14 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
     """Yield the tensors to differentiate with respect to, with their names."""
     pending = [*named.items(), *([("self", subject.owner)] if subject.owner is not None else [])]
     for name, value in pending:
-        match value:
-            case torch.Tensor() if value.requires_grad and value.is_leaf:
-                yield name, value
-            case torch.nn.Module():
-                yield from (
-                    (part, parameter) for part, parameter in value.named_parameters() if parameter.requires_grad
-                )
-            case list() | tuple():
-                pending += [(f"{name}[{number}]", item) for number, item in enumerate(value)]
-            case dict():
-                pending += [(f"{name}[{key!r}]", item) for key, item in value.items()]
+        if is_instance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
+            yield name, value
+        elif is_instance(value, torch.nn.Module):
+            yield from ((part, parameter) for part, parameter in value.named_parameters() if parameter.requires_grad)
+        elif is_instance(value, list | tuple):
+            pending += [(f"{name}[{number}]", item) for number, item in enumerate(value)]
+        elif is_instance(value, dict):
+            pending += [(f"{name}[{key!r}]", item) for key, item in value.items()]
 
 
 def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:

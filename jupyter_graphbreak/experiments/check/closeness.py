@@ -10,7 +10,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.values import difference
-from jupyter_graphbreak.records.attributes import attribute_of
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -58,15 +58,15 @@ def flatten(value: Any) -> list[Any]:
     pending, seen = [value], set()
     while pending:
         item = pending.pop()
-        if isinstance(item, torch.Tensor | str | bytes | int | float | complex | type(None)):
+        if is_instance(item, torch.Tensor | str | bytes | int | float | complex | type(None)):
             result.append(item)
             continue
         if id(item) in seen:
             continue
         seen.add(id(item))
-        if isinstance(item, Mapping):
+        if is_instance(item, Mapping):
             pending += item.values()
-        elif isinstance(item, list | tuple):
+        elif is_instance(item, list | tuple):
             pending += item
         elif attribute_of(item, "__dict__") is not None:
             pending += vars(item).values()
@@ -77,9 +77,9 @@ def _is_rounding(expected: Any, actual: Any, exact: Any, varied: Any) -> bool:
     if difference(expected, actual) is None:
         return True
     values = [expected, actual, exact, varied]
-    if all(isinstance(value, float) for value in values):
+    if all(is_instance(value, float) for value in values):
         return _is_rounding(*(torch.tensor(value, dtype=torch.float64) for value in values))
-    if not all(isinstance(value, torch.Tensor) and value.shape == expected.shape for value in values):
+    if not all(is_instance(value, torch.Tensor) and value.shape == expected.shape for value in values):
         return False
     if not expected.is_floating_point():
         return False
@@ -128,21 +128,20 @@ def _to_double(value: Any, memo: dict[int, Any], noise: torch.Generator | None) 
     if id(value) in memo:
         return memo[id(value)]
     result: Any = value
-    match value:
-        case torch.nn.Module():
-            with torch.no_grad():
-                for tensor in (*value.parameters(), *value.buffers()):
-                    tensor.data = _to_double_tensor(tensor.data, noise)
-        case torch.Tensor():
-            result = _to_double_tensor(value.detach(), noise).requires_grad_(value.requires_grad)
-        case dict():
-            for key in value:
-                value[key] = _to_double(value[key], memo, noise)
-        case list():
-            value[:] = [_to_double(item, memo, noise) for item in value]
-        case tuple():
-            parts = [_to_double(item, memo, noise) for item in value]
-            result = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if is_instance(value, torch.nn.Module):
+        with torch.no_grad():
+            for tensor in (*value.parameters(), *value.buffers()):
+                tensor.data = _to_double_tensor(tensor.data, noise)
+    elif is_instance(value, torch.Tensor):
+        result = _to_double_tensor(value.detach(), noise).requires_grad_(value.requires_grad)
+    elif is_instance(value, dict):
+        for key in value:
+            value[key] = _to_double(value[key], memo, noise)
+    elif is_instance(value, list):
+        value[:] = [_to_double(item, memo, noise) for item in value]
+    elif is_instance(value, tuple):
+        parts = [_to_double(item, memo, noise) for item in value]
+        result = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     memo[id(value)] = result
     return result
 

@@ -113,11 +113,11 @@ def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float
     size = sum(given.nbytes for given in inputs if isinstance(given, torch.Tensor))
     if 4 * size > memory_limit():
         return
-    runs = [_Timed(module, clock) for _ in range(_RUNS)]
-    for run in runs:
+    runs: list[Mapping[torch.fx.Node, float]] = []
+    for _ in range(_RUNS):
         require_time()
-        run.run_on(inputs)
-    times = {node: min(run.times_us[node] for run in runs) for node in runs[0].times_us}
+        runs.append(_Timed(module, clock).times_on(inputs))
+    times = {node: min(run[node] for run in runs) for node in runs[0]}
     whole = sum(times.values())
     if graph_us < _SLOW_SHARE * whole:
         return
@@ -126,10 +126,9 @@ def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float
         if times[node] > _MIN_SHARE * whole and _is_compiled_by_itself(node):
             wanted.setdefault(_signature(node), node)
     chosen = list(wanted.values())[:_MAX_COMPILED]
-    kept = _Timed(module, clock, set(chosen))
-    kept.run_on(inputs)
+    candidates = _Timed(module, clock, set(chosen)).candidates_on(inputs)
     order = [node.name for node in chosen]
-    yield from sorted(kept.candidates, key=lambda candidate: order.index(candidate.name))
+    yield from sorted(candidates, key=lambda candidate: order.index(candidate.name))
 
 
 def _is_compiled_by_itself(node: torch.fx.Node) -> bool:
@@ -149,7 +148,7 @@ def _signature(node: torch.fx.Node) -> tuple[str, str]:
 
 
 class _Timed(torch.fx.Interpreter):
-    """Runs a graph operation by operation, and times each one.
+    """Runs a graph once, operation by operation, and times each one. It keeps the copies of the inputs.
 
     Parameters
     ----------
@@ -169,16 +168,18 @@ class _Timed(torch.fx.Interpreter):
         self._wanted = wanted
         self._marks: list[Any] = []
         self._nodes: list[torch.fx.Node] = []
-        self.candidates: list[_Candidate] = []
-        self.times_us: dict[torch.fx.Node, float] = {}
+        self._candidates: list[_Candidate] = []
 
-    def run_on(self, inputs: list[Any]) -> None:
-        """Run the graph on copies of inputs."""
+    def times_on(self, inputs: list[Any]) -> Mapping[torch.fx.Node, float]:
+        """Run the graph on copies of inputs, and return the microseconds of each operation."""
         self.run(*clone(inputs))
         times = self._clock.times_us(self._marks)
-        self.times_us = {
-            node: later - begun for node, begun, later in zip(self._nodes, times[::2], times[1::2], strict=True)
-        }
+        return {node: later - begun for node, begun, later in zip(self._nodes, times[::2], times[1::2], strict=True)}
+
+    def candidates_on(self, inputs: list[Any]) -> list[_Candidate]:
+        """Run the graph on copies of inputs, and return the wanted operations whose results are tensors."""
+        self.run(*clone(inputs))
+        return self._candidates
 
     def run_node(self, n: torch.fx.Node) -> Any:
         """Run an operation."""
@@ -190,9 +191,9 @@ class _Timed(torch.fx.Interpreter):
             self._marks += [begun, self._clock.mark()]
             self._nodes.append(n)
         if n in self._wanted and not _are_tensors(value):
-            self.candidates.pop()
+            self._candidates.pop()
         elif n in self._wanted and isinstance(value, tuple | list):
-            _return_items(self.candidates[-1].module, len(value))
+            _return_items(self._candidates[-1].module, len(value))
         return value
 
     def _keep(self, node: torch.fx.Node) -> None:
@@ -203,7 +204,7 @@ class _Timed(torch.fx.Interpreter):
             placeholders[given] = graph.placeholder(given.name)
             inputs.append(_leaf(value) if isinstance(value, torch.Tensor) else clone(value))
         graph.output((graph.node_copy(node, placeholders.__getitem__),))
-        self.candidates.append(_Candidate(node.name, torch.fx.GraphModule(self.module, graph), inputs))
+        self._candidates.append(_Candidate(node.name, torch.fx.GraphModule(self.module, graph), inputs))
 
 
 def _leaf(tensor: torch.Tensor) -> torch.Tensor:

@@ -25,6 +25,7 @@ from jupyter_graphbreak.experiments.trial.places import memory_address, named_te
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -70,7 +71,7 @@ class PrivateCode:
 
 def _functions(call: Any) -> Iterator[types.FunctionType]:
     for item in reached(call):
-        functions = [item] if isinstance(item, types.FunctionType) else _members(item)
+        functions = [item] if is_instance(item, types.FunctionType) else _members(item)
         for function in functions:
             if is_own(function):
                 yield function
@@ -81,7 +82,7 @@ def _members(value: Any) -> Iterator[types.FunctionType]:
     for kind in type(value).__mro__:
         for member in vars(kind).values():
             wrapped = member
-            while isinstance(wrapped, types.FunctionType):
+            while is_instance(wrapped, types.FunctionType):
                 yield wrapped
                 wrapped = getattr(wrapped, "__wrapped__", None)
 
@@ -388,16 +389,15 @@ def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
     pending: list[Any] = [arguments.args, arguments.kwargs, subject.owner]
     while pending:
         value = pending.pop()
-        match value:
-            case torch.Tensor():
-                yield value
-            case torch.nn.Module():
-                yield from value.parameters()
-                yield from value.buffers()
-            case dict():
-                pending += value.values()
-            case list() | tuple() | set():
-                pending += value
+        if is_instance(value, torch.Tensor):
+            yield value
+        elif is_instance(value, torch.nn.Module):
+            yield from value.parameters()
+            yield from value.buffers()
+        elif is_instance(value, dict):
+            pending += value.values()
+        elif is_instance(value, list | tuple | set):
+            pending += value
 
 
 def _collects_gradients(tensor: torch.Tensor) -> bool:

@@ -20,6 +20,7 @@ from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, Root, TensorSketch, state_roots
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -187,7 +188,7 @@ def _assign(roots: Mapping[Root, Place], path: Path, value: Any) -> None:
         known: Any = place.read()
         for step in path.steps:
             known = _part(known, step)
-        known = known.item() if isinstance(known, torch.Tensor) and not known.dim() else known
+        known = known.item() if is_instance(known, torch.Tensor) and not known.dim() else known
         if known is value or (type(known) is type(value) and known == value):
             return
         place.write(with_part(place.read(), path.steps, value))
@@ -205,13 +206,13 @@ def with_part(value: Any, steps: Sequence[Step], new: Any) -> Any:
         return new
     step = steps[0]
     inner = with_part(_part(value, step), steps[1:], new)
-    if isinstance(value, tuple):
+    if is_instance(value, tuple):
         if step.kind == "attribute":
-            return value._replace(**{step.key: inner})  # type: ignore[attr-defined]
+            return value._replace(**{step.key: inner})
         return tuple(inner if index == step.key else part for index, part in enumerate(value))
-    if isinstance(value, functools.partial):
+    if is_instance(value, functools.partial):
         changed = {"func": value.func, "args": value.args, "keywords": value.keywords, step.key: inner}
-        value.__setstate__((*changed.values(), vars(value)))  # type: ignore[attr-defined]
+        value.__setstate__((*changed.values(), vars(value)))
     elif step.kind == "attribute":
         if getattr(value, step.key) is not inner:
             setattr(value, step.key, inner)
@@ -231,7 +232,7 @@ def _with_numbers(result: Result, paths: Sequence[Path]) -> Result:
             value: Any = holder[name]
             for step in path.steps:
                 value = _part(value, step)
-            if isinstance(value, torch.Tensor) and value.dim() <= 1:  # a number, or a list of numbers
+            if is_instance(value, torch.Tensor) and value.dim() <= 1:  # a number, or a list of numbers
                 holder[name] = with_part(holder[name], path.steps, value.tolist())
         except (AttributeError, KeyError, IndexError, TypeError):
             continue
@@ -337,10 +338,12 @@ def _built_container(sketch: Container, path: Path, known: Any, build: Callable[
             object.__setattr__(built, key, build(path.into("attribute", key), getattr(known, key, None)))
         return built
     if issubclass(kind, list | tuple):
-        at = [known[index] if isinstance(known, list | tuple) and index < len(known) else None for index in sketch.keys]
+        at = [
+            known[index] if is_instance(known, list | tuple) and index < len(known) else None for index in sketch.keys
+        ]
         return kind(build(path.into("item", index), part) for index, part in zip(sketch.keys, at, strict=True))
     if kind is dict:
-        parts = known if isinstance(known, dict) else {}
+        parts = known if is_instance(known, dict) else {}
         return {key: build(path.into("item", key), parts.get(key)) for key in sketch.keys}
     if type(known) is kind:
         return known
@@ -352,7 +355,7 @@ def tensor_of(sketch: TensorSketch, known: Any) -> torch.Tensor:
     with torch.no_grad():
         if sketch.data is not None:
             tensor = sketch.data.clone()
-        elif isinstance(known, torch.Tensor) and known.dtype == sketch.dtype:
+        elif is_instance(known, torch.Tensor) and known.dtype == sketch.dtype:
             tensor = resized(known.detach(), sketch.shape)
         elif sketch.dtype.is_floating_point:
             generator = torch.Generator().manual_seed(0)

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from jupyter_graphbreak.records.attributes import attribute_of
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class LibraryAttribute(NamedTuple):
     def title(self) -> str:
         """The dotted name to show."""
         named = self.owner if hasattr(self.owner, "__name__") else type(self.owner)
-        module = f"{named.__module__}." if isinstance(named, type) else ""
+        module = f"{named.__module__}." if is_instance(named, type) else ""
         return f"{module}{named.__name__}.{self.name}"
 
     def read(self) -> Any:
@@ -120,7 +120,7 @@ class LibraryNamespace(NamedTuple):
         """Return the values of the globals, and the items of lists, dicts and sets among them; caches are left out."""
         result: dict[str, Any] = {}
         for name, value in list(self.scope.items()):
-            if not name.startswith("__") and not isinstance(value, types.ModuleType) and not _CACHE.search(name):
+            if not name.startswith("__") and not is_instance(value, types.ModuleType) and not _CACHE.search(name):
                 holder = LibraryContainer(None, name, value)
                 result[name] = value, holder.content() if type(value) in {list, dict, set} else None
         return result
@@ -184,12 +184,12 @@ def is_user_module(module: types.ModuleType) -> bool:
 
 def is_library_code(value: Any) -> bool:
     """Return whether an object is a module, class or function of a library."""
-    return isinstance(value, types.ModuleType | type | types.FunctionType) and is_library_owner(value)
+    return is_instance(value, types.ModuleType | type | types.FunctionType) and is_library_owner(value)
 
 
 def is_library_owner(owner: Any) -> bool:
     """Return whether a module, class, function or object belongs to the standard library or to an installed package."""
-    module = owner if isinstance(owner, types.ModuleType) else sys.modules.get(owner.__module__)
+    module = owner if is_instance(owner, types.ModuleType) else sys.modules.get(owner.__module__)
     return isinstance(module, types.ModuleType) and not is_user_module(module)
 
 
@@ -202,18 +202,18 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
     result = {}
     for root, path in _assignments(function.__code__):
         holder: Any = None
-        owner = function.__globals__.get(root, sys.modules.get(root))
+        owner: Any = function.__globals__.get(root, sys.modules.get(root))
         for name in path[:-1]:
             holder, owner = owner, (attribute_of(owner, "__dict__") or {}).get(name)
-        is_function = isinstance(owner, types.FunctionType) and is_library(owner.__code__.co_filename)
-        if is_function or isinstance(owner, types.ModuleType | type) or _is_object_of_library(owner, holder):
+        is_function = is_instance(owner, types.FunctionType) and is_library(owner.__code__.co_filename)
+        if is_function or is_instance(owner, types.ModuleType | type) or _is_object_of_library(owner, holder):
             result[id(owner), path[-1]] = owner
     return result
 
 
 def _is_object_of_library(item: Any, holder: Any) -> bool:
     """Return whether an object with attributes belongs to the module of a library that holds it."""
-    is_held = isinstance(holder, types.ModuleType) and holder is not sys and is_library_owner(holder)
+    is_held = is_instance(holder, types.ModuleType) and holder is not sys and is_library_owner(holder)
     return is_held and type(getattr(item, "__dict__", None)) is dict and is_library_owner(type(item))
 
 
@@ -238,7 +238,7 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
         owner: Any = function.__globals__.get(root, sys.modules.get(root))
         for name in path:
             owner = (attribute_of(owner, "__dict__") or {}).get(name)
-        if isinstance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
+        if is_instance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
             yield LibraryOwner(owner)
 
 
@@ -269,7 +269,7 @@ def _called_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespac
         owner: Any = function.__globals__.get(root, sys.modules.get(root))
         for name in path:
             owner = (attribute_of(owner, "__dict__") or {}).get(name)
-        if isinstance(owner, types.FunctionType) and REGISTERS.match(owner.__name__):
+        if is_instance(owner, types.FunctionType) and REGISTERS.match(owner.__name__):
             scope = owner.__globals__
             if is_library(owner.__code__.co_filename) and "__name__" in scope:
                 yield LibraryNamespace(scope, frozenset({owner.__name__, (root, *path)[-1]}))
@@ -293,7 +293,7 @@ def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer
         owner: Any = function.__globals__.get(root, sys.modules.get(root))
         for name in path:
             value = (attribute_of(owner, "__dict__") or {}).get(name)
-            is_module = isinstance(owner, types.ModuleType) and owner.__name__ not in _NOT_WATCHED
+            is_module = is_instance(owner, types.ModuleType) and owner.__name__ not in _NOT_WATCHED
             if type(value) in {list, dict, set} and is_module and is_library_owner(owner):
                 yield LibraryContainer(owner, name, value)
             owner = value

@@ -24,10 +24,10 @@ import torch
 
 from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
-from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
+from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator, stream_in_memory
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own
-from jupyter_graphbreak.records.attributes import attribute_of
+from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxied_by, proxy_member
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class _Copier:
         if is_bound_to_data(value):
             return self._builtin_method(value)
         for kinds, copier in self._first_copiers:
-            if isinstance(value, kinds):
+            if is_instance(value, kinds):
                 return copier(self, value)
         if is_code(value):
             return value
@@ -159,7 +159,7 @@ class _Copier:
         if is_shared(value):
             return value
         for kinds, copier in self._copiers:
-            if isinstance(value, kinds):
+            if is_instance(value, kinds):
                 return copier(self, value)
         return self._object(value)
 
@@ -177,6 +177,31 @@ class _Copier:
         return functools.partial(
             self.copy(value.func), *arguments, **{key: self.copy(item) for key, item in value.keywords.items()}
         )
+
+    def _proxy(self, value: Any, target: Any) -> Any:
+        """Return a proxy of the same class for a copy of the object that a proxy stands for."""
+        result = self.copy(target)
+        if result is target:
+            return value
+        kind: Any = type(value)
+        if kind in WEAK_PROXIES:
+            return weakref.proxy(result, functools.partial(_keep, result))
+        try:
+            proxy = kind.__new__(kind)
+            if hasattr(value, "_self_wrapper"):  # it calls this function instead of its own
+                wrapper, enabled = self.copy(value._self_wrapper), self.copy(value._self_enabled)  # noqa: SLF001 - of wrapt
+                initialize = next(vars(base)["__init__"] for base in kind.__mro__ if _is_builtin_init(base))
+                initialize(proxy, result, wrapper, enabled)
+            else:
+                proxy_member(kind).__set__(proxy, result)
+            own = next((part for part in gc.get_referents(value) if type(part) is dict and part is not target), {})
+            for name, item in own.items():
+                setattr(proxy, name, self.copy(item))
+        except Exception as error:  # noqa: BLE001 - a subclass may need further arguments
+            if self._failed is not None:
+                self._failed.append(Uncopied(value, _describe_error(error)))
+            return value
+        return proxy
 
     def _lock(self, value: Any) -> Any:
         """Return a free lock: a trial must not wait for the user's threads."""
@@ -223,7 +248,7 @@ class _Copier:
         return value if owner is value.__self__ else getattr(owner, value.__name__)
 
     def _reference(self, value: weakref.ref[Any]) -> Any:
-        if isinstance(value, weakref.WeakMethod):
+        if is_instance(value, weakref.WeakMethod):
             method = value()
             result = self.copy(method) if method is not None else None
             return value if result is method or result is None else weakref.WeakMethod(result)
@@ -238,7 +263,7 @@ class _Copier:
         kind: Any = type(value)
         if _defines_copying(kind):
             return self._object(value)
-        if isinstance(value, tuple):
+        if is_instance(value, tuple):
             return self._tuple(value)
         return self._filled_container(value)
 
@@ -250,14 +275,14 @@ class _Copier:
         except Exception:  # noqa: BLE001 - a class whose `__new__` needs arguments
             return self._object(value)
         self._memo[id(value)] = result
-        if isinstance(value, defaultdict):
+        if is_instance(value, defaultdict):
             result.default_factory = self.copy(value.default_factory)
-        if isinstance(value, dict):
+        if is_instance(value, dict):
             # Bypass the methods of a subclass, which may do more than store an item.
-            put = OrderedDict.__setitem__ if isinstance(value, OrderedDict) else dict.__setitem__
+            put = OrderedDict.__setitem__ if is_instance(value, OrderedDict) else dict.__setitem__
             for key, item in list(dict.items(value)):
                 put(result, self.copy(key), self.copy(item))
-        elif isinstance(value, list):
+        elif is_instance(value, list):
             list.extend(result, map(self.copy, list(value)))
         else:
             set.update(result, map(self.copy, list(value)))
@@ -282,6 +307,8 @@ class _Copier:
         return result
 
     def _object(self, value: Any) -> Any:
+        if (target := proxied_by(value)) is not None:
+            return self._proxy(value, target)
         kind: Any = type(value)
         known = len(self._memo)
         reason = "it has a destructor, which would also run for the copy"
@@ -323,7 +350,7 @@ class _Copier:
             constant is value for constant in list(vars(module).values())
         ):
             return value
-        if isinstance(value, dict | list | set):
+        if is_instance(value, dict | list | set):
             return self._filled_container(value)
         has_state = attribute_of(value, "__dict__") or any(_slot_descriptors(type(value)))
         return self._attributes(value) if has_state and _has_attributes_only(type(value)) else value
@@ -340,9 +367,9 @@ class _Copier:
         if isinstance(content, dict) and id(content) in self._memo:  # instances of the class share their attributes
             result.__dict__ = self._memo[id(content)]
         elif isinstance(content, dict):
-            self._memo[id(content)] = vars(result)
+            self._memo[id(content)] = own = attribute_of(result, "__dict__")
             self._memo.setdefault(id(self._memo), []).append(content)
-            vars(result).update((key, self.copy(item)) for key, item in list(content.items()))
+            own.update((key, self.copy(item)) for key, item in list(content.items()))
         for descriptor in _slot_descriptors(type(value)):
             with contextlib.suppress(AttributeError):  # an unset slot
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
@@ -357,7 +384,7 @@ class _Copier:
             return self._copy_unusual_tensor(value)
         use_digest = self._digests is not None and is_large(value)
         result = self._digest(value) if use_digest else self._elements(value)
-        if isinstance(value, torch.nn.Parameter):
+        if is_instance(value, torch.nn.Parameter):
             result = torch.nn.Parameter(result, value.requires_grad)
         elif value.requires_grad:
             result.requires_grad_()
@@ -418,7 +445,7 @@ class _Copier:
                 return memo[id(tensor)]
             if _is_plain(tensor) and memo is self._memo:
                 return self._tensor(tensor)
-            return (of_parameters if isinstance(tensor, torch.nn.Parameter) else of_tensors)(tensor, memo)
+            return (of_parameters if is_instance(tensor, torch.nn.Parameter) else of_tensors)(tensor, memo)
 
         with (
             patched_here(torch.Tensor, "__deepcopy__", deepcopy),
@@ -461,14 +488,23 @@ def _describe_error(error: BaseException) -> str:
 
 def is_bound_to_data(method: Any) -> bool:
     """Return whether an object is a built-in method of an object that is copied."""
-    return isinstance(method, types.BuiltinMethodType) and (
-        isinstance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in _LOCKS
+    return is_instance(method, types.BuiltinMethodType) and (
+        is_instance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in _LOCKS
     )
 
 
 def _defines_copying(kind: type) -> bool:
     """Return whether a class defines how it is copied."""
     return getattr(kind, "__deepcopy__", None) is not None
+
+
+def _keep(*_: Any) -> None:
+    """Do nothing when a copy is gone, to which this is bound: nothing else may keep it alive."""
+
+
+def _is_builtin_init(kind: type) -> bool:
+    """Return whether a class has an ``__init__`` that is not written in Python."""
+    return isinstance(vars(kind).get("__init__"), types.WrapperDescriptorType)
 
 
 def _has_attributes_only(kind: type) -> bool:
@@ -480,7 +516,7 @@ def _slot_descriptors(kind: type) -> Iterator[Any]:
     """Yield the descriptors of the ``__slots__`` of a class."""
     for base in kind.__mro__:
         if base.__flags__ & _HEAP_TYPE and "__slots__" in vars(base):
-            yield from (member for member in vars(base).values() if isinstance(member, types.MemberDescriptorType))
+            yield from (member for member in vars(base).values() if is_instance(member, types.MemberDescriptorType))
 
 
 def _is_plain(value: torch.Tensor) -> bool:
@@ -534,7 +570,7 @@ class SavedState:
             descriptor.__set__(item, from_slot(content))
         for alias, elements in self._memory.values():
             with torch.no_grad():
-                if isinstance(elements, torch.UntypedStorage):
+                if is_instance(elements, torch.UntypedStorage):
                     memory = alias.untyped_storage()
                     if memory.nbytes() != elements.nbytes():
                         memory.resize_(elements.nbytes())
@@ -564,13 +600,15 @@ class SavedState:
 
     def _save(self, value: Any) -> list[Any]:
         """Save the content of one object; return the objects it refers to."""
-        if isinstance(value, torch.Tensor):
+        if is_instance(value, torch.Tensor):
             return self._save_tensor(value)
-        if isinstance(value, tuple):
+        if is_instance(value, tuple):
             return [*tuple.__iter__(value)]
+        if (target := proxied_by(value)) is not None:
+            return [target]
         parts: list[Any] = []
-        if isinstance(attribute_of(value, "__dict__"), dict) and not isinstance(value, type):
-            attributes = vars(value)
+        attributes = attribute_of(value, "__dict__")
+        if isinstance(attributes, dict) and not is_instance(value, type):
             self._contents.append((attributes, {key: to_slot(part) for key, part in attributes.items()}))
             parts += attributes.values()
         for descriptor in _slot_descriptors(type(value)):
@@ -578,20 +616,19 @@ class SavedState:
                 part = descriptor.__get__(value, type(value))
                 self._slot_descriptors.append((value, descriptor, to_slot(part)))
                 parts.append(part)
-        match value:
-            case dict():
-                self._contents.append((value, {key: to_slot(part) for key, part in value.items()}))
-                parts += [*value.keys(), *value.values()]
-            case list() | deque():
-                self._contents.append((value, list(map(to_slot, value))))
-                parts += value
-            case set():
-                self._contents.append((value, set(value)))
-                parts += value
-            case torch.Generator():
-                self._contents.append((value, value.get_state()))
-            case _ if _is_array(value):
-                self._contents.append((value, value.copy()))
+        if is_instance(value, dict):
+            self._contents.append((value, {key: to_slot(part) for key, part in value.items()}))
+            parts += [*value.keys(), *value.values()]
+        elif is_instance(value, list | deque):
+            self._contents.append((value, list(map(to_slot, value))))
+            parts += value
+        elif is_instance(value, set):
+            self._contents.append((value, set(value)))
+            parts += value
+        elif is_instance(value, torch.Generator):
+            self._contents.append((value, value.get_state()))
+        elif _is_array(value):
+            self._contents.append((value, value.copy()))
         return parts
 
     def _save_tensor(self, tensor: torch.Tensor) -> list[Any]:
@@ -629,33 +666,32 @@ def to_slot(value: Any) -> Any:
 
 def _is_reference(value: Any) -> bool:
     """Return whether an object has no content, but refers to objects that are saved."""
-    return isinstance(value, weakref.ref | functools.partial) or type(value) in _LOCKS
+    return is_instance(value, weakref.ref | functools.partial) or type(value) in _LOCKS
 
 
 def from_slot(saved: Any) -> Any:
     """Return the object, or a new copy of it, for a value that :func:`to_slot` returned."""
-    return clone(saved.copy) if isinstance(saved, _Opaque) else saved
+    return clone(saved.copy) if is_instance(saved, _Opaque) else saved
 
 
 def _refill(container: Any, content: Any) -> None:
-    match container:
-        case dict():
-            if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
-                return  # Dynamo's guards notice writes to a dict
-            container.clear()
-            container.update((key, from_slot(saved)) for key, saved in content.items())
-        case list():
-            container[:] = map(from_slot, content)
-        case deque():
-            container.clear()
-            container.extend(map(from_slot, content))
-        case set():
-            container.clear()
-            container.update(content)
-        case torch.Generator():
-            container.set_state(content)
-        case _:
-            container[...] = content
+    if is_instance(container, dict):
+        if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
+            return  # Dynamo's guards notice writes to a dict
+        container.clear()
+        container.update((key, from_slot(saved)) for key, saved in content.items())
+    elif is_instance(container, list):
+        container[:] = map(from_slot, content)
+    elif is_instance(container, deque):
+        container.clear()
+        container.extend(map(from_slot, content))
+    elif is_instance(container, set):
+        container.clear()
+        container.update(content)
+    elif is_instance(container, torch.Generator):
+        container.set_state(content)
+    else:
+        container[...] = content
 
 
 def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
@@ -663,7 +699,7 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
     memo: dict[Any, Any] = {}
     for item in objects:
         memo[id(item)] = item
-        if isinstance(item, torch.Tensor) and _is_plain(item) and (storage := _storage(item)) is not None:
+        if is_instance(item, torch.Tensor) and _is_plain(item) and (storage := _storage(item)) is not None:
             memo["memory", storage.data_ptr(), str(item.device)] = storage
     return memo
 
@@ -671,13 +707,15 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
 def is_atom(value: Any) -> bool:
     """Return whether an object is immutable."""
     kind: Any = type(value)
-    has_attributes = kind.__dictoffset__ and not isinstance(value, enum.Enum)  # an instance of a subclass may have them
-    return kind is object or (isinstance(value, _ATOMS) and not has_attributes)
+    has_attributes = kind.__dictoffset__ and not is_instance(
+        value, enum.Enum
+    )  # an instance of a subclass may have them
+    return kind is object or (is_instance(value, _ATOMS) and not has_attributes)
 
 
 def is_code(value: Any) -> bool:
     """Return whether an object is a function, a class, a module, or the graph of a module that PyTorch generated."""
-    return isinstance(
+    return is_instance(
         value,
         type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType | torch.fx.Graph,
     )
@@ -685,9 +723,9 @@ def is_code(value: Any) -> bool:
 
 def is_shared(value: Any) -> bool:
     """Return whether an object belongs to the process rather than to the program: a logger, thread or open stream."""
-    if isinstance(value, torch.Generator):
+    if is_instance(value, torch.Generator):
         return _is_default_generator(value)
-    if isinstance(value, _PROCESS_TYPES) or (isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)):
+    if is_instance(value, _PROCESS_TYPES) or (is_instance(value, io.IOBase) and stream_in_memory(value) is None):
         return True
     home: Any = type(value).__module__
     if not isinstance(home, str):  # a class may define a property of that name
@@ -708,14 +746,14 @@ def _is_default_generator(value: torch.Generator) -> bool:
 def _is_array(value: Any) -> bool:
     """Return whether an object is an array of NumPy; a user's class may have any attribute of one."""
     numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
+    return numpy is not None and is_instance(value, numpy.ndarray)
 
 
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
-    if isinstance(value, (*_CONTAINERS, threading.local)):
+    if is_instance(value, (*_CONTAINERS, threading.local)) or proxied_by(value) is not None:
         return True
-    if isinstance(value, torch.Generator):
+    if is_instance(value, torch.Generator):
         return not _is_default_generator(value)
     if _is_array(value):
         return True

@@ -25,6 +25,7 @@ from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls,
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -313,7 +314,7 @@ class KeptEntries:
 def _is_alike(one: Entry, other: Entry) -> bool:
     """Return whether two entries are modules of one class, with tensors of the same sizes."""
     modules = [owner_of(entry.call) for entry in (one, other)]
-    if not all(isinstance(module, torch.nn.Module) for module in modules) or type(modules[0]) is not type(modules[1]):
+    if not all(is_instance(module, torch.nn.Module) for module in modules) or type(modules[0]) is not type(modules[1]):
         return False
     names = [getattr(entry.call, "__name__", None) for entry in (one, other)]
     shapes = [
@@ -401,19 +402,18 @@ def _tensors(*values: Any) -> list[torch.Tensor]:
     tensors: dict[int, torch.Tensor] = {}
 
     def add(value: Any, depth: int) -> None:
-        match value:
-            case torch.Tensor():
-                tensors[id(value)] = value
-            case torch.nn.Module():
-                tensors.update((id(tensor), tensor) for tensor in (*value.parameters(), *value.buffers()))
-            case _ if depth > _MAX_DEPTH:
-                return
-            case dict():
-                for item in value.values():
-                    add(item, depth + 1)
-            case list() | tuple():
-                for item in value:
-                    add(item, depth + 1)
+        if is_instance(value, torch.Tensor):
+            tensors[id(value)] = value
+        elif is_instance(value, torch.nn.Module):
+            tensors.update((id(tensor), tensor) for tensor in (*value.parameters(), *value.buffers()))
+        elif depth > _MAX_DEPTH:
+            return
+        elif is_instance(value, dict):
+            for item in value.values():
+                add(item, depth + 1)
+        elif is_instance(value, list | tuple):
+            for item in value:
+                add(item, depth + 1)
 
     for value in (*values, *reached(*values)):
         add(value, 0)

@@ -9,6 +9,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.places import named_objects
+from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +27,7 @@ def modules_of(
     known: set[int] = set()
     for name, root in (*subject.roots(), *Arguments(*args, **kwargs).named(subject.call).items()):
         for place, item in named_objects(root, name, seen):
-            if isinstance(item, torch.nn.Module) and id(item) not in known:
+            if is_instance(item, torch.nn.Module) and id(item) not in known:
                 known.add(id(item))
                 yield place, item
 

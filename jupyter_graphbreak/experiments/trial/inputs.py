@@ -20,6 +20,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.values import difference, show
 from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
 from jupyter_graphbreak.report.frontends import Example
 
 if TYPE_CHECKING:
@@ -46,10 +47,13 @@ _BOOL = "bool tensors"
 _FLAG = "as a flag"
 _NOT_CONTIGUOUS = "tensors that are not contiguous"
 _TRANSPOSED = "transposed tensors"
+_WITH_GRADIENT = "tensors that have a .grad"
 #: The beginnings of the names of bytecode instructions that test a value.
 _TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
+#: Names with which code reads the ``.grad`` of a tensor.
+_READ_GRADIENTS = frozenset({"grad", "deepcopy"})
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
 _LOOKUP_FUNCTIONS = frozenset(
@@ -219,6 +223,12 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
     for what, kind, arguments in _kind_changes(first, fn, indices):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
+    if _sees_gradients(fn, first):
+        given = functools.partial(_give_gradient, _unchanged)
+        arguments = _map_arguments(first, given)
+        values = {place: given(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
+        example = describe(_WITH_GRADIENT, arguments, fn)
+        yield Input(arguments, example, special=True, state=values, other_kind=_WITH_GRADIENT)
 
 
 def _kind_changes(
@@ -242,8 +252,8 @@ def _kind_changes(
             kind = f"{name} with one more dimension"
             yield kind, kind, _map_arguments(first, changed)
     for name in _tested_parameters(fn):
-        value = first.named(fn).get(name)
-        if isinstance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool:
+        value: Any = first.named(fn).get(name)
+        if is_instance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
                 yield f"{name} = {flag}", f"{name} {_FLAG}", _map_arguments(first, changed)
@@ -295,7 +305,7 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
     whole = [number for number in _constants(fn) if type(number) is int][:_MAX_CONSTANTS]
     defaults = _defaults(fn)
     for name, value in (defaults | first.named(fn)).items():
-        if isinstance(value, torch.Tensor | torch.nn.Module):
+        if is_instance(value, torch.Tensor | torch.nn.Module):
             others: Iterator[Any] = iter(())
         elif type(value) is int:  # its difference from a constant may become zero
             others = itertools.chain(
@@ -322,11 +332,11 @@ def _edge_values_of_parts(value: Any) -> Iterator[Any]:
     """Yield dicts and dataclasses with one number or flag changed."""
     if type(value) is dict:
         for key, part in value.items():
-            yield from ({**value, key: other} for other in _edge_values(part) if not isinstance(part, torch.Tensor))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
+            yield from ({**value, key: other} for other in _edge_values(part) if not is_instance(part, torch.Tensor))
+    elif is_dataclass(value) and not is_instance(value, type | torch.nn.Module):
         for field_ in dataclasses.fields(value):
             part = getattr(value, field_.name, None)
-            for other in _edge_values(part) if not isinstance(part, torch.Tensor) else ():
+            for other in _edge_values(part) if not is_instance(part, torch.Tensor) else ():
                 result = copy.copy(value)
                 object.__setattr__(result, field_.name, other)
                 yield result
@@ -334,22 +344,21 @@ def _edge_values_of_parts(value: Any) -> Iterator[Any]:
 
 def _edge_values(value: Any) -> Iterator[Any]:
     """Yield edge values of the same type: zero, negative and large numbers, the opposite flag, other list lengths."""
-    match value:
-        case bool():
-            yield not value
-        case int():
-            yield from (other for other in dict.fromkeys((0, -1, 1, value + 1, -value, 1000)) if other != value)
-        case float():
-            others = (0.0, -1.5, -value, value * 2 + 1, 1e30, float("inf"), float("nan"))
-            yield from (other for other in dict.fromkeys(others) if other != value)
-        case list() | tuple() if type(value) in {list, tuple} and value:
-            yield value[:0]
-            yield value[:1]
-            yield type(value)([*value, value[-1]])
-        case torch.Tensor() if value.layout == torch.strided and not value.is_meta:
-            with torch.no_grad():
-                changes = (torch.zeros_like, _negated, lambda tensor: _filled(tensor, float("inf")))
-                yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
+    if is_instance(value, bool):
+        yield not value
+    elif is_instance(value, int):
+        yield from (other for other in dict.fromkeys((0, -1, 1, value + 1, -value, 1000)) if other != value)
+    elif is_instance(value, float):
+        others = (0.0, -1.5, -value, value * 2 + 1, 1e30, float("inf"), float("nan"))
+        yield from (other for other in dict.fromkeys(others) if other != value)
+    elif is_instance(value, list | tuple) and type(value) in {list, tuple} and value:
+        yield value[:0]
+        yield value[:1]
+        yield type(value)([*value, value[-1]])
+    elif is_instance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta:
+        with torch.no_grad():
+            changes = (torch.zeros_like, _negated, lambda tensor: _filled(tensor, float("inf")))
+            yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
 
 
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -397,6 +406,19 @@ def _gradient_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change
 
 def _require_gradient(change: _Change, value: torch.Tensor) -> torch.Tensor:
     return change(value).detach().clone().requires_grad_() if value.is_floating_point() else value
+
+
+def _sees_gradients(fn: Callable[..., Any], first: Arguments) -> bool:
+    """Return whether code reads the ``.grad`` of tensors, or copies it with the tensors."""
+    codes = own_codes(fn, *first.args, *first.kwargs.values())
+    return any(not _READ_GRADIENTS.isdisjoint(code.co_names) for code in codes)
+
+
+def _give_gradient(change: _Change, value: torch.Tensor) -> torch.Tensor:
+    result = _require_gradient(change, value)
+    if result.is_leaf and result.requires_grad:
+        result.grad = torch.full_like(result, 2.0)
+    return result
 
 
 def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:
@@ -460,7 +482,7 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     named = [(name, value) for name, value in first.named(fn).items() if _tensors(value)]
     if not named:
         return
-    one = named[0][0] if len(named) == 1 and isinstance(named[0][1], torch.Tensor) else "all tensors"
+    one = named[0][0] if len(named) == 1 and is_instance(named[0][1], torch.Tensor) else "all tensors"
     indices = _indices(first, fn)
     yield f"{one} negated", _unless(indices, _negated, _rolled)
     yield f"{one} zero", _unless(indices, torch.zeros_like, _least)
@@ -501,12 +523,12 @@ def _never(_: torch.Tensor) -> bool:
 def _indices(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
     """Return a test for tensors that a function, or the objects it uses, may use as indices or counts."""
     used = fn, *first.args, *first.kwargs.values()
-    modules = [item for item in reached(*used) if isinstance(item, torch.nn.Module)]
+    modules = [item for item in reached(*used) if is_instance(item, torch.nn.Module)]
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     names = _names(fn).union(*(code.co_names for code in own_codes(*used)))
-    looks_up = any(isinstance(module, kinds) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(names)
+    looks_up = any(is_instance(module, kinds) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
-    return _are_indices if looks_up or isinstance(fn, torch.nn.Module) else _never
+    return _are_indices if looks_up or is_instance(fn, torch.nn.Module) else _never
 
 
 def _are_indices(value: torch.Tensor) -> bool:
@@ -567,15 +589,14 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
     strings = [text for text in _constants(fn) if isinstance(text, str) and text.isprintable()]
     for name, value in first.named(fn).items():
         others: list[Any] = []
-        match value:
-            case bool():
-                others = [not value]
-            case int():
-                others = [value + 1, -value]
-            case float():
-                others = [-value, value * 2 + 1]
-            case str():
-                others = [text for text in strings if text != value][:2]
+        if is_instance(value, bool):
+            others = [not value]
+        elif is_instance(value, int):
+            others = [value + 1, -value]
+        elif is_instance(value, float):
+            others = [-value, value * 2 + 1]
+        elif is_instance(value, str):
+            others = [text for text in strings if text != value][:2]
         for other in others:
             yield f"{name} = {show(other)}", _replace_argument(first, fn, name, other)
 
@@ -625,24 +646,23 @@ def _map(value: Any, change: _Change, cache: dict[int, Any]) -> Any:
     if id(value) in cache:
         return cache[id(value)]
     result = value
-    match value:
-        case torch.Tensor():
-            result = _apply(value, change) if value.layout == torch.strided else value
-        case list() | tuple() if type(value) in {list, tuple}:
-            result = type(value)(_map(item, change, cache) for item in value)
-        case tuple() if hasattr(value, "_fields"):
-            result = type(value)(*(_map(item, change, cache) for item in value))
-        case MutableMapping():
-            with contextlib.suppress(Exception):  # a mapping that rejects other sizes, such as a tensordict, is kept
-                changed = copy.copy(value)
-                for key, item in value.items():
-                    changed[key] = _map(item, change, cache)
-                result = changed
-        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
-            result = copy.copy(value)
-            for field in dataclasses.fields(value):
-                if hasattr(value, field.name):
-                    object.__setattr__(result, field.name, _map(getattr(value, field.name), change, cache))
+    if is_instance(value, torch.Tensor):
+        result = _apply(value, change) if value.layout == torch.strided else value
+    elif is_instance(value, list | tuple) and type(value) in {list, tuple}:
+        result = type(value)(_map(item, change, cache) for item in value)
+    elif is_instance(value, tuple) and hasattr(value, "_fields"):
+        result = type(value)(*(_map(item, change, cache) for item in value))
+    elif is_instance(value, MutableMapping):
+        with contextlib.suppress(Exception):  # a mapping that rejects other sizes, such as a tensordict, is kept
+            changed = copy.copy(value)
+            for key, item in value.items():
+                changed[key] = _map(item, change, cache)
+            result = changed
+    elif is_dataclass(value) and not is_instance(value, type | torch.nn.Module):
+        result = copy.copy(value)
+        for field in dataclasses.fields(value):
+            if hasattr(value, field.name):
+                object.__setattr__(result, field.name, _map(getattr(value, field.name), change, cache))
     cache[id(value)] = result
     return result
 

@@ -34,6 +34,7 @@ from jupyter_graphbreak.experiments.trial.places import RESULT, memory_address, 
 from jupyter_graphbreak.experiments.trial.stand_ins import remember_streams
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.experiments.trial.values import Yielded
+from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
@@ -153,14 +154,14 @@ def run(
         try:
             with _tracing(limit) if limit is not None else contextlib.nullcontext():
                 value = program(*given.args, **given.kwargs)
-                if isinstance(value, types.GeneratorType):
+                if is_instance(value, types.GeneratorType):
                     value = Yielded(list(value))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
         random_after, modes_after = random_states(), modes()
         now = {RESULT: value, **given.named(subject.call)}
         objects = list(_all_objects(value, given.named(subject.call), subject))
-        tensors = {place: item for place, item in objects if isinstance(item, torch.Tensor)}
+        tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
         left_grad = {
             place: subject.snapshot(item.grad, {})
             for place, item in tensors.items()
@@ -187,10 +188,10 @@ def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Ite
         *(("tensor", name, item) for name, item in subject.roots()),
     ]:
         for place, item in named_objects(root, name, seen):
-            if isinstance(item, torch.nn.Parameter):
+            if is_instance(item, torch.Tensor) and isinstance(item, torch.nn.Parameter):
                 yield f"the parameter {place}", item
             else:
-                yield f"the {kind} {place}" if isinstance(item, torch.Tensor) or kind == "argument" else place, item
+                yield f"the {kind} {place}" if is_instance(item, torch.Tensor) or kind == "argument" else place, item
     yield from named_objects(value, RESULT, seen)
 
 

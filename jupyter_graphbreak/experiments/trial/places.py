@@ -13,6 +13,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import is_data
 from jupyter_graphbreak.experiments.trial.values import Yielded, attributes, show
+from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,9 +39,9 @@ def named_objects(value: Any, name: str, seen: set[int] | None = None) -> Iterat
     pending = [(name, value)]
     while pending:
         place, item = pending.pop()
-        if not is_data(item) and not isinstance(item, Yielded):
+        if not is_data(item) and not is_instance(item, Yielded):
             continue
-        if not isinstance(item, tuple):
+        if not is_instance(item, tuple):
             yield place, item
         if id(item) not in seen:
             seen.add(id(item))
@@ -49,7 +50,7 @@ def named_objects(value: Any, name: str, seen: set[int] | None = None) -> Iterat
 
 def named_tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors in a value by place."""
-    return ((place, item) for place, item in named_objects(value, name, seen) if isinstance(item, torch.Tensor))
+    return ((place, item) for place, item in named_objects(value, name, seen) if is_instance(item, torch.Tensor))
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -61,9 +62,9 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     pending = [(name, value)]
     while pending:
         place, item = pending.pop()
-        if isinstance(item, torch.Tensor) or not is_data(item):
+        if is_instance(item, torch.Tensor) or not is_data(item):
             # The method of a copy is bound to the copy.
-            yield place, item.__func__ if isinstance(item, types.MethodType) else item
+            yield place, item.__func__ if is_instance(item, types.MethodType) else item
         elif id(item) not in seen:
             seen.add(id(item))
             yield place, type(item).__qualname__
@@ -73,11 +74,11 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 def memory_address(value: Any) -> int | None:
     """Return the memory address of a tensor or an array; views of one tensor have the same address."""
     try:
-        if isinstance(value, torch.Tensor):
+        if is_instance(value, torch.Tensor):
             return value.untyped_storage().data_ptr() or None
         numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(value, numpy.ndarray):
-            while isinstance(value.base, numpy.ndarray):
+        if numpy is not None and is_instance(value, numpy.ndarray):
+            while is_instance(value.base, numpy.ndarray):
                 value = value.base
             return int(value.__array_interface__["data"][0]) if value.size else None
     except Exception:  # noqa: BLE001 - tensors without memory: sparse, fake, user subclasses
@@ -87,20 +88,19 @@ def memory_address(value: Any) -> int | None:
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of an object, with the path step to each."""
-    match value:
-        case torch.Tensor():
-            return
-        case torch.optim.Optimizer():
-            yield ".param_groups", value.param_groups
-            yield ".state", value.state
-        case Yielded():
-            yield from ((f"[{index}]", part) for index, part in enumerate(value.items))
-        case Mapping():
-            for index, (key, part) in enumerate(value.items()):
-                yield f"[{index if is_data(key) else show(key)}]", part
-        case list() | tuple() | deque():
-            yield from ((f"[{index}]", part) for index, part in enumerate(value))
-        case AbstractSet():
-            yield from (("{}", part) for part in value)
-        case _:
-            yield from ((f".{key}", part) for key, part in attributes(value).items())
+    if is_instance(value, torch.Tensor):
+        return
+    elif is_instance(value, torch.optim.Optimizer):
+        yield ".param_groups", value.param_groups
+        yield ".state", value.state
+    elif is_instance(value, Yielded):
+        yield from ((f"[{index}]", part) for index, part in enumerate(value.items))
+    elif is_instance(value, Mapping):
+        for index, (key, part) in enumerate(value.items()):
+            yield f"[{index if is_data(key) else show(key)}]", part
+    elif is_instance(value, list | tuple | deque):
+        yield from ((f"[{index}]", part) for index, part in enumerate(value))
+    elif is_instance(value, AbstractSet):
+        yield from (("{}", part) for part in value)
+    else:
+        yield from ((f".{key}", part) for key, part in attributes(value).items())

@@ -519,8 +519,45 @@ def _logging_parts() -> Iterator[_Part]:
                 _setter(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
     yield _Part("sets the class of loggers", _identity_of(logging.getLoggerClass), _setter(logging.setLoggerClass),
                 frozenset({"setLoggerClass"}))  # fmt: skip
+    yield _Part(  # it has no names, because a new logger is not an effect
+        "creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers, frozenset(),
+    )  # fmt: skip
     yield _Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
                 frozenset({"addLevelName"}))  # fmt: skip
+
+
+class _NamedLoggers(dict[str, Any]):
+    """The loggers by name, and the placeholders that stand for parents nobody has asked for yet."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        super().__init__(named)
+        self.children = {
+            name: dict(log.loggerMap) for name, log in named.items() if isinstance(log, logging.PlaceHolder)
+        }
+
+
+def _restore_named_loggers(before: _NamedLoggers) -> None:
+    """Remove the loggers that user code has created; those of modules, which refer to them, stay."""
+    named = logging.root.manager.loggerDict
+    gone: dict[Any, Any] = {}
+    for name, log in list(named.items()):
+        if before.get(name) is log or name in sys.modules or (name not in before and _is_of_library(name)):
+            continue
+        if isinstance(log, logging.Logger):
+            gone[log] = log.parent
+            named.pop(name)
+            if name in before:
+                named[name] = before[name]
+    for name, log in list(named.items()):
+        if isinstance(log, logging.Logger):
+            while log.parent in gone:
+                log.parent = gone[log.parent]
+            continue
+        for child in [child for child in log.loggerMap if child in gone]:
+            del log.loggerMap[child]
+        log.loggerMap.update(before.children.get(name, {}))
+        if name not in before and not log.loggerMap:
+            named.pop(name)
 
 
 _LEVEL_NAMES: tuple[dict[Any, Any], ...] = (logging._levelToName, logging._nameToLevel)  # noqa: SLF001 - there is no public name
@@ -695,7 +732,7 @@ class _LoggerStates(dict[Any, tuple[Any, ...]]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
             return False
-        new = [state for log, state in other.items() if log not in self and not _is_of_library(log)]
+        new = [state for log, state in other.items() if log not in self and not _is_of_library(log.name)]
         return all(other.get(log) == state for log, state in self.items()) and all(
             level == logging.NOTSET and propagate and not (disabled or handlers.items or filters.items)
             for level, disabled, propagate, handlers, filters, _ in new
@@ -704,14 +741,15 @@ class _LoggerStates(dict[Any, tuple[Any, ...]]):
     __hash__ = None
 
 
-def _is_of_library(log: logging.Logger) -> bool:
-    module = sys.modules.get(log.name.partition(".")[0])
+def _is_of_library(name: str) -> bool:
+    """Return whether a logger's name is that of a library, or begins with it."""
+    module = sys.modules.get(name.partition(".")[0])
     return module is not None and is_library(getattr(module, "__file__", None) or "")
 
 
 def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
     for log, state in _loggers().items():
-        if log not in before and _is_of_library(log):  # set up when a trial imported the library
+        if log not in before and _is_of_library(log.name):  # set up when a trial imported the library
             continue
         old = before.get(log, (logging.NOTSET, False, True, _Identities(()), _Identities(()), []))
         if state != old:

@@ -20,7 +20,7 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.recording.targets import is_own, reached
-from jupyter_graphbreak.records.attributes import attribute_of
+from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class SeenCall:
     def plain_state(self, paths: Collection[Path]) -> dict[Path, Any]:
         """Return the plain values of the state at some places."""
         return {
-            path: value for path, value in (self.state or {}).items() if path in paths and isinstance(value, _PLAIN)
+            path: value for path, value in (self.state or {}).items() if path in paths and is_instance(value, _PLAIN)
         }
 
 
@@ -278,7 +278,7 @@ def key_of(call: Callable[..., Any]) -> Hashable:
     Partials of one function that fix the same parameters are one entry, like closures with the same code.
     """
     owner = owner_of(call)
-    if isinstance(owner, torch.nn.Module):
+    if is_instance(owner, torch.nn.Module):
         return id(owner)
     if type(call) is partial:
         return key_of(call.func), len(call.args), tuple(call.keywords)
@@ -291,10 +291,10 @@ def owner_of(call: Callable[..., Any]) -> Any:
 
     A scheduler of learning rates replaces ``optimizer.step`` with a function that refers to the optimizer weakly.
     """
-    if isinstance(call, types.FunctionType) and is_library(call.__code__.co_filename):
+    if is_instance(call, types.FunctionType) and is_library(call.__code__.co_filename):
         for cell in call.__closure__ or ():
-            held = cell.cell_contents() if _has_content(cell) and isinstance(cell.cell_contents, weakref.ref) else None
-            if isinstance(held, torch.optim.Optimizer):
+            held = cell.cell_contents() if _has_content(cell) and is_instance(cell.cell_contents, weakref.ref) else None
+            if is_instance(held, torch.optim.Optimizer):
                 return held
     return getattr(call, "__self__", call)
 
@@ -329,7 +329,7 @@ def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, S
     sketches: dict[Path, Sketch] = {}
     for root, place in state_roots(call, arguments).items():
         for path, value in parts(place.read(), Path(root), inside=True):
-            if isinstance(value, (*_PLAIN, list, tuple, dict, set, partial)) or _is_dense(value):
+            if is_instance(value, (*_PLAIN, list, tuple, dict, set, partial)) or _is_dense(value):
                 sketches[path] = sketch(value)
         if len(sketches) > _MAX_VALUES:
             break
@@ -338,23 +338,23 @@ def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, S
 
 def sketch(value: Any) -> Sketch:
     """Return a description of a value without the value itself, unless it is plain."""
-    if (isinstance(value, _PLAIN) and type(value) in _PLAIN) or isinstance(value, enum.Enum):
+    if (is_instance(value, _PLAIN) and type(value) in _PLAIN) or is_instance(value, enum.Enum):
         return value
     if _is_dense(value):
         return TensorSketch(tuple(value.shape), value.dtype, value.device, value.requires_grad)
     keys = [step.key for step, _ in _children(value, inside=False)]
-    if keys or isinstance(value, list | tuple | dict):
+    if keys or is_instance(value, list | tuple | dict):
         return Container(type(value), tuple(keys))
-    if isinstance(value, set | frozenset):
+    if is_instance(value, set | frozenset):
         return Container(type(value), (len(value),))
     return Other(type(value), _identity_of(value))
 
 
 def _identity_of(value: Any) -> int:
-    if isinstance(value, types.FunctionType):
+    if is_instance(value, types.FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if _has_content(cell)]
         return _hash_of(value.__code__, *cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-    if isinstance(value, types.MethodType):
+    if is_instance(value, types.MethodType):
         return hash((id(value.__func__), id(value.__self__)))
     return id(value)
 
@@ -389,7 +389,7 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
         yield path, value
         if len(path.steps) >= _MAX_DEPTH + 4 * inside or id(value) in seen:
             continue
-        if not isinstance(value, _PLAIN):
+        if not is_instance(value, _PLAIN):
             seen.add(id(value))
         inner = [(Path(path.root, (*path.steps, step)), part) for step, part in _children(value, inside=inside)]
         pending += reversed(inner)
@@ -397,11 +397,11 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
 
 def _children(value: Any, *, inside: bool) -> list[tuple[Step, Any]]:
     """Return the parts of a container or an object, with the steps that lead to them."""
-    if isinstance(value, _OPAQUE):
+    if is_instance(value, _OPAQUE):
         return []
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+    if is_instance(value, list | tuple) and not hasattr(value, "_fields"):
         return [(Step("item", index), part) for index, part in enumerate(value)]
-    if isinstance(value, Mapping):
+    if is_instance(value, Mapping):
         try:
             return [(Step("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
         except Exception:  # noqa: BLE001 - a user's class
@@ -413,17 +413,17 @@ def _attributes(value: Any, *, inside: bool) -> dict[str, Any]:
     """Return the attributes of a named tuple, a partial, a dataclass and, if wanted, of others that may hold state."""
     if type(value) is partial:
         return {"func": value.func, "args": value.args, "keywords": value.keywords}
-    if isinstance(value, tuple):
+    if is_instance(value, tuple):
         return {name: getattr(value, name) for name in getattr(value, "_fields", ())}
-    if isinstance(value, torch.nn.Module) and inside:
+    if is_instance(value, torch.nn.Module) and inside:
         own = {name: part for name, part in vars(value).items() if not name.startswith("_")}
         return {**dict(value.named_children()), **dict(value.named_buffers(recurse=False)), **own}
-    if isinstance(value, torch.optim.Optimizer) and inside:
+    if is_instance(value, torch.optim.Optimizer) and inside:
         # The parameters and their state are tensors, which the run itself changes.
         groups = [{key: part for key, part in group.items() if key != "params"} for group in value.param_groups]
         return {"param_groups": groups}
     is_own_object = inside and is_own(type(value)) and not _is_library_class(type(value))
-    if isinstance(value, torch.nn.Module) or not (dataclasses.is_dataclass(value) or is_own_object):
+    if is_instance(value, torch.nn.Module) or not (is_dataclass(value) or is_own_object):
         return {}
     return {name: part for name, part in (attribute_of(value, "__dict__") or {}).items() if isinstance(name, str)}
 
@@ -445,17 +445,17 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Pl
     """Return the variables that a callable reads: its module, closure variables, globals of its functions."""
     roots: dict[Root, Place] = {}
     owner = owner_of(call)
-    if not isinstance(owner, types.FunctionType | types.BuiltinFunctionType | type):
-        root = Root("partial", "fn") if isinstance(owner, partial) else Root("module", "self")
+    if not is_instance(owner, types.FunctionType | types.BuiltinFunctionType | type):
+        root = Root("partial", "fn") if is_instance(owner, partial) else Root("module", "self")
         roots[root] = Place(lambda: owner, _ignore)
     for name, value in arguments.named(call).items():
-        if not isinstance(value, (*_PLAIN, torch.Tensor)):
+        if not is_instance(value, (*_PLAIN, torch.Tensor)):
             # A method of an object that is not a module may be given as a function and its object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = Place(partial(_identity, value), _ignore)
     functions = 0
     for item in reached(call, *arguments.args, *arguments.kwargs.values()):
-        if not isinstance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
+        if not is_instance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
             continue
         functions += 1
         if functions > _MAX_FUNCTIONS:
@@ -511,7 +511,7 @@ def _has_content(cell: types.CellType) -> bool:
 
 
 def _is_state(value: Any) -> bool:
-    return not isinstance(
+    return not is_instance(
         value, type | types.ModuleType | types.FunctionType | types.BuiltinFunctionType | types.MethodType
     )
 
@@ -534,13 +534,13 @@ def _site_of(started: StartedCall) -> CallSite | None:
     line, end_line, column, end_column = positions[at]
     owner = owner_of(started.call)
     name = None
-    if not isinstance(owner, types.FunctionType):
+    if not is_instance(owner, types.FunctionType):
         scopes = (frame.f_locals, frame.f_globals)
         names = (
             name
             for scope in scopes
             for name, value in list(scope.items())
-            if value is owner or (isinstance(value, torch.nn.Module) and compiled_callable(value) is owner)
+            if value is owner or (is_instance(value, torch.nn.Module) and compiled_callable(value) is owner)
         )
         name = next((name for name in names if not name.startswith("_")), None)
     visible = {**frame.f_globals, **frame.f_locals}
@@ -550,13 +550,13 @@ def _site_of(started: StartedCall) -> CallSite | None:
         for root, place in roots.items()
         if root.kind in {"global", "closure"}
         and visible.get(root.name) is place.read()
-        and (root.kind == "closure" or not isinstance(place.read(), _PLAIN) or _is_global_of(frame, root))
+        and (root.kind == "closure" or not is_instance(place.read(), _PLAIN) or _is_global_of(frame, root))
     }
     read = {root.scope for root in roots if root.kind == "global"}
     modules = {
         (value.__name__, name)
         for name, value in visible.items()
-        if isinstance(value, types.ModuleType) and value.__name__ in read
+        if is_instance(value, types.ModuleType) and value.__name__ in read
     }
     named |= {"torch"} if visible.get("torch") is torch else set()
     function = frame.f_code.co_name

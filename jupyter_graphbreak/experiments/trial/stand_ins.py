@@ -47,6 +47,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     notice,
 )
 from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _FILES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
+#: Streams that pass everything on to a different one.
+_WRAPPERS = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
 #: Trials replace ``os.close``.
 _close = os.close
 #: The type of library functions in ``ctypes``.
@@ -107,6 +110,13 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
     ("tarfile", "TarFile", "file", "uses the open file"),
     ("torch._C", "Future", "state", "uses a future"),
     ("h5py._hl.base", "HLObject", "file", "uses an open HDF5 file"),
+    ("cv2", "VideoWriter", "file", "writes to a video"),
+    ("cv2", "FileStorage", "file", "uses the open file"),
+    *(("lmdb", name, "database", "uses an open database") for name in ("Environment", "Transaction", "Cursor")),
+    *(("netCDF4", name, "file", "uses an open NetCDF file") for name in ("Dataset", "Variable", "Group")),
+    ("pyarrow.lib", "NativeFile", "file", "uses the open file"),
+    ("pyarrow.parquet.core", "ParquetWriter", "file", "uses the open file"),
+    ("soundfile", "SoundFile", "file", "uses the open file"),
     ("shelve", "Shelf", "database", "uses an open database"),
     ("IPython.core.interactiveshell", "InteractiveShell", "state", USES_SHELL),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "state", "takes a batch from a DataLoader"),
@@ -116,6 +126,29 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
 )
 #: The modules of Python's ``dbm`` databases, whose classes cannot be imported.
 _DATABASES = {"_dbm", "_gdbm"}
+
+
+def stream_in_memory(value: Any) -> Any:
+    """Return the stream in memory behind a stream, or the stream itself if it is one; ``None`` for anything else."""
+    try:
+        while type(value) in _WRAPPERS:
+            value = value.buffer if type(value) is io.TextIOWrapper else value.raw
+    except ValueError:  # it is detached
+        return None
+    return value if is_instance(value, io.StringIO | io.BytesIO) else None
+
+
+def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
+    """Return a stream around a copy of its stream in memory. What it has not written yet stays with the original."""
+    if stream.closed:
+        return stream
+    if type(stream) is io.TextIOWrapper:
+        lines, through = stream.line_buffering, stream.write_through
+        inner = clone(stream.buffer)
+        return io.TextIOWrapper(inner, stream.encoding, stream.errors, line_buffering=lines, write_through=through)
+    result = type(stream)(clone(stream.raw))
+    result.seek(stream.tell())
+    return result
 
 
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
@@ -128,13 +161,15 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
     clone : callable
         Copies the target that an object writes to.
     """
-    if isinstance(value, StandIn | contextvars.ContextVar):  # a trial has its own context
+    if is_instance(value, StandIn | contextvars.ContextVar):  # a trial has its own context
         return value
     if (stream := _stream_name(value)) is not None:
         return StandardStream(stream)
-    if isinstance(value, _CSV_WRITER):
+    if is_instance(value, _CSV_WRITER):
         return _copy_csv_writer(value, clone)
-    if isinstance(value, _FILES) and (reopened := _reopen(value)) is not None:
+    if type(value) in _WRAPPERS and stream_in_memory(value) is not None:
+        return _copy_wrapper(value, clone)
+    if is_instance(value, _FILES) and (reopened := _reopen(value)) is not None:
         return reopened
     if calls_functions(value):
         return stand_in_of_iterator(value)
@@ -148,11 +183,11 @@ _OF_ITERATORS = frozenset({"builtins", "itertools"})
 
 def calls_functions(iterator: Any) -> bool:
     """Return whether a built-in iterator calls functions, which may change the objects that they refer to."""
-    if type(iterator).__module__ not in _OF_ITERATORS or not isinstance(iterator, Iterator):
+    if type(iterator).__module__ not in _OF_ITERATORS or not is_instance(iterator, Iterator):
         return False
     return any(
-        isinstance(part, types.FunctionType | types.MethodType | functools.partial)
-        or (isinstance(part, types.BuiltinMethodType) and not isinstance(part.__self__, types.ModuleType))
+        is_instance(part, types.FunctionType | types.MethodType | functools.partial)
+        or (is_instance(part, types.BuiltinMethodType) and not is_instance(part.__self__, types.ModuleType))
         or calls_functions(part)
         for referent in gc.get_referents(iterator)
         for part in (referent if type(referent) is tuple else (referent,))
@@ -161,29 +196,35 @@ def calls_functions(iterator: Any) -> bool:
 
 def stand_in_of_iterator(value: Any) -> Any:
     """Return the stand-in for an iterator that cannot be copied, ``None`` for other objects."""
-    return _make(value, "state", "advances an iterator that cannot be copied") if isinstance(value, Iterator) else None
+    return _make(value, "state", "advances an iterator that cannot be copied") if is_instance(value, Iterator) else None
 
 
 def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
     """Return the kind and the description of the effect of using an object; ``None`` if that is not an effect."""
     for kinds, kind, what in _HANDLES:
-        if isinstance(value, kinds):
+        if is_instance(value, kinds):
             return kind, _describe(what, value)
     for module, name, kind, what in _LAZY_HANDLES:
-        if isinstance(value, getattr(sys.modules.get(module), name, ())):
+        if is_instance(value, getattr(sys.modules.get(module), name, ())):
             return kind, what
     parallel: Any = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", ())
-    if isinstance(value, parallel) and value.process_group.size() > 1:
+    if is_instance(value, parallel) and value.process_group.size() > 1:
         return "network", COMMUNICATES
     archives: Any = getattr(sys.modules.get("zipfile"), "ZipFile", ())
-    if isinstance(value, archives) and value.mode != "r":
+    if is_instance(value, archives) and value.mode != "r":
         return "file", _describe("uses the open file", value)
-    if isinstance(value, _C_DATA) and isinstance(getattr(value, "_wrapper", None), multiprocessing.heap.BufferWrapper):
+    if is_instance(value, _C_DATA) and is_instance(
+        getattr(value, "_wrapper", None), multiprocessing.heap.BufferWrapper
+    ):
         return "process", SHARES
     # Streams in memory can be copied.
-    if isinstance(value, io.IOBase) and not isinstance(value, io.StringIO | io.BytesIO) and _is_user_class(type(value)):
+    if (
+        is_instance(value, io.IOBase)
+        and not is_instance(value, io.StringIO | io.BytesIO)
+        and _is_user_class(type(value))
+    ):
         return "file", _describe("uses the stream", value)
-    if isinstance(value, memoryview) and isinstance(value.obj, mmap.mmap):
+    if is_instance(value, memoryview) and is_instance(value.obj, mmap.mmap):
         return "file", "uses a file that is mapped into memory"
     return ("database", "uses an open database") if type(value).__module__ in _DATABASES else None
 
@@ -285,7 +326,7 @@ _INFORMATIVE_ATTRIBUTES = (
 def _make(value: Any, kind: EffectKind, what: str) -> StandIn:
     result = object.__new__(StandIn)
     known = {}
-    if not isinstance(value, ctypes.CDLL):
+    if not is_instance(value, ctypes.CDLL):
         for name in _INFORMATIVE_ATTRIBUTES:
             with contextlib.suppress(Exception):  # closed, or detached
                 known[name] = getattr(value, name)
@@ -350,7 +391,7 @@ def remember_streams() -> None:
 
 
 def _stream_name(value: Any) -> str | None:
-    if not isinstance(value, io.TextIOBase):
+    if not is_instance(value, io.TextIOBase):
         return None
     streams = [
         ("stdout", sys.stdout), ("stderr", sys.stderr), ("stdout", sys.__stdout__), ("stderr", sys.__stderr__),
@@ -365,14 +406,14 @@ def _reopen(file: Any) -> Any:
         if file.closed or file.writable() or not file.readable() or not file.seekable():
             return None
         name, position = file.name, file.tell()
-        if not isinstance(name, str | bytes) or not os.path.samestat(os.stat(name), os.fstat(file.fileno())):  # noqa: PTH116
+        if not is_instance(name, str | bytes) or not os.path.samestat(os.stat(name), os.fstat(file.fileno())):  # noqa: PTH116
             return None
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         reopened: Any = io.FileIO(descriptor, closefd=False)
         reopened.name = name
-        if not isinstance(file, io.FileIO):
+        if not is_instance(file, io.FileIO):
             reopened = io.BufferedReader(reopened)
-        if isinstance(file, io.TextIOWrapper):
+        if is_instance(file, io.TextIOWrapper):
             reopened = io.TextIOWrapper(reopened, file.encoding, file.errors)
         weakref.finalize(reopened, _close, descriptor)  # Python would warn about an unclosed file
         reopened.seek(position)
@@ -385,6 +426,6 @@ def _copy_csv_writer(writer: Any, clone: Callable[[Any], Any]) -> Any:
     """Return a CSV writer for a copy of the target of the given one."""
     for method in gc.get_referents(writer):
         target = getattr(method, "__self__", None)
-        if target is not None and not isinstance(target, type | types.ModuleType):
+        if target is not None and not is_instance(target, type | types.ModuleType):
             return csv.writer(clone(target), writer.dialect)
     return _make(writer, "file", "writes to an open file")

@@ -47,7 +47,7 @@ from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
-from jupyter_graphbreak.records.attributes import attribute_of
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Subject:
         self.shared: list[str] = []
         self.call: Any = self._copy(fn, _name(fn))
         self.owner: Any = None
-        if not isinstance(self.call, types.FunctionType | types.BuiltinFunctionType | type):
+        if not is_instance(self.call, types.FunctionType | types.BuiltinFunctionType | type):
             self.owner = getattr(self.call, "__self__", self.call)
         self.arguments = None
         self._given = arguments
@@ -226,8 +226,14 @@ class Subject:
         return self.memory.unchanged_memo()
 
     def copies_of(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for a run; objects that are part of the state stay the same objects."""
-        return arguments.copy(self.state_memo() | self.memory.memo(self._separate))
+        """Return copies of arguments for a run; functions, and objects of the state, are this subject's copies."""
+        memo = self.state_memo()
+        known = {
+            original: copy
+            for original, copy in self._memo.items()
+            if isinstance(original, int) and (is_instance(copy, types.FunctionType) or id(copy) in memo)
+        }
+        return arguments.copy(memo | known | self.memory.memo(self._separate))
 
     def with_copies(self, arguments: Arguments) -> Arguments:
         """Return arguments in which values are replaced with this subject's copies of them."""
@@ -273,10 +279,10 @@ class Subject:
             if _is_variable(place.read()):
                 result.setdefault(place.name, (place.read(), place.write))
         for name, root in self.roots():
-            parts = root.named_modules() if isinstance(root, torch.nn.Module) else [("", root)]
+            parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
                 holder = part if type(part) is dict else (attribute_of(part, "__dict__") or {}) if is_data(part) else {}
-                for key, value in holder.items() if not isinstance(part, torch.Tensor) else ():
+                for key, value in holder.items() if not is_instance(part, torch.Tensor) else ():
                     if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):
                         whole = ".".join(step for step in (name or "self", path, key) if step)
                         result.setdefault(whole, (value, functools.partial(holder.__setitem__, key)))
@@ -335,8 +341,8 @@ class Subject:
         Attributes that Dynamo adds to modules, and Python to classes, are kept.
         """
         for owner, swapped, before in self._before:
-            ignored = _OF_CLASSES if isinstance(owner, type) else _OF_MODULES
-            write: Any = next(kind for kind in (type, types.ModuleType, types.FunctionType) if isinstance(owner, kind))
+            ignored = _OF_CLASSES if is_instance(owner, type) else _OF_MODULES
+            write: Any = next(kind for kind in (type, types.ModuleType, types.FunctionType) if is_instance(owner, kind))
             now = vars(owner)
             for name in [name for name in now if name not in before and not ignored.match(name)]:
                 write.__delattr__(owner, name)
@@ -352,7 +358,7 @@ class Subject:
             return self._memo[id(value)]
         if value is _MISSING or is_atom(value):
             return value
-        if isinstance(value, _LRU_CACHE):
+        if is_instance(value, _LRU_CACHE):
             return self._copy_cache(value, name)
         failed: list[Uncopied] = []
         result = clone(value, self._memo, failed, self._copy_function, self._blocks)
@@ -412,7 +418,7 @@ class Subject:
         for handler in all_handlers():
             kind = type(handler)
             # A copy of a stream handler would write to the user's stream.
-            is_stream = isinstance(handler, logging.StreamHandler)
+            is_stream = is_instance(handler, logging.StreamHandler)
             home = kind.__module__.partition(".")[0]
             is_pythons = home in sys.stdlib_module_names
             if is_stream or is_pythons or home == _OWN_PACKAGE or not is_own(kind) or self._is_library_type(kind):
@@ -457,7 +463,7 @@ class Subject:
         if is_bound_to_data(value):
             scope[name] = method = self._copy(value, name)
             self._places.append(_Place(name, functools.partial(_identity, method.__self__), _ignore))
-        if isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
+        if is_instance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
         if value is not _MISSING:
             scope[name] = self._copy(value, name)
@@ -473,7 +479,7 @@ class Subject:
         if self.arguments is not None:
             roots += [*self.arguments.args, *self.arguments.kwargs.values()]
         parts = [vars(module)[name] for module, names in modules for name in names]
-        kinds = dict.fromkeys(part for part in parts if isinstance(part, type))
+        kinds = dict.fromkeys(part for part in parts if is_instance(part, type))
         assigned: dict[tuple[int, str], Any] = {}
         functions = []
         assigns_attributes = False
@@ -481,12 +487,12 @@ class Subject:
         loggers: dict[int, logging.Filterer] = {}
         for item in list(reached(*roots)):
             kinds.update(dict.fromkeys(type(item).__mro__))
-            if isinstance(item, logging.Filterer):
+            if is_instance(item, logging.Filterer):
                 loggers[id(item)] = item
-            if isinstance(item, types.FunctionType) and not self._is_library(item) and is_own(item):
+            if is_instance(item, types.FunctionType) and not self._is_library(item) and is_own(item):
                 loggers.update((id(named), named) for named in _named_loggers(item.__code__))
                 names = _global_names(item.__code__)
-                kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
+                kinds.update((value, None) for name in names if is_instance(value := item.__globals__.get(name), type))
                 assigned.update(assigned_attributes(item))
                 own.append(item)
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
@@ -558,7 +564,7 @@ class Subject:
         for (_, name), owner in assigned.items():
             if is_library_owner(owner):
                 self.assigned.append(LibraryAttribute(owner, name))
-            elif (id(vars(owner) if isinstance(owner, types.ModuleType) else owner), name) not in known:
+            elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in known:
                 place = _Place(f"{owner.__name__}.{name}", *_attribute_access(owner, name))
                 value = place.read()
                 self._places.append(_SwappedPlace(place, self._copy(value, place.name) if is_data(value) else value))
@@ -568,7 +574,7 @@ class Subject:
 
         Handlers of other classes keep theirs: they may collect the records of other threads there.
         """
-        own = [item for item in loggers if isinstance(item, logging.Logger) or type(item).__module__ in _LOGGING]
+        own = [item for item in loggers if is_instance(item, logging.Logger) or type(item).__module__ in _LOGGING]
         for owner in {id(item): item for item in (*own, threading.current_thread(), threading.main_thread())}.values():
             attributes = vars(owner)
             title = getattr(owner, "name", None) or type(owner).__name__
@@ -597,11 +603,11 @@ class Subject:
             self._places.append(_SwappedPlace(place, value))
         elif (refusing := REFUSABLE.instead_of(value)) is not None:
             self._places.append(_SwappedPlace(place, refusing))
-        elif isinstance(value, functools.singledispatchmethod) or (
-            isinstance(value, types.FunctionType) and self._is_library(value)  # such as one with a registry
+        elif is_instance(value, functools.singledispatchmethod) or (
+            is_instance(value, types.FunctionType) and self._is_library(value)  # such as one with a registry
         ):
             self._swap_if_copied(place, value)
-        elif is_data(value) or isinstance(value, _LRU_CACHE):
+        elif is_data(value) or is_instance(value, _LRU_CACHE):
             self._places.append(_SwappedPlace(place, self._copy(value, place.name)))
         elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
             self._swap_if_copied(place, value)
@@ -632,13 +638,13 @@ def _is_variable(value: Any) -> bool:
 
 def _used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
     """Return the user's modules that code refers to, each with the names that the code uses from it."""
-    functions = {id(item): item for item in reached(*roots) if isinstance(item, types.FunctionType) and is_own(item)}
+    functions = {id(item): item for item in reached(*roots) if is_instance(item, types.FunctionType) and is_own(item)}
     pending = list(functions.values())
     result: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
     while pending:
         function = pending.pop()
         names = set(_names(function.__code__))
-        modules = [value for name in names if isinstance(value := function.__globals__.get(name), types.ModuleType)]
+        modules = [value for name in names if is_instance(value := function.__globals__.get(name), types.ModuleType)]
         imported = dict.fromkeys(_names(function.__code__, constants=True))
         modules += [sys.modules[name] for name in imported if name in sys.modules and name != "__main__"]
         if "modules" in names:
@@ -652,10 +658,10 @@ def _used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
             used = [name for name in wanted if not name.startswith("__")]
             used += [name for name in ("__getattr__",) if name in vars(module)]  # it may provide others
             new = [vars(module)[name] for name in used if name not in known]
-            modules += [part for part in new if isinstance(part, types.ModuleType)]
+            modules += [part for part in new if is_instance(part, types.ModuleType)]
             known.update(dict.fromkeys(used))
             for item in reached(*(vars(module)[name] for name in used)):
-                if isinstance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
+                if is_instance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
                     functions[id(item)] = item
                     pending.append(item)
     return [(module, list(names)) for module, names in result.values()]
@@ -687,7 +693,7 @@ def _function_places(function: types.FunctionType) -> Iterator[_Place]:
     """Yield the parts of a function that a call may change: its defaults and attributes."""
     parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
-        if is_data(parameter.default) and not isinstance(parameter.default, type):
+        if is_data(parameter.default) and not is_instance(parameter.default, type):
             yield _Place(parameter.name, functools.partial(_identity, parameter.default), _ignore)
     if vars(function) or function.__name__ in function.__code__.co_names:
         yield _Place(f"the attributes of {function.__name__}", lambda: vars(function), _ignore)
@@ -701,10 +707,10 @@ def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
             content = cell.cell_contents
-            if depth and isinstance(content, types.FunctionType) and _closes_over_data(content, depth - 1):
+            if depth and is_instance(content, types.FunctionType) and _closes_over_data(content, depth - 1):
                 return True
-            content = getattr(content, "__self__", content) if isinstance(content, types.MethodType) else content
-            if isinstance(content, weakref.ref) or (is_data(content) and not isinstance(content, tuple)):
+            content = getattr(content, "__self__", content) if is_instance(content, types.MethodType) else content
+            if is_instance(content, weakref.ref) or (is_data(content) and not is_instance(content, tuple)):
                 return True
     return False
 

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import threading
-from types import BuiltinFunctionType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
@@ -21,6 +21,7 @@ from jupyter_graphbreak._torch_compat.process_settings import (
     opened_by_pytorch,
     registrations,
 )
+from jupyter_graphbreak.experiments.trial import extension_files
 from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.side_effects import (
@@ -36,6 +37,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     notice,
     short_text,
 )
+from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -213,7 +215,7 @@ class _Replacements:
 
     def instead_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
-        if not isinstance(function, BuiltinFunctionType | FunctionType):
+        if not is_instance(function, FunctionType | type) and not extension_files.is_compiled(function):
             return None
         with _installing:
             if self._known[0] != len(sys.modules):  # more functions may be there
@@ -246,7 +248,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
     for owner, name in collectives():
         yield owner, name, _announcing(getattr(owner, name), "network", COMMUNICATES)
-    yield from _hdf5_functions()
+    yield from extension_files.file_functions()
     for owner, name in mappers():
         yield owner, name, _announcing_mapping(getattr(owner, name))
     bootstrap: Any = sys.modules["importlib._bootstrap"]
@@ -257,13 +259,6 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         yield shell, name, _announcing_attribute(name, getattr(shell, name, None))
     for owner, name in registrations():
         yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
-
-
-def _hdf5_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield the functions with which h5py opens files."""
-    files = sys.modules.get("h5py.h5f")
-    for name in ("open", "create") if files is not None else ():
-        yield files, name, _announcing_hdf5(getattr(files, name))
 
 
 def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
@@ -413,24 +408,6 @@ def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
     return disable_dynamo(announce)
 
 
-#: The flag of h5py with which it opens a file that exists to change it; without flags it does so.
-_CHANGES_HDF5 = 1
-
-
-@_once_per_function
-def _announcing_hdf5(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that announces that it opens an HDF5 file, unless it is only read."""
-
-    @functools.wraps(original)
-    def announce(name: Any, flags: int = _CHANGES_HDF5, *args: Any, **kwargs: Any) -> Any:
-        if original.__name__ == "create" or flags & _CHANGES_HDF5:
-            what = f"writes to the file {short_text(name)}"
-            notice("file", what, sys._getframe(1))  # noqa: SLF001 - there is no public function
-        return original(name, flags, *args, **kwargs)
-
-    return disable_dynamo(announce)
-
-
 @_once_per_function
 def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
@@ -482,6 +459,8 @@ def _load_replaceable(name: str) -> None:
     """Import a module that has functions to replace, before user code can import them."""
     if name in _WITHOUT_EVENT and name not in sys.modules:
         importlib.import_module(name)
+        REFUSABLE.extend()
+    elif extension_files.load(name):
         REFUSABLE.extend()
 
 

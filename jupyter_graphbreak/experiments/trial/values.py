@@ -17,9 +17,11 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import is_code, is_data
 from jupyter_graphbreak.experiments.trial.digests import shape_of
-from jupyter_graphbreak.records.attributes import attribute_of
+from jupyter_graphbreak.experiments.trial.stand_ins import stream_in_memory
+from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxied_by
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Collection
 
 #: Tensors with more elements are shown by their shape.
@@ -49,11 +51,11 @@ class Yielded(msgspec.Struct, frozen=True):
 
 def show(value: Any) -> str:
     """Return a short one-line text for a value: small tensors with their elements, others with dtype and shape."""
-    if isinstance(value, torch.Tensor):
+    if is_instance(value, torch.Tensor):
         return _show_tensor(value)
-    if isinstance(value, Yielded):
+    if is_instance(value, Yielded):
         return f"a generator of {show(value.items)}"
-    if isinstance(value, torch.nn.Module):
+    if is_instance(value, torch.nn.Module):
         return type(value).__name__
     if type(value) in {list, tuple}:
         inner = ", ".join(map(show, value))
@@ -166,20 +168,20 @@ class _Comparison:
         if expected is actual or pair in self._seen or depth > _MAX_DEPTH:
             return None
         self._seen.add(pair)
-        if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
+        if is_instance(expected, torch.Tensor) and is_instance(actual, torch.Tensor):
             text = self._compare_tensors(expected, actual)
             return None if text is None else (place, text)
         if not _same_kind(expected, actual):
             return place, f"{_kind(actual)} instead of {_kind(expected)}"
         numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(expected, numpy.ndarray):
+        if numpy is not None and is_instance(expected, numpy.ndarray):
             text = self._compare_arrays(expected, actual)
             return None if text is None else (place, text)
-        if isinstance(expected, Yielded):
+        if is_instance(expected, Yielded):
             return self._find_in_parts(list(enumerate(expected.items)), list(enumerate(actual.items)), place, depth)
-        if isinstance(expected, Mapping):
+        if is_instance(expected, Mapping):
             return self._find_in_mapping(_items(expected), _items(actual), place, depth)
-        if isinstance(expected, Sequence) and not isinstance(expected, str | bytes | bytearray | range):
+        if is_instance(expected, Sequence) and not is_instance(expected, str | bytes | bytearray | range):
             return self._find_in_parts(list(enumerate(expected)), list(enumerate(actual)), place, depth)
         return self._find_in_other_objects(expected, actual, place, depth)
 
@@ -211,16 +213,16 @@ class _Comparison:
     def _find_in_other_objects(
         self, expected: Any, actual: Any, place: _Place, depth: int
     ) -> tuple[_Place, str] | None:
-        if isinstance(expected, float | complex) and not isinstance(expected, bool):
+        if is_instance(expected, float | complex) and not is_instance(expected, bool):
             # Two readings of a clock are close.
             close = expected == actual or actual != actual if self._collects else _close(expected, actual)  # noqa: PLR0124 - nan
-        elif isinstance(expected, torch.Generator):
+        elif (stream := stream_in_memory(expected)) is not None:
+            close = _content(stream) == _content(stream_in_memory(actual))
+        elif is_instance(expected, torch.Generator):
             close = torch.equal(expected.get_state(), actual.get_state())
-        elif isinstance(expected, str | bytes | int | range | AbstractSet | type(None)):
+        elif is_instance(expected, str | bytes | int | range | AbstractSet | type(None)):
             close = bool(expected == actual)
-        elif not is_code(expected) and (
-            attribute_of(expected, "__dict__") is not None or dataclasses.is_dataclass(expected)
-        ):
+        elif not is_code(expected) and (attribute_of(expected, "__dict__") is not None or attributes(expected)):
             return self._find_in_attributes(expected, actual, place, depth)
         else:
             close = _equal(expected, actual)
@@ -292,12 +294,14 @@ def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor) -> bool:
 
 def attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an instance; a module's parameters, buffers and submodules are included by name."""
+    if (target := proxied_by(value)) is not None:
+        return {"__wrapped__": target}
     own_attributes = dict(attribute_of(value, "__dict__") or {})
-    if isinstance(value, torch.nn.Module):
+    if is_instance(value, torch.nn.Module):
         parts = {name: part for key in _MODULE_DICTS for name, part in own_attributes.get(key, {}).items()}
         others = {name: part for name, part in own_attributes.items() if name not in _STANDARD_MODULE_ATTRIBUTES}
         return parts | {name: part for name, part in others.items() if not name.startswith(_COMPILER_PREFIXES)}
-    if dataclasses.is_dataclass(value):
+    if is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
         own_attributes |= {name: getattr(value, name) for name in names}
     return own_attributes
@@ -310,7 +314,7 @@ def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
 
 def _is_identity(key: Any) -> bool:
     """Return whether a key is an object whose copies are different keys."""
-    if isinstance(key, torch.Tensor | torch.nn.Module):
+    if is_instance(key, torch.Tensor | torch.nn.Module):
         return True
     return is_data(key) and getattr(type(key), "__hash__", None) is object.__hash__
 
@@ -329,23 +333,34 @@ def _parts_of_methods(expected: Any, actual: Any) -> tuple[Any, Any]:
 
     Methods written in C, such as those of a lock, have no function.
     """
-    if isinstance(expected, types.MethodType) and isinstance(actual, types.MethodType):
+    if is_instance(expected, types.MethodType) and is_instance(actual, types.MethodType):
         return expected.__func__, actual.__func__
-    if isinstance(expected, types.BuiltinMethodType) and isinstance(actual, types.BuiltinMethodType):
+    if is_instance(expected, types.BuiltinMethodType) and is_instance(actual, types.BuiltinMethodType):
         return (expected.__self__, actual.__self__) if expected.__name__ == actual.__name__ else (expected, actual)
     return expected, actual
 
 
+def _content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | bytes, int] | None:
+    """Return the content of a stream in memory, and its position; ``None`` if it is closed."""
+    return None if stream is None or stream.closed else (stream.getvalue(), stream.tell())
+
+
 def _same_kind(expected: Any, actual: Any) -> bool:
     """Return whether two objects can be compared by value: same type, both sequences or both mappings."""
-    if type(expected) is type(actual):
+    kinds = type(expected), type(actual)
+    if kinds[0] is kinds[1] or (all(kind.__module__ == "unittest.mock" for kind in kinds) and _are_alike(*kinds)):
         return True
-    return any(isinstance(expected, kind) and isinstance(actual, kind) for kind in (list | tuple, Mapping))
+    return any(is_instance(expected, kind) and is_instance(actual, kind) for kind in (list | tuple, Mapping))
+
+
+def _are_alike(one: type, other: type) -> bool:
+    """Return whether two classes have the same name and bases, as the classes do that each mock has of its own."""
+    return (one.__qualname__, one.__bases__) == (other.__qualname__, other.__bases__)
 
 
 def _kind(value: Any) -> str:
-    name = "a Tensor" if isinstance(value, torch.Tensor) else f"{type(value).__name__}"
-    return f"{name} {show(value)}" if isinstance(value, bool | int | float | str) else name
+    name = "a Tensor" if is_instance(value, torch.Tensor) else f"{type(value).__name__}"
+    return f"{name} {show(value)}" if is_instance(value, bool | int | float | str) else name
 
 
 def _close(expected: complex, actual: complex) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -226,6 +227,9 @@ def test_a_folder_without_logs_is_reported_in_one_line(tmp_path: Path) -> None:
         read_trace(tmp_path)
     with pytest.raises(UnreadableTrace, match="no such file or folder"):
         read_trace(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnreadableTrace, match=f"^{tmp_path}/pipe: neither a file nor a folder$"):
+        read_trace(tmp_path / "pipe")
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
+from jupyter_graphbreak.experiments.cost import operations
 from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
@@ -52,8 +55,8 @@ def wave(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.topk(y, 2)
 
 
-def measured(compiler: Compiler) -> Measurement:
-    arguments = Arguments(torch.rand(16, 16), torch.rand(16, 16))
+def measured(compiler: Compiler, *, requires_grad: bool = False) -> Measurement:
+    arguments = Arguments(torch.rand(16, 16), torch.rand(16, 16, requires_grad=requires_grad))
     return measure_entry(Entry("wave", None, wave, arguments, compiler), budget=Budget(seconds=0.0, runs=7))
 
 
@@ -68,6 +71,22 @@ def test_the_slow_operation_is_named_with_its_line() -> None:
     assert op.compiled.median_us - op.eager.median_us == pytest.approx(5000, rel=0.5)
     assert op.compiled.runs >= 7
     assert not {"y", "mul_"} & set(compiler.single)  # a matrix product, and an operation in place
+
+
+def test_one_copy_of_the_inputs_is_alive_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[weakref.ref[torch.Tensor]] = []
+    alive: list[int] = []
+
+    def counted(value: list[torch.Tensor]) -> Any:
+        alive.append(sum(copy() is not None for copy in copies))
+        result = clone(value)
+        copies.extend(map(weakref.ref, result))
+        return result
+
+    monkeypatch.setattr(operations, "clone", counted)
+    assert measured(Compiler(slow_sine), requires_grad=True).cost.ops
+    assert len(alive) > 4
+    assert set(alive) == {0}
 
 
 def test_operations_of_a_fast_graph_are_not_compiled_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,12 @@ def truncated(x: torch.Tensor) -> torch.Tensor:
     return y + int(y.sum())
 
 
+def with_kept_gradient(x: torch.Tensor) -> torch.Tensor:
+    """Adds the gradient that a copy keeps."""
+    kept = copy.deepcopy(x).grad
+    return x * 2 if kept is None else x * 2 + kept
+
+
 def tried(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
     torch._dynamo.reset()
     remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend=backend), *args).remedies
@@ -70,3 +77,15 @@ def test_a_side_that_only_empty_tensors_take_did_not_run() -> None:
     assert working
     assert {remedy.verdict for remedy in working} == {"works on what ran"}
     assert "one side of a condition never ran" in {remedy.reason for remedy in working}
+
+
+def test_a_copy_without_the_gradient_works_on_what_ran() -> None:
+    for given in (torch.ones(3), torch.ones(3, requires_grad=True)):
+        with torch.no_grad():
+            working = [remedy for remedy in tried(with_kept_gradient, given) if remedy.verdict in WORKING]
+        assert working
+        for remedy in working:
+            assert remedy.verdict == "works on what ran"
+            assert (remedy.reason or "").endswith("with tensors that have a .grad")
+    (works, *_) = tried(lambda x: copy.deepcopy(x) * 2, torch.ones(3))
+    assert works.verdict == "works"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -175,6 +176,19 @@ def test_floating_point_tensors_become_bool_tensors_for_which_only_errors_count(
     assert {bool(other.arguments.args[0].any()) for other in found} == {True, False}
     assert all(other.only_errors_count for other in found)
     assert "bool tensors" not in kinds(lambda x: x + 1, torch.tensor([1, 2]))
+
+
+def test_tensors_get_a_gradient_if_code_reads_or_copies_it() -> None:
+    (found,) = kinds(lambda x, n: x if x.grad is None else n, torch.ones(2), torch.tensor([1]))[
+        "tensors that have a .grad"
+    ]
+    x, n = found.arguments.args
+    assert (x.grad.tolist(), n.grad) == ([2.0, 2.0], None)
+    weight = torch.ones(2)
+    *_, last = edge_inputs(Arguments(torch.ones(2)), lambda x: copy.deepcopy(weight) * x, {"weight": weight})
+    assert last.state["weight"].grad.tolist() == [2.0, 2.0]
+    assert weight.grad is None
+    assert "tensors that have a .grad" not in kinds(lambda x: x + 1, torch.ones(2))
 
 
 def test_strides_of_edge_inputs_have_gaps_and_are_transposed() -> None:

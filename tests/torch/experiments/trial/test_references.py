@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import threading
 import weakref
 from collections import OrderedDict, UserDict, defaultdict
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.values import difference
 
 
 class Metric(torch.nn.Module):
@@ -244,3 +247,46 @@ def test_inputs_that_cannot_be_derived_are_skipped() -> None:
     found = list(other_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
     assert found
     assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in found)
+
+
+def made(calls: list[int]) -> Any:
+    def callback(y: torch.Tensor) -> None:
+        calls.append(y.dim())
+
+    callback.calls = 0  # type: ignore[attr-defined]
+    return callback
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def call(callback: Any, y: torch.Tensor) -> None:
+    callback(y)
+    callback.calls += 1
+
+
+def with_callbacks(x: torch.Tensor, callbacks: Any) -> torch.Tensor:
+    y = x * 2
+    for callback in callbacks["all"]:
+        call(callback, y)
+    if y.sum() > 0:
+        y = y + 1
+    return y
+
+
+def test_functions_inside_arguments_are_copied_for_every_input() -> None:
+    calls: list[int] = []
+    callback = made(calls)
+    given = torch.ones(3), {"all": [callback]}
+    report = jupyter_graphbreak.try_remedies(torch.compile(with_callbacks, backend="eager"), *given)
+    assert "works" in {remedy.verdict for remedy in report.remedies or []}
+    jupyter_graphbreak.compare_frontends(with_callbacks, *given)
+    assert (calls, callback.calls) == ([], 0)
+
+
+def test_the_content_of_streams_in_memory_is_compared() -> None:
+    text, data = io.StringIO("a"), io.TextIOWrapper(io.BytesIO(b"a"), write_through=True)
+    for stream in (text, data):
+        copied = clone(stream)
+        assert difference(stream, copied) is None
+        copied.write("b")
+        assert difference(stream, copied) is not None
+    assert (text.getvalue(), data.buffer.getvalue()) == ("a", b"a")

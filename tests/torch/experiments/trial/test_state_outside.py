@@ -87,6 +87,7 @@ STOPPED = {
                           "torch.sparse.check_sparse_tensor_invariants.is_enabled()"),
     "the precision of products": ("torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
                                   "torch.backends.mkldnn.matmul.fp32_precision"),
+    "what PyTorch logs": ("torch._logging.set_logs(graph_breaks=True)", "vars(torch._logging._internal.log_state)"),
     "an object of a library": ("reprlib.aRepr.maxlist = 99", "reprlib.aRepr.maxlist"),
     "a pair of sockets": ("socket.socketpair()", "descriptors()"),
     "an event loop": ("asyncio.new_event_loop()", "descriptors()"),
@@ -95,6 +96,11 @@ STOPPED = {
     "a file in memory": ("SPOOLED.write('a')", "SPOOLED.tell()"),
     "a stream of its own": ("print('a', file=STREAM)", "STREAM.texts"),
     "a new HDF5 file": ("h5py.h5f.create(IN_FOLDER('new.h5'))", "os.path.exists(IN_FOLDER('new.h5'))"),
+    "an image": ("cv2.imwrite(IN_FOLDER('a.png'))", "cv2.WRITTEN"),
+    "an image by name": ("write_image(IN_FOLDER('a.png'))", "cv2.WRITTEN"),
+    "a new video": ("cv2.VideoWriter('a b')", "cv2.WRITTEN"),
+    "an open video": ("VIDEO.write(1)", "cv2.WRITTEN"),
+    "an LMDB database": ("lmdb.open('a folder')", "lmdb.OPENED"),
     "an HDF5 file": ("h5py.h5f.open(IN_FOLDER('log'))", "h5py.OPENED"),
     "a sink of loguru": ("loguru_logger().add(len)", "loguru._logger.SINKS"),
     "the processors of structlog": ("structlog.configure(1)", "structlog.CONFIGURED"),
@@ -109,9 +115,11 @@ KINDS = {
     **dict.fromkeys(
         ("tracebacks", "a tensor that is a file", "a storage that is a file",
          "a store that is a file", "a record for a handler", "an open archive", "an open compressed file", "a pickler",
-         "a file in memory", "a stream of its own", "a new HDF5 file", "an HDF5 file"),
+         "a file in memory", "a stream of its own", "a new HDF5 file", "an HDF5 file",
+         "an image", "an image by name", "a new video", "an open video"),
         "file",
     ),
+    "an LMDB database": "database",
     **dict.fromkeys(
         ("a store on the network", "a socket as a file", "a pair of sockets", "an event loop"), "network"
     ),
@@ -160,6 +168,13 @@ UNDONE = {
     "a file in a kept list": ("ITEMS.append(open(__file__, opener=os.open))", "descriptors()"),
     "a descriptor of a file": ("os.fdopen(os.open(__file__, os.O_RDONLY)).read()", "descriptors()"),
     "an HDF5 file that is read": ("h5py.h5f.open(IN_FOLDER('log'), 0)", "None"),
+    "an LMDB database that is read": ("lmdb.open('a folder', readonly=True)", "None"),
+    "a text for a writer": ("cv2.imwrite('some text')", "None"),
+    "the class of videos": ("assert cv2.VideoWriter.fourcc() and not isinstance(1, cv2.VideoWriter)", "None"),
+    "a text stream in memory": ("print('row', file=TEXT)", "(TEXT.buffer.getvalue(), TEXT.seek(0, 1))"),
+    "a buffered stream in memory": ("BUFFERED.write(b'row')", "(BUFFERED.raw.getvalue(), BUFFERED.tell())"),
+    "a new logger": ("logging.getLogger('own.new.one').info('a')", "[*logging.root.manager.loggerDict]"),
+    "a new parent of a logger": ("logging.getLogger('own_parent').info('a')", "logger_and_parent('own_parent.child')"),
     "a library that only reads": ("mimetypes.guess_type('a.txt'); json.dumps({'a': 1})", "None"),
     "an import of definitions": ("import own_defines", "None"),
 }  # fmt: skip
@@ -197,7 +212,8 @@ import array, asyncio, atexit, codecs, contextvars, copyreg, csv, dataclasses, d
 import functools, gc, gzip, importlib, io, json, linecache, logging, mimetypes, multiprocessing, numbers, os, pickle
 import reprlib, select, signal, socket, sqlite3, sys, tempfile, threading, tracemalloc, types, unittest.mock
 import urllib.request, zipfile, zoneinfo, _thread
-import h5py.h5f, loguru._logger, structlog
+import cv2, h5py.h5f, lmdb, loguru._logger, structlog
+from cv2 import imwrite as write_image
 import safetensors.torch
 from codecs import register as register_codec
 from gc import disable as collect_no_more
@@ -229,6 +245,10 @@ class Anything:
         Anything.asked += 1
         return 1.0
 ANYTHING = Anything()
+logging.getLogger("own_parent.child")
+def logger_and_parent(name):
+    named = logging.root.manager.loggerDict
+    return named[name].parent.name, type(named["own_parent"]).__name__
 def descriptors():
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
@@ -240,6 +260,8 @@ def ready(end):
 MADE = sys.modules["own_made"] = types.ModuleType("own_made")
 MADE.n, MADE.items = 0, []
 exec("def bump():\\n    global n\\n    n += 1\\n    items.append(n)", vars(MADE))
+TEXT, BUFFERED = io.TextIOWrapper(io.BytesIO()), io.BufferedRandom(io.BytesIO(b"abc"))
+VIDEO = cv2.VideoWriter("b")
 ITEMS, FOUND, KEPT, ARRAY, VIEW = [], [], own.ITEMS, array.array("i"), types.MappingProxyType({"n": []})
 SHARED = multiprocessing.RawArray("i", 2)
 VARIABLE = contextvars.ContextVar("VARIABLE")
@@ -316,8 +338,23 @@ def open(name, flags=1):
 def create(name):
     raise RuntimeError
 """
+IMAGES = """
+WRITTEN = []
+imwrite = WRITTEN.append
+class VideoWriter:
+    def __init__(self, path):
+        WRITTEN.append(path)
+    def write(self, frame):
+        WRITTEN.append(frame)
+    @staticmethod
+    def fourcc():
+        return 1
+"""
 #: Packages that need not be installed, as far as trials know their functions.
 PACKAGES = {
+    "cv2/__init__.py": IMAGES,
+    "own_packages.dist-info/METADATA": "",
+    "lmdb/__init__.py": "OPENED = []\ndef open(path, readonly=False):\n    OPENED.append(path)",
     "h5py/__init__.py": "OPENED = []",
     "h5py/h5f.py": HDF5,
     "loguru/__init__.py": "",

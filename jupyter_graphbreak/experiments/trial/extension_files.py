@@ -1,0 +1,200 @@
+"""Files that extension modules open: no audit event tells of them, so that trials replace the functions that do it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import re
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
+from jupyter_graphbreak.experiments.trial.side_effects import notice, short_text
+from jupyter_graphbreak.records.attributes import is_instance, unwrapped
+from jupyter_graphbreak.records.package_paths import is_library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from jupyter_graphbreak.report.schema import EffectKind
+
+
+class _Opener(NamedTuple):
+    """A function or a class that opens files.
+
+    Parameters
+    ----------
+    parameter : str
+        The parameter that says whether a file is only read; empty if it is always written.
+    position : int
+        The position of this parameter.
+    reads : tuple
+        Its values with which a file is only read.
+    reads_by_default : bool
+        Whether that is the default.
+    kind : EffectKind
+        The kind of the effect.
+    takes_text : bool
+        Whether a text may be something else than a path.
+    """
+
+    parameter: str = ""
+    position: int = -1
+    reads: tuple[Any, ...] = ()
+    reads_by_default: bool = True
+    kind: EffectKind = "file"
+    takes_text: bool = False
+
+    def only_reads(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether a call with these arguments reads a file without changing it."""
+        if not self.parameter:
+            return False
+        given = args[self.position] if self.position < len(args) else kwargs.get(self.parameter)
+        return self.reads_by_default if given is None else given in self.reads
+
+
+_WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_text=True)
+_WITH_MODE = _Opener("mode", 1, ("r", "rb"))
+_METHOD_WITH_MODE = _Opener("mode", 2, ("r", "rb"))
+_LMDB = _Opener("readonly", 3, (True,), reads_by_default=False, kind="database")
+_OF_ARROW = {
+    **dict.fromkeys(("OSFile", "memory_map"), _WITH_MODE),
+    **dict.fromkeys(("create_memory_map", "output_stream"), _WRITES),
+}
+#: Functions and classes, by module and dotted name.
+_OPENERS: dict[str, dict[str, _Opener]] = {
+    "av": {"open": _Opener("mode", 2, ("r",))},
+    "cv2": {"VideoWriter": _WRITES, "FileStorage": _Opener("flags", 1, (0,))},
+    "duckdb": {"connect": _Opener("read_only", 1, (True,), reads_by_default=False, kind="database")},
+    "h5py.h5f": {"open": _Opener("flags", 1, (0,), reads_by_default=False), "create": _WRITES},
+    "lmdb": dict.fromkeys(("open", "Environment"), _LMDB),
+    "lmdb.cpython": dict.fromkeys(("open", "Environment"), _LMDB),
+    "netCDF4": {"Dataset": _WITH_MODE},
+    "pyarrow": _OF_ARROW,
+    "pyarrow.lib": _OF_ARROW,
+    "pyarrow.csv": dict.fromkeys(("write_csv", "CSVWriter"), _WRITES),
+    "pyarrow.dataset": {"write_dataset": _WRITES},
+    "pyarrow.feather": {"write_feather": _WRITES},
+    "pyarrow.ipc": dict.fromkeys(("new_file", "new_stream"), _WRITES),
+    "pyarrow.orc": {"ORCWriter.__init__": _WRITES},
+    "pyarrow.parquet.core": {"ParquetWriter.__init__": _WRITES},
+    "soundfile": {"SoundFile.__init__": _METHOD_WITH_MODE},
+}  # fmt: skip
+#: The modules with functions or classes to replace.
+MODULES = frozenset(_OPENERS)
+#: The names of functions that write a file if one of their arguments is a path: ``imwrite``, ``write_csv``, ``save``.
+_WRITER = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)")
+#: What a path looks like: it has a folder or a suffix.
+_PATH = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
+#: The types of functions that are not written in Python, which have no common base.
+_COMPILED = frozenset({"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"})
+#: Packages whose files PyTorch or Python report.
+_WITH_EVENTS = frozenset({"torch", "numpy", __name__.partition(".")[0]})
+
+
+def file_functions() -> Iterator[tuple[Any, str, Any]]:
+    """Yield the replacements of functions and classes that open files: owner, name and replacement."""
+    for module, openers in _OPENERS.items():
+        owner: Any = sys.modules.get(module)
+        for dotted, opener in openers.items() if owner is not None else ():
+            *outer, name = dotted.split(".")
+            holder = functools.reduce(lambda part, step: getattr(part, step, None), outer, owner)
+            if hasattr(holder, name):
+                yield holder, name, _announcing_opener(getattr(holder, name), opener)
+    for owner, name in _writers_in(len(sys.modules)):
+        if not _is_known(owner.__name__, name):
+            yield owner, name, _announcing_opener(vars(owner)[name], _WRITES_IF_PATH)
+
+
+def load(name: str) -> bool:
+    """Import a module with functions to replace, and return whether that was one."""
+    if name not in MODULES or name in sys.modules:
+        return False
+    importlib.import_module(name)
+    return True
+
+
+def _is_known(module: str, name: str) -> bool:
+    return name in _OPENERS.get(module, ())
+
+
+@functools.lru_cache(maxsize=1)
+def _writers_in(_: int) -> list[tuple[ModuleType, str]]:
+    """Return the functions of extension modules whose names say that they write a file."""
+    found = []
+    for module in list(sys.modules.values()):
+        package = str(getattr(module, "__name__", "")).partition(".")[0]
+        if type(module) is not ModuleType or package in _WITH_EVENTS or package in sys.stdlib_module_names:
+            continue
+        if not is_library(str(getattr(module, "__file__", None) or "")):
+            continue
+        for name, value in list(vars(module).items()):
+            # The replacement of a function, which may be there now, refers to it.
+            if _WRITER.search(str(name)) and is_compiled(unwrapped(value)):
+                found.append((module, name))
+    return found
+
+
+def is_compiled(function: Any) -> bool:
+    """Return whether a function is not written in Python: that of C, of Cython or of nanobind."""
+    return type(function).__name__ in _COMPILED
+
+
+_known: dict[tuple[int, _Opener], tuple[Any, Any]] = {}
+
+
+def _announcing_opener(original: Any, opener: _Opener) -> Any:
+    """Return a function, or a class, that announces a file that the original is about to change; always the same."""
+    key = id(original), opener
+    if key not in _known:
+        make = _announcing_class if is_instance(original, type) else _announcing_function
+        _known[key] = original, make(original, opener)  # the original is kept, so that no other gets its id
+    return _known[key][1]
+
+
+def _announcing_function(original: Callable[..., Any], opener: _Opener) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def announce(*args: Any, **kwargs: Any) -> Any:
+        _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - there is no public function
+        return original(*args, **kwargs)
+
+    return disable_dynamo(announce)
+
+
+def _announcing_class(original: type, opener: _Opener) -> type:
+    """Return a class that makes instances of the original, and claims to be it: extension types have fixed methods."""
+
+    class Kind(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
+            return original(*args, **kwargs)
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+        def __getattr__(cls, name: str) -> Any:
+            return getattr(original, name)
+
+    return Kind(original.__name__, (), {"__doc__": original.__doc__, "__module__": original.__module__})
+
+
+def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
+    paths = (value for value in (*args, *kwargs.values()) if _is_path(value, is_text=not opener.takes_text))
+    path = next(paths, None)
+    if path is not None and not opener.only_reads(args, kwargs):
+        verb = "opens the database" if opener.kind == "database" else "writes to the file"
+        notice(opener.kind, f"{verb} {short_text(path)}", frame)
+
+
+def _is_path(value: Any, *, is_text: bool) -> bool:
+    """Return whether an argument is a path; ``is_text`` if any text is one."""
+    if isinstance(value, os.PathLike):
+        return True
+    text = os.fsdecode(value) if isinstance(value, bytes) else value
+    return isinstance(text, str) and text != ":memory:" and (is_text or _PATH.fullmatch(text) is not None)

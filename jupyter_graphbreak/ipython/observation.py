@@ -244,6 +244,9 @@ class Observation:
             self._stop(error)
             report, files = self._report(error, finish)
         if self._kept is not None:
+            if self._output is not None and self._is_worth_showing(report):
+                with suppress_faults("showing the report", self.note_fault):
+                    self._output.preview(report)
             report = self._run_again(report, files, self._kept)
         with deferred_interrupts():
             self.remedies = report.remedies

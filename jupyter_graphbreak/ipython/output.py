@@ -89,6 +89,13 @@ class Output:
         if self._widget is not None:
             self._widget.show_progress(progress)
 
+    def preview(self, report: Report) -> None:
+        """Show a report while the run is repeated to complete it, if the output can be updated."""
+        if self._widget is None and self.live:
+            self._show_running()
+        if self._widget is not None:
+            self._widget.preview(report)
+
     def close(self, report: Report, faults: list[Diagnostic], job: Job | None = None) -> None:
         """Show the report, or as much of it as possible if a view fails.
 

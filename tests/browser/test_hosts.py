@@ -92,8 +92,17 @@ def test_the_widget_shows_progress_and_then_the_report(open_page: Open, tmp_path
     opened = open_page(webview(tmp_path, ""))
     page = opened.page
     expect(page.get_by_role("timer")).to_contain_text("compiling step | 2 frames, 1 graph, 1 break so far | 3.")
+    # While changes are tried, what is known is there to be read.
+    page.evaluate("html => window.model.set('_preview', html)", render_html(two_breaks()))
+    preview = page.locator(".gb-preview")
+    expect(preview.locator(".gb-verdict")).to_be_visible()
+    expect(preview.locator(".gb-foot")).to_be_hidden()
+    assert preview.evaluate("each => each.inert")
+    expect(page.get_by_role("timer")).to_be_visible()
     page.evaluate("html => window.model.set('_html', html)", render_html(two_breaks()))
+    page.evaluate("window.model.set('_preview', '')")
     expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
+    expect(preview).to_have_count(0)
     expect(page.get_by_role("timer")).to_have_count(0)
     page.evaluate("window.end()")
     page.evaluate("window.model.set('_html', '')")

@@ -33,7 +33,7 @@ _INTERVAL_S = 0.2
 
 
 class ReportWidget(anywidget.AnyWidget):
-    """A run in a notebook: its progress, and then its report.
+    """A run in a notebook: its progress, then what is known while changes are tried, and then its report.
 
     The front end receives the markup of :func:`~jupyter_graphbreak.views.html.render_html` and adds behaviour to it. It
     requests the rest of the markup, and the report as text or JSON, only when needed, so that a saved notebook does not
@@ -44,8 +44,9 @@ class ReportWidget(anywidget.AnyWidget):
 
     _css = str(live_style_sheet())
 
-    # Both are sent only from here to the front end.
+    # They are sent only from here to the front end.
     _html = traitlets.Unicode("").tag(sync=True)
+    _preview = traitlets.Unicode("").tag(sync=True)
     _progress = traitlets.Dict().tag(sync=True)
 
     def __init__(self) -> None:
@@ -67,10 +68,15 @@ class ReportWidget(anywidget.AnyWidget):
             self._last_progress_at = now
             self._progress = msgspec.structs.asdict(progress)
 
+    def preview(self, report: Report) -> None:
+        """Show a report below the progress, until it is complete."""
+        self._preview = render_html(report)
+
     def finish(self, report: Report) -> None:
         """Show the report."""
         self._report = report
         self._html = render_html(report)
+        self._preview = ""
 
     def markup_of(self, report: Report) -> str | None:
         """Return the markup of a report if the widget shows it, so that it need not be rendered again."""

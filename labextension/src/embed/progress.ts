@@ -23,6 +23,7 @@ const STYLE = `
 .gb-run::before { content: ""; width: 9px; height: 9px; border: 2px solid var(--jp-brand-color1, #1f6feb); border-top-color: transparent;
   border-radius: 50%; animation: gb-turn 0.9s linear infinite; }
 .gb-run b { font-weight: 600; }
+.gb-preview .graphbreak.gb-live .gb-foot { display: none; }
 @keyframes gb-turn { to { transform: rotate(360deg); } }
 @media (prefers-reduced-motion: reduce) { .gb-run::before { animation: none; } }`;
 

@@ -1,4 +1,4 @@
-/** The anywidget module: a progress line during the run, then the report. */
+/** The anywidget module: a progress line during the run, then what is known, while changes are tried, then the report. */
 import type { RenderProps } from '@anywidget/types';
 
 import type { IReportData } from '../view/link';
@@ -8,6 +8,8 @@ import { addBehaviour } from '../view/view';
 
 interface IModel {
   _html: string;
+  /** The report without the results of trials; a package of an earlier version sends none. */
+  _preview?: string;
   _progress: Partial<IProgress>;
 }
 
@@ -32,29 +34,49 @@ function render({ model, el }: RenderProps<IModel>): () => void {
       line.show(progress as IProgress);
     }
   };
-  const show = (): void => {
-    detach();
-    line?.dispose();
-    line = null;
-    const html = model.get('_html');
-    if (html === '') {
-      line = new ProgressLine();
-      el.replaceChildren(line.element);
-      showProgress();
-      return;
-    }
+  const fill = (within: HTMLElement, html: string): void => {
     // The Python package has escaped this markup, in the kernel of this page.
-    el.innerHTML = html;
-    const root = el.querySelector<HTMLElement>('.graphbreak');
+    within.innerHTML = html;
+    const root = within.querySelector<HTMLElement>('.graphbreak');
     detach =
       root === null ? () => undefined : addBehaviour(root, dataOf(model));
   };
+  const show = (): void => {
+    detach();
+    detach = () => undefined;
+    const html = model.get('_html');
+    if (html !== '') {
+      line?.dispose();
+      line = null;
+      fill(el, html);
+      return;
+    }
+    line ??= new ProgressLine();
+    el.replaceChildren(line.element);
+    showProgress();
+    const preview = model.get('_preview') ?? '';
+    if (preview !== '') {
+      // It is only there to be read: the kernel cannot answer yet, and the report will replace it.
+      const box = document.createElement('div');
+      box.className = 'gb-preview';
+      box.inert = true;
+      el.append(box);
+      fill(box, preview);
+    }
+  };
+  const showPreview = (): void => {
+    if (model.get('_html') === '') {
+      show();
+    }
+  };
 
   model.on('change:_html', show);
+  model.on('change:_preview', showPreview);
   model.on('change:_progress', showProgress);
   show();
   return () => {
     model.off('change:_html', show);
+    model.off('change:_preview', showPreview);
     model.off('change:_progress', showProgress);
     line?.dispose();
     detach();

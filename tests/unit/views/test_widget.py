@@ -66,6 +66,16 @@ def test_the_output_contains_no_report_during_the_run() -> None:
     assert widget._html == ""
 
 
+def test_a_report_is_shown_before_it_is_complete() -> None:
+    widget = ReportWidget()
+    widget.preview(two_breaks())
+    assert widget._preview == render_html(two_breaks())
+    assert widget._html == ""
+    assert set(running_bundle(widget)) == {"text/plain", WIDGET_VIEW}
+    widget.finish(two_breaks())
+    assert widget._preview == ""
+
+
 def test_progress_is_sent_at_most_five_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     widget = ReportWidget()
     now = 100.0

@@ -241,6 +241,11 @@ def _kind_changes(
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
             kind = f"{name} with one more dimension"
             yield kind, kind, _map_arguments(first, changed)
+    for name, default in _defaults(fn).items():  # None is no value of another kind: the function expects it
+        if isinstance(first.named(fn).get(name), torch.Tensor) and isinstance(default, bool | int | float):
+            for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
+                kind = f"{name} = {show(other)}"
+                yield kind, kind, _replace_argument(first, fn, name, other)
     for name in _tested_parameters(fn):
         value = first.named(fn).get(name)
         if isinstance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool:

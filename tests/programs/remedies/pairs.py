@@ -2129,3 +2129,176 @@ def given():
     return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
 def hostile():
     return [(torch.ones(6, 1, 2), torch.tensor([2, 4]))]
+# === a buffer that a method changes in training, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def bump(self):
+        self.n += 1
+    def forward(self, x):
+        n = self.n.item()
+        if self.training:
+            self.bump()
+        return x[:n] * 2
+f = Net()
+f.eval()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.train()
+    return [(torch.linspace(-1, 2, 6),)]
+# === a buffer that a method changes in training, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def bump(self):
+        self.n += 1
+    def forward(self, x):
+        if self.training:
+            self.bump()
+        return x[: self.n.item()] * 2
+f = Net()
+f.eval()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.train()
+    return [(torch.linspace(-1, 2, 6),)]
+# === a buffer that a short circuit changes, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def bump(self):
+        self.n += 1
+        return self.n
+    def forward(self, x):
+        n = self.n.item()
+        self.training and self.bump()
+        return x[:n] * 2
+f = Net()
+f.eval()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.train()
+    return [(torch.linspace(-1, 2, 6),)]
+# === a buffer that a short circuit changes, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def bump(self):
+        self.n += 1
+        return self.n
+    def forward(self, x):
+        self.training and self.bump()
+        return x[: self.n.item()] * 2
+f = Net()
+f.eval()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.train()
+    return [(torch.linspace(-1, 2, 6),)]
+# === a state printed around a hook, right
+class State:
+    def __init__(self): self.n = 1
+    def reset(self): self.n = 0
+state = State()
+hooks = []
+def f(x):
+    for hook in hooks:
+        hook(state)
+    print("n", state.n)
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a state printed around a hook, wrong
+class State:
+    def __init__(self): self.n = 1
+    def reset(self): self.n = 0
+state = State()
+hooks = []
+def f(x):
+    print("n", state.n)
+    for hook in hooks:
+        hook(state)
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    hooks.append(State.reset)
+    return [(torch.linspace(-1, 2, 6),)]
+# === a case that resets, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+        self.mode = "run"
+    def forward(self, x):
+        n = self.n.item()
+        match self.mode:
+            case "reset":
+                self.n.zero_()
+            case _:
+                x = x * 2
+        return x[:n]
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a case that resets, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+        self.mode = "run"
+    def bump(self): self.n.add_(1)
+    def forward(self, x):
+        match self.mode:
+            case "reset":
+                self.bump()
+            case _:
+                x = x * 2
+        return x[: self.n.item()]
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.mode = "reset"
+    return [(torch.linspace(-1, 2, 6),)]
+# === a handler that resets, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def forward(self, x, k):
+        n = self.n.item()
+        try:
+            x = x * {1: 2}[k]
+        except KeyError:
+            x = x + 1
+        return x[:n]
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6), 1)
+# === a handler that resets, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+        self.table = {"a": 2}
+    def bump(self): self.n.add_(1)
+    def forward(self, x, k="a"):
+        try:
+            x = x * self.table[k]
+        except KeyError:
+            self.bump()
+        return x[: self.n.item()]
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6), "a")
+def hostile():
+    return [(torch.linspace(-1, 2, 6), "b")]

@@ -202,6 +202,16 @@ def test_one_of_several_tensors_gets_one_more_dimension() -> None:
     assert "x with one more dimension" not in kinds(lambda x: x + 1, torch.arange(3.0))
 
 
+def test_defaults_of_another_type_than_the_given_tensor_are_another_kind() -> None:
+    def scale(x: torch.Tensor, use: Any = True, n: Any = 3, mask: Any = None) -> torch.Tensor:
+        return x * n if use else x + mask
+
+    found = kinds(scale, torch.arange(3.0), torch.tensor(True), torch.tensor(2), torch.arange(3.0))
+    flags = [found[f"use = {flag}"][0].arguments.args[1] for flag in (True, False)]
+    assert (flags, found["n = 3"][0].arguments.args[2]) == ([True, False], 3)
+    assert not any(kind.startswith(("mask =", "x =")) for kind in found)
+
+
 def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None:
     def views(x: torch.Tensor) -> torch.Tensor:
         return x.view(-1) if x.sum() > 0 else x.reshape(-1)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import itertools
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.arms import EFFECTS
-from jupyter_graphbreak.experiments.families.site import names_read
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.site import Site, dotted, draft_of, names_bound, names_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import FunctionNode
     from jupyter_graphbreak.experiments.families.proposal import Condition
-    from jupyter_graphbreak.experiments.families.site import Site
 
     _Arm = Sequence[ast.stmt] | ast.expr
 
@@ -67,18 +67,55 @@ def _conditions(
     # A loop repeats what it contains, which then runs before the moved code and after it.
     loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While) and own & set(ast.walk(node))]
     repeated = {part for loop in loops for part in ast.walk(loop)}
-    found = [
-        (test, side)
-        for node in _branches(function)
-        if node not in own and (is_passed(node) or node in repeated)
-        for test, side, arm in _arms(node)
-        if any(part not in own and _may_change(part, names, owners) for part in _parts(arm))
-    ]
-    changing = (part for part in ast.walk(function) if part not in own and _may_change(part, names, owners))
-    may_not_run = [part for part in changing if _is_optional(site, function, part)]
-    ran = [_evaluated(site, part) for part in may_not_run if part in repeated or is_passed(part)]
-    must_run = tuple(site.condition(part, sides=()) for part in dict.fromkeys(ran) if part is not None)
-    return (*_as_conditions(site, found), *must_run)
+
+    def changes(part: ast.AST) -> bool:
+        return part not in own and _may_change(part, names, owners)
+
+    passed = [node for node in ast.walk(function) if node not in own and (node in repeated or is_passed(node))]
+    found = list(_conditions_of(site, function, passed, changes))
+    calls = [node for node in passed if isinstance(node, ast.Call) and not names.isdisjoint(names_read(node))]
+    seen = {function.name}
+    while calls:
+        name = dotted(calls.pop().func).rpartition(".")[2]
+        if name in seen:
+            continue
+        seen.add(name)
+        for place, callee in _definitions(site, name):
+            parts = list(ast.walk(callee))
+            found += _conditions_of(place, callee, parts, functools.partial(_may_change_from_outside, callee))
+            calls += [node for node in parts if isinstance(node, ast.Call)]
+    return tuple(dict.fromkeys(found))
+
+
+def _conditions_of(
+    site: Site, function: FunctionNode, passed: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
+) -> Iterator[Condition]:
+    """Yield the conditions of the passed parts of one function: branches with such changes, and optional changes."""
+    branches = set(_branches(function)) & set(passed)
+    found = [(test, side) for node in branches for test, side, arm in _arms(node) if any(map(changes, _parts(arm)))]
+    yield from _as_conditions(site, found)
+    may_not_run = [part for part in passed if changes(part) and _is_optional(site, function, part)]
+    ran = dict.fromkeys(_evaluated(site, part) for part in may_not_run)
+    yield from (site.condition(part, sides=()) for part in ran if part is not None)
+
+
+def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
+    """Yield the functions and methods of a name in the user's sources."""
+    for source, text in {site.source: site.draft.text, **site.texts}.items():
+        draft = draft_of(text) if f"def {name}(" in text else None
+        for node in ast.walk(draft.tree) if draft is not None else ():
+            if draft is not None and isinstance(node, FunctionNode) and node.name == name:
+                yield Site(source, draft, node.body[0], node.body[0], site.texts), node
+
+
+def _may_change_from_outside(function: FunctionNode, part: ast.AST) -> bool:
+    """Return whether a part of a function may change an object that the function did not create."""
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    if isinstance(part, ast.Attribute | ast.Subscript | ast.AugAssign | ast.Call | ast.Expr):
+        target = part.target if isinstance(part, ast.AugAssign) else part
+        if names_read(target) <= names_bound(function) - arguments:
+            return False
+    return _may_change(part, arguments, arguments)
 
 
 def _as_conditions(site: Site, found: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import dis
+import enum
 import functools
 import inspect
 import itertools
@@ -302,6 +303,8 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
     for name, value in (defaults | first.named(fn)).items():
         if isinstance(value, torch.Tensor | torch.nn.Module):
             others: Iterator[Any] = iter(())
+        elif isinstance(value, str | enum.Enum):
+            others = iter(_other_choices(fn, value))
         elif type(value) is int:  # its difference from a constant may become zero
             others = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole) if number != value)
@@ -569,7 +572,6 @@ def _set_first(value: torch.Tensor, number: float) -> torch.Tensor:
 
 
 def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    strings = [text for text in _constants(fn) if isinstance(text, str) and text.isprintable()]
     for name, value in first.named(fn).items():
         others: list[Any] = []
         match value:
@@ -579,10 +581,20 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
                 others = [value + 1, -value]
             case float():
                 others = [-value, value * 2 + 1]
-            case str():
-                others = [text for text in strings if text != value][:2]
+            case str() | enum.Enum():
+                others = _other_choices(fn, value)
         for other in others:
             yield f"{name} = {show(other)}", _replace_argument(first, fn, name, other)
+
+
+def _other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
+    """Return other members of an enumeration, or strings that a function may accept in place of one."""
+    if isinstance(value, enum.Enum):
+        return [member for member in type(value) if member is not value][:2]
+    # The keys of a dict that has this one as well select between its values.
+    keys = [key for known in _dicts_of_names(fn) if value in known for key in known]
+    constants = [text for text in _constants(fn) if isinstance(text, str) and text.isprintable()]
+    return [text for text in dict.fromkeys([*keys, *constants]) if text != value][:2]
 
 
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -687,6 +699,14 @@ def _names(fn: Callable[..., Any]) -> set[str]:
 def _constants(fn: Callable[..., Any]) -> list[Any]:
     """Return the constants in the code of a function and of functions inside it."""
     return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
+
+
+def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
+    """Return the global dicts with names as keys that a function uses directly."""
+    function = getattr(fn, "forward", fn)
+    names = {name for code in _codes(fn) for name in code.co_names}
+    values = [value for name, value in getattr(function, "__globals__", {}).items() if name in names]
+    return [value for value in values if type(value) is dict and value and all(type(key) is str for key in value)]
 
 
 def _numbers(fn: Callable[..., Any]) -> list[float]:

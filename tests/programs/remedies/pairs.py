@@ -2302,3 +2302,56 @@ def given():
     return (torch.linspace(-1, 2, 6), "a")
 def hostile():
     return [(torch.linspace(-1, 2, 6), "b")]
+# === a mode that makes shapes differ, right
+def f(x, mode="same"):
+    if x.sum() > 0:
+        y = x * 2
+    else:
+        y = x + 1
+    return y if mode == "same" else y.sum(0, keepdim=True)
+def given():
+    return (torch.linspace(-1, 2, 6), "same")
+def hostile():
+    return [(torch.linspace(-1, 2, 6), "other")]
+# === a mode that makes shapes differ, wrong
+REDUCE = {"same": lambda x: x, "keep": lambda x: x.sum(0, keepdim=True)}
+def f(x, mode):
+    if x.sum() > 0:
+        y = x * 2
+    else:
+        y = REDUCE[mode](x) * 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), "same")
+def hostile():
+    return [(torch.linspace(-2, 1, 6), "keep"), (torch.linspace(-1, 2, 6), "keep")]
+# === a read of an attribute set by a call, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lengths = torch.tensor([3, 2])
+    def forward(self, x):
+        n = self.lengths.max().item()
+        return x[:n] + 1
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a read of an attribute set by a call, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lengths = torch.tensor([3, 2])
+        self.plan = []
+    def apply_plan(self):
+        for step in self.plan:
+            self.lengths = self.lengths + step
+    def forward(self, x):
+        self.apply_plan()
+        n = self.lengths.max().item()
+        return x[:n] + 1
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.plan.append(1)
+    return [(torch.linspace(-1, 2, 6),)]

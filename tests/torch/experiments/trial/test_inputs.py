@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -210,6 +211,28 @@ def test_defaults_of_another_type_than_the_given_tensor_are_another_kind() -> No
     flags = [found[f"use = {flag}"][0].arguments.args[1] for flag in (True, False)]
     assert (flags, found["n = 3"][0].arguments.args[2]) == ([True, False], 3)
     assert not any(kind.startswith(("mask =", "x =")) for kind in found)
+
+
+class Mode(enum.Enum):
+    A = 1
+    B = 2
+    C = 3
+    D = 4
+
+
+TABLE = {"same": 1, "keep": 2}
+
+
+def test_strings_and_enumerations_take_other_values_on_both_sides_of_a_condition() -> None:
+    def choose(x: torch.Tensor, name: str, mode: Mode) -> torch.Tensor:
+        return x * TABLE[name] + mode.value
+
+    given = Arguments(torch.arange(3.0), "same", Mode.B)
+    found = {other.example.what: other.arguments.args for other in edge_inputs(given, choose, {})}
+    assert found["name = 'keep'"][1] == "keep"
+    assert found["name = 'keep', all tensors negated"][0].tolist() == [0.0, -1.0, -2.0]
+    modes = {args[2] for args in found.values()}
+    assert modes == {Mode.A, Mode.B, Mode.C}
 
 
 def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None:

@@ -73,7 +73,12 @@ def _conditions(
 
     passed = [node for node in ast.walk(function) if node not in own and (node in repeated or is_passed(node))]
     found = list(_conditions_of(site, function, passed, changes))
-    calls = [node for node in passed if isinstance(node, ast.Call) and not names.isdisjoint(names_read(node))]
+    unused = {node.value for node in passed if isinstance(node, ast.Expr)}  # called for their effects
+    calls = [
+        node
+        for node in passed
+        if isinstance(node, ast.Call) and (node in unused or not names.isdisjoint(names_read(node)))
+    ]
     seen = {function.name}
     while calls:
         name = dotted(calls.pop().func).rpartition(".")[2]

@@ -2355,3 +2355,73 @@ def given():
 def hostile():
     f.plan.append(1)
     return [(torch.linspace(-1, 2, 6),)]
+# === a seed that a callee may set, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fixed = None
+    def prepare(self):
+        if self.fixed is not None:
+            random.seed(self.fixed)
+    def forward(self, x):
+        k = random.random()
+        self.prepare()
+        return x * k
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.fixed = 7
+    return [(torch.ones(3),)]
+# === a seed that a callee may set, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fixed = None
+    def prepare(self):
+        if self.fixed is not None:
+            random.seed(self.fixed)
+    def forward(self, x):
+        self.prepare()
+        k = random.random()
+        return x * k
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.fixed = 7
+    return [(torch.ones(3),)]
+# === a global that a callee may change, right
+SIZES = {"n": torch.tensor(3)}
+class Plan:
+    grow = []
+plan = Plan()
+def refresh():
+    for g in plan.grow:
+        SIZES["n"] = SIZES["n"] + g
+def f(x, sizes):
+    k = sizes["n"].item()
+    refresh()
+    return x[:k]
+def given():
+    return (torch.linspace(-1, 2, 6), SIZES)
+def hostile():
+    plan.grow.append(1)
+    return [(torch.linspace(-1, 2, 6), SIZES)]
+# === a global that a callee may change, wrong
+SIZES = {"n": torch.tensor(3)}
+class Plan:
+    grow = []
+plan = Plan()
+def refresh():
+    for g in plan.grow:
+        SIZES["n"] = SIZES["n"] + g
+def f(x, sizes):
+    refresh()
+    k = sizes["n"].item()
+    return x[:k]
+def given():
+    return (torch.linspace(-1, 2, 6), SIZES)
+def hostile():
+    plan.grow.append(1)
+    return [(torch.linspace(-1, 2, 6), SIZES)]

@@ -225,7 +225,8 @@ TABLE = {"same": 1, "keep": 2}
 
 def test_strings_and_enumerations_take_other_values_on_both_sides_of_a_condition() -> None:
     def choose(x: torch.Tensor, name: str, mode: Mode) -> torch.Tensor:
-        return x * TABLE[name] + mode.value
+        scaled: torch.Tensor = x * TABLE[name] + mode.value
+        return scaled
 
     given = Arguments(torch.arange(3.0), "same", Mode.B)
     found = {other.example.what: other.arguments.args for other in edge_inputs(given, choose, {})}

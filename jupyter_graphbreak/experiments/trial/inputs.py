@@ -190,7 +190,8 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     fn : callable
         The function.
     state : mapping
-        Numbers, flags and tensors in globals, closures and attributes that the function reads, by their places.
+        Numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by their
+        places.
     """
     indices = _indices(first, fn)
     # A number may matter in one branch only, and the tensors decide which branch runs.
@@ -210,7 +211,11 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn), special=True)
-    settings = [{place: other} for place, value in state.items() for other in _edge_values(value)]
+    settings: list[dict[str, Any]] = [
+        {place: other}
+        for place, value in state.items()
+        for other in (_other_modes(fn, value) if type(value) is str else _edge_values(value))
+    ]
     zeros = {place: 0 for place, value in state.items() if type(value) is int}
     settings += [zeros] if len(zeros) > 1 else []
     for values in settings:
@@ -304,7 +309,7 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
         if isinstance(value, torch.Tensor | torch.nn.Module):
             others: Iterator[Any] = iter(())
         elif isinstance(value, str | enum.Enum):
-            others = iter(_other_choices(fn, value))
+            others = iter(_other_modes(fn, value) if type(value) is str else _other_choices(fn, value))
         elif type(value) is int:  # its difference from a constant may become zero
             others = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole) if number != value)
@@ -699,6 +704,12 @@ def _names(fn: Callable[..., Any]) -> set[str]:
 def _constants(fn: Callable[..., Any]) -> list[Any]:
     """Return the constants in the code of a function and of functions inside it."""
     return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
+
+
+def _other_modes(fn: Callable[..., Any], value: str) -> list[str]:
+    """Return other strings for one that code compares with a constant; the last one equals no constant."""
+    known = value in _constants(fn) or any(value in names for names in _dicts_of_names(fn))
+    return [*_other_choices(fn, value), f"not {value}"] if known else []
 
 
 def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:

@@ -2425,3 +2425,37 @@ def given():
 def hostile():
     plan.grow.append(1)
     return [(torch.linspace(-1, 2, 6), SIZES)]
+# === a string that selects a rule, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rule = "double"
+    def forward(self, x):
+        if x.sum() > 0:
+            y = x * 2 if self.rule == "double" else x * 4
+        else:
+            y = x * 3
+        return y
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.rule = "other"
+    return [(torch.ones(3),), (-torch.ones(3),)]
+# === a string that selects a rule, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rule = "double"
+    def forward(self, x):
+        if x.sum() > 0:
+            y = x * 2
+        else:
+            y = x * 3 if self.rule == "double" else x.sum(0, keepdim=True)
+        return y * 1
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.rule = "sum"
+    return [(torch.ones(3),), (-torch.ones(3),)]

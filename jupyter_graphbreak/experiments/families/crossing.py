@@ -133,6 +133,8 @@ def _is_optional(site: Site, function: FunctionNode, part: ast.AST) -> bool:
     for enclosing in site.draft.ancestors(part):
         if enclosing is function:
             return False
+        if isinstance(enclosing, ast.If | ast.While | ast.IfExp) and inner is not enclosing.test:
+            return False  # the side of the branch must run, and so the code does
         if isinstance(enclosing, ast.For) and inner is not enclosing.iter:
             return True
         if isinstance(enclosing, ast.ExceptHandler | ast.match_case | ast.comprehension | _COMPREHENSIONS):

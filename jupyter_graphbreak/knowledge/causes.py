@@ -30,13 +30,12 @@ _UNPACK_GENERATORS = DynamoSetting("enable_faithful_generator_behavior", value=F
 
 _BRANCH = ManualStep(
     "Decide whether both sides can always be computed, so that torch.where can choose between "
-    "them; whether the loop that this branch ends can always run its maximum number of times; or "
-    "whether the condition can be evaluated outside of the compiled function.",
+    "them; whether the condition can be evaluated outside of the compiled function; or, if this branch ends a loop, "
+    "whether the loop can always run its maximum number of times.",
     obsolete_if_failed="torch.where",
     otherwise=(
-        "Decide whether the loop that this branch ends can always run its maximum number of times, or "
-        "whether the condition can be evaluated outside of the compiled function: torch.where was tried and did not "
-        "work."
+        "Decide whether the condition can be evaluated outside of the compiled function, or, if this branch ends a "
+        "loop, whether the loop can always run its maximum number of times: torch.where was tried and did not work."
     ),
 )
 _DISABLED = ManualStep("Decide whether this function must stay out of the graph: the code disables it on purpose.")

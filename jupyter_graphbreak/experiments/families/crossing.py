@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
+import itertools
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.arms import EFFECTS
-from jupyter_graphbreak.experiments.families.site import names_read
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.site import Site, dotted, draft_of, names_bound, names_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import FunctionNode
     from jupyter_graphbreak.experiments.families.proposal import Condition
-    from jupyter_graphbreak.experiments.families.site import Site
 
     _Arm = Sequence[ast.stmt] | ast.expr
 
@@ -23,7 +24,9 @@ _CHANGING = EFFECTS | {
     "clear", "discard", "popitem", "remove", "reverse", "setdefault", "sort", "difference_update",
     "intersection_update", "symmetric_difference_update",
 }  # fmt: skip
-_BLOCKS = (ast.If, ast.While, ast.IfExp)
+_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+#: Attributes of tensors that no method changes unless its name says so.
+_OF_TENSORS = {"T", "device", "dtype", "mT", "ndim", "requires_grad", "shape"}
 
 
 def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AST]) -> tuple[Condition, ...]:
@@ -45,10 +48,10 @@ def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> t
     """Return the conditions whose arms compute something outside a block whose context moves around the function."""
     inside = set(ast.walk(block))
     found = [
-        (node, side)
-        for node in ast.walk(function)
-        if isinstance(node, _BLOCKS) and node not in inside
-        for side, arm in _arms(node)
+        (test, side)
+        for node in _branches(function)
+        if node not in inside
+        for test, side, arm in _arms(node)
         if any(isinstance(part, ast.expr) and part not in inside for part in _parts(arm))
     ]
     return _as_conditions(site, found)
@@ -57,33 +60,122 @@ def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> t
 def _conditions(
     site: Site, function: FunctionNode, moved: Sequence[ast.AST], is_passed: Callable[[ast.AST], bool]
 ) -> tuple[Condition, ...]:
-    own = {part for node in moved for part in ast.walk(node)}
+    # A parsed tree shares the nodes of contexts and operators.
+    own = {part for node in moved for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
     names = {name for node in moved for name in names_read(node)}
+    owners = {name for node in moved for name in _owners(node)}
     # A loop repeats what it contains, which then runs before the moved code and after it.
     loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While) and own & set(ast.walk(node))]
     repeated = {part for loop in loops for part in ast.walk(loop)}
-    found = [
-        (node, side)
-        for node in ast.walk(function)
-        if isinstance(node, _BLOCKS) and node not in own and (is_passed(node) or node in repeated)
-        for side, arm in _arms(node)
-        if any(part not in own and _may_change(part, names) for part in _parts(arm))
+
+    def changes(part: ast.AST) -> bool:
+        return part not in own and _may_change(part, names, owners)
+
+    passed = [node for node in ast.walk(function) if node not in own and (node in repeated or is_passed(node))]
+    found = list(_conditions_of(site, function, passed, changes))
+    unused = {node.value for node in passed if isinstance(node, ast.Expr)}  # called for their effects
+    calls = [
+        node
+        for node in passed
+        if isinstance(node, ast.Call) and (node in unused or not names.isdisjoint(names_read(node)))
     ]
-    return _as_conditions(site, found)
+    seen = {function.name}
+    while calls:
+        name = dotted(calls.pop().func).rpartition(".")[2]
+        if name in seen:
+            continue
+        seen.add(name)
+        for place, callee in _definitions(site, name):
+            parts = list(ast.walk(callee))
+            found += _conditions_of(place, callee, parts, functools.partial(_may_change_from_outside, callee))
+            calls += [node for node in parts if isinstance(node, ast.Call)]
+    return tuple(dict.fromkeys(found))
 
 
-def _as_conditions(site: Site, found: Sequence[tuple[ast.If | ast.While | ast.IfExp, bool]]) -> tuple[Condition, ...]:
-    return tuple(site.condition(block.test, sides=(side,)) for block, side in found)
+def _conditions_of(
+    site: Site, function: FunctionNode, passed: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
+) -> Iterator[Condition]:
+    """Yield the conditions of the passed parts of one function: branches with such changes, and optional changes."""
+    branches = set(_branches(function)) & set(passed)
+    found = [(test, side) for node in branches for test, side, arm in _arms(node) if any(map(changes, _parts(arm)))]
+    yield from _as_conditions(site, found)
+    may_not_run = [part for part in passed if changes(part) and _is_optional(site, function, part)]
+    ran = dict.fromkeys(_evaluated(site, part) for part in may_not_run)
+    yield from (site.condition(part, sides=()) for part in ran if part is not None)
+
+
+def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
+    """Yield the functions and methods of a name in the user's sources."""
+    for source, text in {site.source: site.draft.text, **site.texts}.items():
+        draft = draft_of(text) if f"def {name}(" in text else None
+        for node in ast.walk(draft.tree) if draft is not None else ():
+            if draft is not None and isinstance(node, FunctionNode) and node.name == name:
+                yield Site(source, draft, node.body[0], node.body[0], site.texts), node
+
+
+def _may_change_from_outside(function: FunctionNode, part: ast.AST) -> bool:
+    """Return whether a part of a function may change an object that the function did not create."""
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    if isinstance(part, ast.Attribute | ast.Subscript | ast.AugAssign | ast.Call | ast.Expr):
+        target = part.target if isinstance(part, ast.AugAssign) else part
+        if names_read(target) <= names_bound(function) - arguments:
+            return False
+    return _may_change(part, arguments, arguments)
+
+
+def _as_conditions(site: Site, found: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:
+    return tuple(site.condition(test, sides=(side,)) for test, side in dict.fromkeys(found))
+
+
+def _is_optional(site: Site, function: FunctionNode, part: ast.AST) -> bool:
+    """Return whether a loop may be empty, no exception raised or another case matched, so that code does not run."""
+    inner = part
+    for enclosing in site.draft.ancestors(part):
+        if enclosing is function:
+            return False
+        if isinstance(enclosing, ast.If | ast.While | ast.IfExp) and inner is not enclosing.test:
+            return False  # the side of the branch must run, and so the code does
+        if isinstance(enclosing, ast.For) and inner is not enclosing.iter:
+            return True
+        if isinstance(enclosing, ast.ExceptHandler | ast.match_case | ast.comprehension | _COMPREHENSIONS):
+            return True
+        inner = enclosing
+    return False
+
+
+def _evaluated(site: Site, part: ast.AST) -> ast.expr | None:
+    """Return an expression that is evaluated whenever a part of the code runs, and whose place is known exactly."""
+    inside = list(site.draft.ancestors(part))
+    in_text = any(isinstance(node, ast.JoinedStr) for node in inside)  # Python 3.11 misplaces what is in a text
+    if isinstance(part, ast.Call) and not in_text:
+        return part
+    statement = next((node for node in (part, *inside) if isinstance(node, ast.stmt)), None)
+    value = getattr(statement, "value", None)
+    return value if isinstance(value, ast.expr) else None
 
 
 def _position(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-def _arms(block: ast.If | ast.While | ast.IfExp) -> Iterator[tuple[bool, _Arm]]:
-    yield True, block.body
+def _branches(function: FunctionNode) -> Iterator[ast.If | ast.While | ast.IfExp | ast.BoolOp]:
+    """Yield the branches of a function: of its ``and`` and ``or``, those whose results are not used."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.If | ast.While | ast.IfExp):
+            yield node
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.BoolOp):
+            yield node.value
+
+
+def _arms(block: ast.If | ast.While | ast.IfExp | ast.BoolOp) -> Iterator[tuple[ast.expr, bool, _Arm]]:
+    """Yield the arms of a branch, with the tests that decide about them and the sides of the tests."""
+    if isinstance(block, ast.BoolOp):
+        side = isinstance(block.op, ast.And)
+        yield from ((test, side, arm) for test, arm in itertools.pairwise(block.values))
+        return
+    yield block.test, True, block.body
     if not isinstance(block, ast.While):
-        yield False, block.orelse
+        yield block.test, False, block.orelse
 
 
 def _parts(arm: _Arm) -> Iterator[ast.AST]:
@@ -91,15 +183,28 @@ def _parts(arm: _Arm) -> Iterator[ast.AST]:
         yield from ast.walk(node)
 
 
-def _may_change(node: ast.AST, names: set[str]) -> bool:
+def _owners(node: ast.AST) -> Iterator[str]:
+    """Yield the names of objects whose attributes code reads, other than tensors: ``self`` in ``self.step``."""
+    called = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and part not in called and part.attr not in _OF_TENSORS:
+            yield from names_read(part.value)
+
+
+def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
     """Return whether code may change an object, whatever its name: another name may refer to the same object."""
     match node:
         case ast.Attribute() | ast.Subscript():
             return not isinstance(node.ctx, ast.Load)
         case ast.AugAssign() | ast.Global() | ast.keyword(arg="out"):
             return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute())):  # its result is not used, so it has an effect
+            return True
         case ast.Call(func=ast.Attribute(attr=name)):
-            return name in _CHANGING or (name.endswith("_") and not name.endswith("__"))
+            in_place = name.endswith("_") and not name.endswith("__")
+            return name in _CHANGING or in_place or not owners.isdisjoint(names_read(node))
         case ast.Call(func=ast.Name(id=name)):
             return not hasattr(builtins, name) and (not node.args or not names.isdisjoint(names_read(node)))
+        case ast.Call():
+            return not names.isdisjoint(names_read(node))
     return False

@@ -34,6 +34,8 @@ class Problem:
 class Condition:
     """The test of a branch that a change touches or passes: its sides must run before the change counts as working.
 
+    It may also be other code that must run, such as a call in a loop that may be empty; then it names no sides.
+
     Parameters
     ----------
     source : str
@@ -41,7 +43,7 @@ class Condition:
     line, column, end_line, end_column : int
         The range of the test in the original text, as :mod:`ast` counts: lines from 1, columns in UTF-8 bytes.
     sides : tuple of bool
-        The sides that must run.
+        The sides of the test that must run. If there are none, the expression itself must be evaluated.
     """
 
     source: str

@@ -38,16 +38,20 @@ RECORDER_NAME = "__graphbreak_side__"
 
 @dataclass(frozen=True)
 class ConditionRange:
-    """The range of a test as ``ast`` counts: lines from 1, columns in bytes of UTF-8."""
+    """The range of an expression as ``ast`` counts: lines from 1, columns in bytes of UTF-8.
+
+    If it is no test of a branch, only its evaluation is recorded.
+    """
 
     line: int
     column: int
     end_line: int
     end_column: int
+    is_test: bool = True
 
 
 def instrumented_text(text: str, tests: Sequence[ConditionRange], first: int = 0) -> str:
-    """Return a text in which each test ``E`` is replaced by ``__graphbreak_side__(i, E)`` with its number ``i``.
+    """Return a text in which each test ``E`` is replaced by ``__graphbreak_side__(i, (E))`` with its number ``i``.
 
     Line numbers do not change. Tests may be nested.
 
@@ -65,18 +69,24 @@ def instrumented_text(text: str, tests: Sequence[ConditionRange], first: int = 0
     for index, test in enumerate(tests, start=first):
         begin, end = (test.line, test.column), (test.end_line, test.end_column)
         marks.append(((*begin, 1, -end[0], -end[1]), f"{RECORDER_NAME}({index}, (".encode()))
-        marks.append(((*end, 0, -begin[0], -begin[1]), b"))"))
+        marks.append(((*end, 0, -begin[0], -begin[1]), b"))" if test.is_test else b"), False)"))
     for (line, column, *_), inserted in sorted(marks, reverse=True):
         lines[line - 1] = lines[line - 1][:column] + inserted + lines[line - 1][column:]
     return b"\n".join(lines).decode()
 
 
 @contextlib.contextmanager
-def record_sides() -> Iterator[dict[int, set[bool]]]:
-    """Record the sides that are taken while the context is open: ``{index: {True, False}}``."""
-    taken: dict[int, set[bool]] = defaultdict(set)
+def record_sides() -> Iterator[dict[int, set[bool | None]]]:
+    """Record the sides that are taken while the context is open: ``{index: {True, False}}``.
 
-    def note(index: int, value: Any) -> bool:
+    ``None`` stands for the evaluation of an expression that is no test.
+    """
+    taken: dict[int, set[bool | None]] = defaultdict(set)
+
+    def note(index: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - called by short text
+        if not is_test:
+            taken[index].add(None)
+            return value
         side = bool(value)
         taken[index].add(side)
         return side
@@ -186,13 +196,13 @@ class Original:
             (group, index, side)
             for group, (_, conditions) in enumerate(by_change.values())
             for index, condition in enumerate(conditions)
-            for side in condition.sides
+            for side in condition.sides or (None,)
         }
         for pool, done in ((self.pool, len(chosen)), (self.edges, 0)):
             if not wanted:
                 break
             trials = pool() if callable(pool) else pool
-            taken: list[set[tuple[int, int, bool]]] = [set() for _ in trials]
+            taken: list[set[tuple[int, int, bool | None]]] = [set() for _ in trials]
             for group, (change, conditions) in enumerate(by_change.values()):
                 texts = {**program.texts, **change.texts}
                 about_sizes = [bool(_SIZES.search(_code_of(condition, texts))) for condition in conditions]
@@ -211,14 +221,16 @@ class Original:
 
     def _sides_taken(
         self, program: Program, change: Change, conditions: list[Condition], trials: list[ReferenceCase]
-    ) -> list[set[tuple[int, bool]]]:
+    ) -> list[set[tuple[int, bool | None]]]:
         """Return the sides that each condition of the uncompiled changed program takes, for each input."""
         texts = {**program.texts, **change.texts}
         instrumented = dict(change.texts)
         count = 0
         for source in dict.fromkeys(condition.source for condition in conditions):
             ranges = [
-                ConditionRange(c.line, c.column, c.end_line, c.end_column) for c in conditions if c.source == source
+                ConditionRange(c.line, c.column, c.end_line, c.end_column, bool(c.sides))
+                for c in conditions
+                if c.source == source
             ]
             instrumented[source] = instrumented_text(texts[source], ranges, count)
             count += len(ranges)
@@ -226,7 +238,7 @@ class Original:
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []
-            taken: list[set[tuple[int, bool]]] = []
+            taken: list[set[tuple[int, bool | None]]] = []
             with (
                 applied(program, instrumented, subject.functions()) as application,
                 application.with_definitions(*scopes),

@@ -163,6 +163,8 @@ _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
+_SIDE_NEVER_RAN = "one side of a condition never ran"
+_CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_AT_EDGES = "there was no time to try unusual sizes and values"
 
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
@@ -316,7 +318,8 @@ class TrialRunner:
             lambda: self._open_uncompiled(change),
             compiles_other_function=change.compiles_itself,
         )
-        return self._trial(candidate, goals, cases, both_sides=both_sides)
+        unproven = _SIDE_NEVER_RAN if any(condition.sides for _, condition in watched) else _CODE_NEVER_RAN
+        return self._trial(candidate, goals, cases, both_sides=both_sides, unproven=unproven)
 
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
         """Run a replacement of the entry's function on every input, and give a verdict.
@@ -347,7 +350,13 @@ class TrialRunner:
         return self._trial(candidate, goals, cases, both_sides=None)
 
     def _trial(
-        self, candidate: _RunnableChange, goals: frozenset[str], cases: list[ReferenceCase], *, both_sides: bool | None
+        self,
+        candidate: _RunnableChange,
+        goals: frozenset[str],
+        cases: list[ReferenceCase],
+        *,
+        both_sides: bool | None,
+        unproven: str = _SIDE_NEVER_RAN,
     ) -> TrialResult:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
@@ -378,7 +387,7 @@ class TrialRunner:
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
             verdict, reason = verdict_of_error(error)
         if verdict == "works" and both_sides is False:
-            verdict, reason = "works on what ran", "one side of a condition never ran"
+            verdict, reason = "works on what ran", unproven
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
         elif verdict in WORKING and (other_backend := self.why_other_backend()) is not None:

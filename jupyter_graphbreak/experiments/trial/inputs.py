@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import dis
+import enum
 import functools
 import inspect
 import itertools
@@ -193,7 +194,8 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     fn : callable
         The function.
     state : mapping
-        Numbers, flags and tensors in globals, closures and attributes that the function reads, by their places.
+        Numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by their
+        places.
     """
     indices = _indices(first, fn)
     # A number may matter in one branch only, and the tensors decide which branch runs.
@@ -213,7 +215,11 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn), special=True)
-    settings = [{place: other} for place, value in state.items() for other in _edge_values(value)]
+    settings: list[dict[str, Any]] = [
+        {place: other}
+        for place, value in state.items()
+        for other in (_other_modes(fn, value) if type(value) is str else _edge_values(value))
+    ]
     zeros = {place: 0 for place, value in state.items() if type(value) is int}
     settings += [zeros] if len(zeros) > 1 else []
     for values in settings:
@@ -251,6 +257,11 @@ def _kind_changes(
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
             kind = f"{name} with one more dimension"
             yield kind, kind, _map_arguments(first, changed)
+    for name, default in _defaults(fn).items():  # None is no value of another kind: the function expects it
+        if is_instance(first.named(fn).get(name), torch.Tensor) and is_instance(default, bool | int | float):
+            for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
+                kind = f"{name} = {show(other)}"
+                yield kind, kind, _replace_argument(first, fn, name, other)
     for name in _tested_parameters(fn):
         value: Any = first.named(fn).get(name)
         if is_instance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool:
@@ -307,6 +318,8 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
     for name, value in (defaults | first.named(fn)).items():
         if is_instance(value, torch.Tensor | torch.nn.Module):
             others: Iterator[Any] = iter(())
+        elif is_instance(value, str | enum.Enum):
+            others = iter(_other_modes(fn, value) if type(value) is str else _other_choices(fn, value))
         elif type(value) is int:  # its difference from a constant may become zero
             others = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole) if number != value)
@@ -586,7 +599,6 @@ def _set_first(value: torch.Tensor, number: float) -> torch.Tensor:
 
 
 def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    strings = [text for text in _constants(fn) if isinstance(text, str) and text.isprintable()]
     for name, value in first.named(fn).items():
         others: list[Any] = []
         if is_instance(value, bool):
@@ -595,10 +607,20 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
             others = [value + 1, -value]
         elif is_instance(value, float):
             others = [-value, value * 2 + 1]
-        elif is_instance(value, str):
-            others = [text for text in strings if text != value][:2]
+        elif is_instance(value, str | enum.Enum):
+            others = _other_choices(fn, value)
         for other in others:
             yield f"{name} = {show(other)}", _replace_argument(first, fn, name, other)
+
+
+def _other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
+    """Return other members of an enumeration, or strings that a function may accept in place of one."""
+    if isinstance(value, enum.Enum):
+        return [member for member in type(value) if member is not value][:2]
+    # The keys of a dict that has this one as well select between its values.
+    keys = [key for known in _dicts_of_names(fn) if value in known for key in known]
+    constants = [text for text in _constants(fn) if isinstance(text, str) and text.isprintable()]
+    return [text for text in dict.fromkeys([*keys, *constants]) if text != value][:2]
 
 
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -702,6 +724,20 @@ def _names(fn: Callable[..., Any]) -> set[str]:
 def _constants(fn: Callable[..., Any]) -> list[Any]:
     """Return the constants in the code of a function and of functions inside it."""
     return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
+
+
+def _other_modes(fn: Callable[..., Any], value: str) -> list[str]:
+    """Return other strings for one that code compares with a constant; the last one equals no constant."""
+    known = value in _constants(fn) or any(value in names for names in _dicts_of_names(fn))
+    return [*_other_choices(fn, value), f"not {value}"] if known else []
+
+
+def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
+    """Return the global dicts with names as keys that a function uses directly."""
+    function = getattr(fn, "forward", fn)
+    names = {name for code in _codes(fn) for name in code.co_names}
+    values = [value for name, value in getattr(function, "__globals__", {}).items() if name in names]
+    return [value for value in values if type(value) is dict and value and all(type(key) is str for key in value)]
 
 
 def _numbers(fn: Callable[..., Any]) -> list[float]:

@@ -270,7 +270,7 @@ class Subject:
         ]
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
-        """Return the numbers, flags and tensors that the code reads besides its arguments, each with its setter.
+        """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with their setters.
 
         They are globals, closure variables, instance attributes and dict items, by their places.
         """
@@ -633,7 +633,7 @@ _READ_ANY_ATTRIBUTE = _READ_ANY_GLOBAL | {"getattr", "attrgetter", "vars", "__di
 
 
 def _is_variable(value: Any) -> bool:
-    return type(value) in {bool, int, float, torch.Tensor}
+    return type(value) in {bool, int, float, str, torch.Tensor}
 
 
 def _used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:

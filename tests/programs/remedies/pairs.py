@@ -2129,3 +2129,333 @@ def given():
     return (torch.linspace(-1, 2, 6), torch.tensor([2, 4]))
 def hostile():
     return [(torch.ones(6, 1, 2), torch.tensor([2, 4]))]
+# === a buffer that a method changes in training, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def bump(self):
+        self.n += 1
+    def forward(self, x):
+        n = self.n.item()
+        if self.training:
+            self.bump()
+        return x[:n] * 2
+f = Net()
+f.eval()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.train()
+    return [(torch.linspace(-1, 2, 6),)]
+# === a buffer that a method changes in training, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def bump(self):
+        self.n += 1
+    def forward(self, x):
+        if self.training:
+            self.bump()
+        return x[: self.n.item()] * 2
+f = Net()
+f.eval()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.train()
+    return [(torch.linspace(-1, 2, 6),)]
+# === a buffer that a short circuit changes, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def bump(self):
+        self.n += 1
+        return self.n
+    def forward(self, x):
+        n = self.n.item()
+        self.training and self.bump()
+        return x[:n] * 2
+f = Net()
+f.eval()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.train()
+    return [(torch.linspace(-1, 2, 6),)]
+# === a buffer that a short circuit changes, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def bump(self):
+        self.n += 1
+        return self.n
+    def forward(self, x):
+        self.training and self.bump()
+        return x[: self.n.item()] * 2
+f = Net()
+f.eval()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.train()
+    return [(torch.linspace(-1, 2, 6),)]
+# === a state printed around a hook, right
+class State:
+    def __init__(self): self.n = 1
+    def reset(self): self.n = 0
+state = State()
+hooks = []
+def f(x):
+    for hook in hooks:
+        hook(state)
+    print("n", state.n)
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a state printed around a hook, wrong
+class State:
+    def __init__(self): self.n = 1
+    def reset(self): self.n = 0
+state = State()
+hooks = []
+def f(x):
+    print("n", state.n)
+    for hook in hooks:
+        hook(state)
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    hooks.append(State.reset)
+    return [(torch.linspace(-1, 2, 6),)]
+# === a case that resets, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+        self.mode = "run"
+    def forward(self, x):
+        n = self.n.item()
+        match self.mode:
+            case "reset":
+                self.n.zero_()
+            case _:
+                x = x * 2
+        return x[:n]
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a case that resets, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+        self.mode = "run"
+    def bump(self): self.n.add_(1)
+    def forward(self, x):
+        match self.mode:
+            case "reset":
+                self.bump()
+            case _:
+                x = x * 2
+        return x[: self.n.item()]
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.mode = "reset"
+    return [(torch.linspace(-1, 2, 6),)]
+# === a handler that resets, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+    def forward(self, x, k):
+        n = self.n.item()
+        try:
+            x = x * {1: 2}[k]
+        except KeyError:
+            x = x + 1
+        return x[:n]
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6), 1)
+# === a handler that resets, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.tensor(2))
+        self.table = {"a": 2}
+    def bump(self): self.n.add_(1)
+    def forward(self, x, k="a"):
+        try:
+            x = x * self.table[k]
+        except KeyError:
+            self.bump()
+        return x[: self.n.item()]
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6), "a")
+def hostile():
+    return [(torch.linspace(-1, 2, 6), "b")]
+# === a mode that makes shapes differ, right
+def f(x, mode="same"):
+    if x.sum() > 0:
+        y = x * 2
+    else:
+        y = x + 1
+    return y if mode == "same" else y.sum(0, keepdim=True)
+def given():
+    return (torch.linspace(-1, 2, 6), "same")
+def hostile():
+    return [(torch.linspace(-1, 2, 6), "other")]
+# === a mode that makes shapes differ, wrong
+REDUCE = {"same": lambda x: x, "keep": lambda x: x.sum(0, keepdim=True)}
+def f(x, mode):
+    if x.sum() > 0:
+        y = x * 2
+    else:
+        y = REDUCE[mode](x) * 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), "same")
+def hostile():
+    return [(torch.linspace(-2, 1, 6), "keep"), (torch.linspace(-1, 2, 6), "keep")]
+# === a read of an attribute set by a call, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lengths = torch.tensor([3, 2])
+    def forward(self, x):
+        n = self.lengths.max().item()
+        return x[:n] + 1
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a read of an attribute set by a call, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lengths = torch.tensor([3, 2])
+        self.plan = []
+    def apply_plan(self):
+        for step in self.plan:
+            self.lengths = self.lengths + step
+    def forward(self, x):
+        self.apply_plan()
+        n = self.lengths.max().item()
+        return x[:n] + 1
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.plan.append(1)
+    return [(torch.linspace(-1, 2, 6),)]
+# === a seed that a callee may set, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fixed = None
+    def prepare(self):
+        if self.fixed is not None:
+            random.seed(self.fixed)
+    def forward(self, x):
+        k = random.random()
+        self.prepare()
+        return x * k
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.fixed = 7
+    return [(torch.ones(3),)]
+# === a seed that a callee may set, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fixed = None
+    def prepare(self):
+        if self.fixed is not None:
+            random.seed(self.fixed)
+    def forward(self, x):
+        self.prepare()
+        k = random.random()
+        return x * k
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.fixed = 7
+    return [(torch.ones(3),)]
+# === a global that a callee may change, right
+SIZES = {"n": torch.tensor(3)}
+class Plan:
+    grow = []
+plan = Plan()
+def refresh():
+    for g in plan.grow:
+        SIZES["n"] = SIZES["n"] + g
+def f(x, sizes):
+    k = sizes["n"].item()
+    refresh()
+    return x[:k]
+def given():
+    return (torch.linspace(-1, 2, 6), SIZES)
+def hostile():
+    plan.grow.append(1)
+    return [(torch.linspace(-1, 2, 6), SIZES)]
+# === a global that a callee may change, wrong
+SIZES = {"n": torch.tensor(3)}
+class Plan:
+    grow = []
+plan = Plan()
+def refresh():
+    for g in plan.grow:
+        SIZES["n"] = SIZES["n"] + g
+def f(x, sizes):
+    refresh()
+    k = sizes["n"].item()
+    return x[:k]
+def given():
+    return (torch.linspace(-1, 2, 6), SIZES)
+def hostile():
+    plan.grow.append(1)
+    return [(torch.linspace(-1, 2, 6), SIZES)]
+# === a string that selects a rule, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rule = "double"
+    def forward(self, x):
+        if x.sum() > 0:
+            y = x * 2 if self.rule == "double" else x * 4
+        else:
+            y = x * 3
+        return y
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.rule = "other"
+    return [(torch.ones(3),), (-torch.ones(3),)]
+# === a string that selects a rule, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rule = "double"
+    def forward(self, x):
+        if x.sum() > 0:
+            y = x * 2
+        else:
+            y = x * 3 if self.rule == "double" else x.sum(0, keepdim=True)
+        return y * 1
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    f.rule = "sum"
+    return [(torch.ones(3),), (-torch.ones(3),)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import enum
+import types
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -214,6 +216,49 @@ def test_one_of_several_tensors_gets_one_more_dimension() -> None:
     one, other = found["y with one more dimension"][0].arguments.args
     assert (one.shape, other.shape) == ((3,), (2, 3))
     assert "x with one more dimension" not in kinds(lambda x: x + 1, torch.arange(3.0))
+
+
+def test_defaults_of_another_type_than_the_given_tensor_are_another_kind() -> None:
+    def scale(x: torch.Tensor, use: Any = True, n: Any = 3, mask: Any = None) -> torch.Tensor:
+        scaled: torch.Tensor = x * n if use else x + mask
+        return scaled
+
+    found = kinds(scale, torch.arange(3.0), torch.tensor(True), torch.tensor(2), torch.arange(3.0))
+    flags = [found[f"use = {flag}"][0].arguments.args[1] for flag in (True, False)]
+    assert (flags, found["n = 3"][0].arguments.args[2]) == ([True, False], 3)
+    assert not any(kind.startswith(("mask =", "x =")) for kind in found)
+
+
+class Mode(enum.Enum):
+    A = 1
+    B = 2
+    C = 3
+    D = 4
+
+
+TABLE = {"same": 1, "keep": 2}
+
+
+def test_strings_and_enumerations_take_other_values_on_both_sides_of_a_condition() -> None:
+    def choose(x: torch.Tensor, name: str, mode: Mode) -> torch.Tensor:
+        scaled: torch.Tensor = x * TABLE[name] + mode.value
+        return scaled
+
+    given = Arguments(torch.arange(3.0), "same", Mode.B)
+    found = {other.example.what: other.arguments.args for other in edge_inputs(given, choose, {})}
+    assert found["name = 'keep'"][1] == "keep"
+    assert found["name = 'keep', all tensors negated"][0].tolist() == [0.0, -1.0, -2.0]
+    modes = {args[2] for args in found.values()}
+    assert modes == {Mode.A, Mode.B, Mode.C}
+
+
+def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
+    def choose(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if model.rule == "double" else x
+
+    model = types.SimpleNamespace(rule="double")
+    found = edge_inputs(Arguments(torch.arange(3.0)), choose, {"model.rule": "double", "model.name": "net"})
+    assert [other.state for other in found if other.state] == [{"model.rule": "not double"}] * 3
 
 
 def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None:

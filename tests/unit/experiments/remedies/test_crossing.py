@@ -85,3 +85,18 @@ def test_a_loop_repeats_what_stands_before_the_moved_code() -> None:
 def test_code_that_runs_in_a_context_only_after_the_change_must_run() -> None:
     text = WITHIN.format(before=one_line("if x.dim() > 1:\n    x = x @ x"))
     assert conditions("hoisting", text, "with lock:", "GB0142") == [("x.dim() > 1", (True,))]
+
+
+@pytest.mark.parametrize(
+    ("passed", "code"),
+    [
+        ("for hook in hooks:\n        hook(state)", "hook(state)"),
+        ("try:\n        y = x[k]\n    except KeyError:\n        state.n += 1", "1"),
+        ("match k:\n        case 0:\n            state.reset()", "state.reset()"),
+        ("refresh(state)", "state.reset()"),
+    ],
+)
+def test_code_in_loops_handlers_cases_and_callees_must_run(passed: str, code: str) -> None:
+    helper = "import torch\ndef refresh(given):\n    for _ in given.steps:\n        state.reset()\n"
+    text = f"{helper}def f(x, k):\n    print(state.n)\n    {passed}\n    return x\n"
+    assert conditions("output", text, "print(state.n)", "GB0059") == [(code, ())]

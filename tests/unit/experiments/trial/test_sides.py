@@ -102,6 +102,15 @@ def test_the_value_is_tested_once_and_its_errors_are_raised() -> None:
     assert (asked.times, dict(taken)) == (1, {0: {False}})
 
 
+def test_the_evaluation_of_code_that_is_no_test_is_noted_and_its_value_is_kept() -> None:
+    changed = instrumented_text("[b for _ in a]", [ConditionRange(1, 1, 1, 2, is_test=False)])
+    with record_sides() as taken:
+        assert eval(changed, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
+        assert not taken
+        assert eval(changed, {"a": [1], "b": [3, 4]}) == [[3, 4]]  # noqa: S307 - our own text
+    assert dict(taken) == {0: {None}}
+
+
 def test_nothing_is_left_in_python_itself() -> None:
     with record_sides():
         assert hasattr(builtins, RECORDER_NAME)

@@ -24,6 +24,11 @@ _CHANGING = EFFECTS | {
     "clear", "discard", "popitem", "remove", "reverse", "setdefault", "sort", "difference_update",
     "intersection_update", "symmetric_difference_update",
 }  # fmt: skip
+_METHODS_OF_ASSIGNMENTS: dict[type[ast.operator], str] = {
+    ast.Add: "__iadd__", ast.Sub: "__isub__", ast.Mult: "__imul__", ast.Div: "__itruediv__", ast.MatMult: "__imatmul__",
+    ast.FloorDiv: "__ifloordiv__", ast.Mod: "__imod__", ast.Pow: "__ipow__", ast.BitAnd: "__iand__",
+    ast.BitOr: "__ior__", ast.BitXor: "__ixor__", ast.LShift: "__ilshift__", ast.RShift: "__irshift__",
+}  # fmt: skip
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 #: Attributes of tensors that no method changes unless its name says so.
 _OF_TENSORS = {"T", "device", "dtype", "mT", "ndim", "requires_grad", "shape"}
@@ -74,22 +79,30 @@ def _conditions(
     passed = [node for node in ast.walk(function) if node not in own and (node in repeated or is_passed(node))]
     found = list(_conditions_of(site, function, passed, changes))
     unused = {node.value for node in passed if isinstance(node, ast.Expr)}  # called for their effects
-    calls = [
-        node
+    called = [
+        _called_name(node)
         for node in passed
-        if isinstance(node, ast.Call) and (node in unused or not names.isdisjoint(names_read(node)))
+        if isinstance(node, ast.AugAssign)
+        or (isinstance(node, ast.Call) and (node in unused or not names.isdisjoint(names_read(node))))
     ]
-    seen = {function.name}
-    while calls:
-        name = dotted(calls.pop().func).rpartition(".")[2]
+    seen = {"", function.name}
+    while called:
+        name = called.pop()
         if name in seen:
             continue
         seen.add(name)
         for place, callee in _definitions(site, name):
             parts = list(ast.walk(callee))
             found += _conditions_of(place, callee, parts, functools.partial(_may_change_from_outside, callee))
-            calls += [node for node in parts if isinstance(node, ast.Call)]
+            called += map(_called_name, parts)
     return tuple(dict.fromkeys(found))
+
+
+def _called_name(node: ast.AST) -> str:
+    """Return the name of the function or method that an expression or an augmented assignment calls, if any."""
+    if isinstance(node, ast.AugAssign):
+        return _METHODS_OF_ASSIGNMENTS.get(type(node.op), "")
+    return dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
 
 
 def _conditions_of(

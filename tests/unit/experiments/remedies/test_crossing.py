@@ -100,3 +100,20 @@ def test_code_in_loops_handlers_cases_and_callees_must_run(passed: str, code: st
     helper = "import torch\ndef refresh(given):\n    for _ in given.steps:\n        state.reset()\n"
     text = f"{helper}def f(x, k):\n    print(state.n)\n    {passed}\n    return x\n"
     assert conditions("output", text, "print(state.n)", "GB0059") == [(code, ())]
+
+
+def test_an_augmented_assignment_calls_a_method() -> None:
+    """``tally += x`` may change an object of the user's class only in a branch of ``__iadd__``."""
+    text = """
+    import torch
+    class Tally:
+        def __iadd__(self, x):
+            if x.dim() > 1:
+                self.total = x
+            return self
+    def f(x, tally):
+        print(tally)
+        tally += x
+        return x
+    """
+    assert ("x.dim() > 1", (True,)) in conditions("output", text, "print(tally)", "GB0059")

@@ -231,7 +231,7 @@ class Observation:
     def close(self, error: BaseException | None, finish: Callable[[Report], Report] = lambda report: report) -> None:
         """Stop watching, then create, store and show the report; an internal error is reported, never raised.
 
-        An interrupt is deferred until the report exists.
+        An interrupt is deferred until the report is shown; then the run is not repeated.
 
         Parameters
         ----------
@@ -239,15 +239,44 @@ class Observation:
             The exception that ended the run.
         finish : callable
             Adds to the report what only the caller knows.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            The deferred interrupt.
         """
-        with deferred_interrupts():
-            self._stop(error)
-            report, files = self._report(error, finish)
-        if self._kept is not None:
-            if self._output is not None and self._is_worth_showing(report):
-                with suppress_faults("showing the report", self.note_fault):
-                    self._output.preview(report)
+        from msgspec.structs import replace
+
+        found: list[tuple[Report, dict[str, str]]] = []
+        interrupt: KeyboardInterrupt | None = None
+        try:
+            with deferred_interrupts():
+                self._stop(error)
+                found.append(self._report(error, finish))
+                self._preview(found[0][0])
+        except KeyboardInterrupt as deferred:
+            if not found:
+                raise
+            interrupt = deferred
+        ((report, files),) = found
+        if self._kept is not None and interrupt is None:
             report = self._run_again(report, files, self._kept)
+        elif self._kept is not None:
+            late = Diagnostic("warning", "The run was not repeated, because it was interrupted.")
+            report = replace(report, diagnostics=[*report.diagnostics, late])
+        self._store_and_show(report)
+        if interrupt is not None:
+            raise interrupt
+        if self.options.frontends:
+            self._show_comparison(report)
+
+    def _preview(self, report: Report) -> None:
+        """Show a report that further runs will complete."""
+        if self._kept is not None and self._output is not None and self._is_worth_showing(report):
+            with suppress_faults("showing the report", self.note_fault):
+                self._output.preview(report)
+
+    def _store_and_show(self, report: Report) -> None:
         with deferred_interrupts():
             self.remedies = report.remedies
             report, job = self._with_job(report)
@@ -263,8 +292,6 @@ class Observation:
                 for fault in self._faults:
                     if fault.level == "error":
                         print(f"compile_explain: {fault.message}", file=sys.stderr)  # noqa: T201
-        if self.options.frontends:
-            self._show_comparison(report)
 
     def report_failure(self, what: str, fault: Exception) -> None:
         """Note an error that prevents a report, and show the error instead."""

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import pkgutil
 import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from IPython.utils.capture import CapturedIO, capture_output
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.default_device import default_device_state
+from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.recording.steady import GuardedExitStack
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
@@ -130,6 +132,29 @@ def test_interrupt_in_the_middle_of_a_compilation(shell: Shell) -> None:
     assert [frame.outcome for frame in shell.report.frames] == ["error"]
     shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))")
     assert shell.report.summary.breaks == 1
+
+
+@pytest.mark.parametrize("options", ["", "--try"])
+def test_an_interrupt_while_the_report_is_made_ends_the_cell_after_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    make = Observation._report
+
+    def interrupted(self: Observation, *args: Any) -> Any:
+        made = make(self, *args)
+        signal.raise_signal(signal.SIGINT)
+        return made
+
+    monkeypatch.setattr(Observation, "_report", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = shell.run(f"%%compile_explain {options}\n{BREAK}f(torch.ones(2))")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert (shell.report.summary.breaks, shell.report.remedies) == (1, None)
+    late = "The run was not repeated, because it was interrupted."
+    assert [note.message for note in shell.report.diagnostics] == ([late] if options else [])
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall, StartedCall
     from jupyter_graphbreak.experiments.trial.guard import EffectRecorder
     from jupyter_graphbreak.experiments.trial.memory import Twin
-    from jupyter_graphbreak.experiments.trial.process_state import StateChange
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
+    from jupyter_graphbreak.experiments.trial.state_parts import StateChange
 
 #: The maximum number of kept calls that only reuse code compiled for other calls.
 _MAX_REUSING = 16

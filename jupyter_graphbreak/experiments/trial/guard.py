@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType, TracebackType
 
     from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryPart
-    from jupyter_graphbreak.experiments.trial.process_state import StateChange
+    from jupyter_graphbreak.experiments.trial.state_parts import StateChange
     from jupyter_graphbreak.records.records import StackEntry
 
 

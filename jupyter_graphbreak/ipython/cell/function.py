@@ -113,7 +113,7 @@ def can_compile_without_warning(statements: list[ast.stmt]) -> bool:
 
 
 def as_module_code(code: types.CodeType) -> types.CodeType:
-    """Return the code of a cell's function as if it were a module's: its qualified names, too, at any depth."""
+    """Return the code of a cell's function as if it were a module's: also its qualified names, at any depth."""
     constants = tuple(
         as_module_code(constant) if isinstance(constant, types.CodeType) else constant for constant in code.co_consts
     )

@@ -157,6 +157,8 @@ def of_vision(vision, grid):
 
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
+#: A title names an expression that has at most so many characters.
+_MAX_NAMED = 40
 _LISTS_TITLE = "Pass the sizes of images as numbers"
 _LISTS = """\
 import inspect
@@ -306,7 +308,13 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
     lines = [f"{name} = {value}" for value, name in names.items()]
     texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
     if texts is not None:
-        title = "Read the sizes before the call, and pass them as numbers"
+        (only, *further) = names
+        is_named = not further and len(only) <= _MAX_NAMED
+        title = (
+            f"Read `{only}` before the call, and pass it"
+            if is_named
+            else "Read the numbers before the call, and pass them"
+        )
         passed = conditions_before(site, function, list(reads))
         yield Proposal(FAMILY, title, texts, conditions=passed, compiles_itself=True)
 

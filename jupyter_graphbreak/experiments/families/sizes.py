@@ -309,12 +309,9 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
     texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
     if texts is not None:
         (only, *further) = names
-        is_named = not further and len(only) <= _MAX_NAMED
-        title = (
-            f"Read `{only}` before the call, and pass it"
-            if is_named
-            else "Read the numbers before the call, and pass them"
-        )
+        title = "Read the numbers before the call, and pass them"
+        if not further and len(only) <= _MAX_NAMED:
+            title = f"Read `{only}` before the call, and pass it"
         passed = conditions_before(site, function, list(reads))
         yield Proposal(FAMILY, title, texts, conditions=passed, compiles_itself=True)
 

@@ -18,6 +18,7 @@ def test_sizes_are_read_before_the_call() -> None:
     text = f"{HEAD}def f(x, n):\n    parts = x.split(n.tolist())\n    return parts[int(n[0])]\n"
     (only,) = proposals_of("sizes", problem(text, ["n.tolist()", "int(n[0])"], "GB0033", entry="def f("))
     assert only.compiles_itself
+    assert only.title == "Read the numbers before the call, and pass them"
     assert only.texts["s1"] == (
         f"{HEAD}@torch.compile\ndef _f_compiled(given, given_2, x, n):\n    parts = x.split(given)\n"
         "    return parts[given_2]\n\n\n"
@@ -118,3 +119,9 @@ def test_a_signature_break_in_python_belongs_to_the_calling_library() -> None:
     assert break_.location is not None
     inside = changed(break_, location=Location("s2", 9, 9, code="self.parameters.values()"), stack=[break_.location])
     assert len(proposals_of("sizes", replace(given, break_=inside))) == 1
+
+
+def test_the_title_names_a_single_read() -> None:
+    text = f"{HEAD}def f(x, n):\n    return x.split(n.tolist())\n"
+    (only,) = proposals_of("sizes", problem(text, "n.tolist()", "GB0033", entry="def f("))
+    assert only.title == "Read `n.tolist()` before the call, and pass it"

@@ -156,7 +156,7 @@ class _NamedLoggers(dict[str, Any]):
     def __init__(self, named: dict[str, Any]) -> None:
         super().__init__(named)
         self.children = {
-            name: dict(log.loggerMap) for name, log in named.items() if isinstance(log, logging.PlaceHolder)
+            name: dict(log.loggerMap) for name, log in self.items() if isinstance(log, logging.PlaceHolder)
         }
 
 

@@ -246,7 +246,7 @@ def test_function_with_an_effect_is_stopped_before_it(function: Callable[..., An
     for call in SINGLE_CALLS:
         result = call(torch.compile(function, backend="eager"), torch.ones(3))
         assert seen() == before, call.__name__
-        assert kinds_and_lines(result)[:1] == [expected(function)], call.__name__
+        assert kinds_and_lines(result)[:1] == [expected(function)], f"{call.__name__}: {result.to_text()}"
         assert "run again" in " ".join(result.to_text().split())
 
 

@@ -125,7 +125,7 @@ def _is_known(module: str, name: str) -> bool:
 def _writers_in(_: int) -> list[tuple[ModuleType, str]]:
     """Return the functions of extension modules whose names say that they write a file."""
     found = []
-    for module in list(sys.modules.values()):
+    for module in sys.modules.copy().values():
         package = str(getattr(module, "__name__", "")).partition(".")[0]
         if type(module) is not ModuleType or package in _WITH_EVENTS or package in sys.stdlib_module_names:
             continue

@@ -94,7 +94,7 @@ class _LoggersByOrigin:
         known = list(named.values())
         if known == self._known:  # loggers are compared by identity
             return
-        loggers = [(name, log) for name, log in list(named.items()) if isinstance(log, logging.Logger)]
+        loggers = [(name, log) for name, log in named.copy().items() if isinstance(log, logging.Logger)]
         is_of_pytorch = [name[:6] in {"torch", "torch."} for name, _ in loggers]
         trace = trace_logger()
         self._of_pytorch = [
@@ -164,7 +164,7 @@ def _restore_named_loggers(before: _NamedLoggers) -> None:
     """Remove the loggers that user code has created; those of modules, which refer to them, stay."""
     named = logging.root.manager.loggerDict
     gone: dict[Any, Any] = {}
-    for name, log in list(named.items()):
+    for name, log in named.copy().items():
         if before.get(name) is log or name in sys.modules or (name not in before and _is_of_library(name)):
             continue
         if isinstance(log, logging.Logger):
@@ -172,7 +172,7 @@ def _restore_named_loggers(before: _NamedLoggers) -> None:
             named.pop(name)
             if name in before:
                 named[name] = before[name]
-    for name, log in list(named.items()):
+    for name, log in named.copy().items():
         if isinstance(log, logging.Logger):
             while log.parent in gone:
                 log.parent = gone[log.parent]

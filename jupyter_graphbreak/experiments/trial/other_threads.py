@@ -197,9 +197,10 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
 
 def warning_registries() -> Registries:
     """Return the name, the global names and the registry of shown warnings of each module that has a registry."""
+    # A copy, because a garbage collection may import a module even while the items are listed.
     found = [
         (name, names, names["__warningregistry__"])
-        for name, module in list(sys.modules.items())
+        for name, module in sys.modules.copy().items()
         # `getattr` would make a lazy module try to import the registry.
         if "__warningregistry__" in (names := module.__dict__ if type(module) is ModuleType else _names(module))
     ]

@@ -103,7 +103,7 @@ def _first_name(expression: ast.expr) -> str | None:
 def _registers_subclasses(base: ast.expr) -> bool:
     """Return whether a loaded class of this name, in a user's module, runs code when a class is derived from it."""
     name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-    for module in list(sys.modules.values()):
+    for module in sys.modules.copy().values():
         kind = getattr(module, "__dict__", {}).get(name)
         if isinstance(kind, type) and kind.__module__ == module.__name__:
             hooks = [vars(part).get("__init_subclass__") for part in kind.__mro__]

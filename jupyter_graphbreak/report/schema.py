@@ -41,7 +41,7 @@ class RunError(msgspec.Struct, frozen=True):
     type, message : str
         Its class and its text.
     location : Location or None
-        The innermost line of the user's code that it passed; of a library, if it passed none.
+        The innermost line of the user's code in its traceback; a line of a library if there is none.
     break_ : str or None
         The id of the break that caused it.
     """

@@ -103,7 +103,7 @@ def test_code_in_loops_handlers_cases_and_callees_must_run(passed: str, code: st
 
 
 def test_an_augmented_assignment_calls_a_method() -> None:
-    """``tally += x`` may change an object of the user's class only in a branch of ``__iadd__``."""
+    """A branch of ``__iadd__`` may decide whether ``tally += x`` changes the object."""
     text = """
     import torch
     class Tally:

@@ -707,9 +707,8 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
 def is_atom(value: Any) -> bool:
     """Return whether an object is immutable."""
     kind: Any = type(value)
-    has_attributes = kind.__dictoffset__ and not is_instance(
-        value, enum.Enum
-    )  # an instance of a subclass may have them
+    # An instance of a subclass may have attributes.
+    has_attributes = kind.__dictoffset__ and not is_instance(value, enum.Enum)
     return kind is object or (is_instance(value, _ATOMS) and not has_attributes)
 
 

@@ -126,32 +126,32 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
     """
     questions: dict[tuple[str, StackEntry], _Branches] = {}
     for answer in ledger.answers:
-        branches = questions.setdefault((answer.question, answer.asked), {})
+        branches = questions.setdefault((answer.question, answer.call), {})
         _, lines, skipped = branches.setdefault(answer.branch, (answer, set(), set()))
         lines.update(answer.lines)
         skipped.update(answer.skipped)
     return [
         PathDifference(
             function=question,
-            location=sources.place(asked),
+            location=sources.place(call),
             compiled=answer.compiled,
             eager=answer.eager,
             branch=sources.place(branch) if branch is not None else None,
             lines=_lines(sources, branch, lines),
             skipped=_lines(sources, branch, skipped - lines),
         )
-        for (question, asked), branches in questions.items()
-        for branch, (answer, lines, skipped) in _decided(asked, branches).items()
+        for (question, call), branches in questions.items()
+        for branch, (answer, lines, skipped) in _decided(call, branches).items()
     ]
 
 
-def _decided(asked: StackEntry, branches: _Branches) -> _Branches:
+def _decided(call: StackEntry, branches: _Branches) -> _Branches:
     """Return the branches that the answer decides.
 
     In ``slow = not is_compiling() and x.dim() > 1``, the jump on the question's own line changes nothing. It is left
     out if the answer also decides something else, and so is the entry of the question itself.
     """
-    line = asked.filename, asked.line
+    line = call.filename, call.line
     others: _Branches = {
         branch: found
         for branch, found in branches.items()

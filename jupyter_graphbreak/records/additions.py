@@ -318,7 +318,7 @@ class AnswerDiffers(Addition, frozen=True, kw_only=True):
         The function that the program calls.
     compiled, eager : str
         The answer while Dynamo traces, and the answer without ``torch.compile``.
-    asked : StackEntry
+    call : StackEntry
         The place of the call.
     branch : StackEntry or None
         The jump that depends on the answer; ``None`` for the question itself.
@@ -332,7 +332,7 @@ class AnswerDiffers(Addition, frozen=True, kw_only=True):
     question: str
     compiled: str
     eager: str
-    asked: StackEntry
+    call: StackEntry
     branch: StackEntry | None = None
     lines: list[int] = []
     skipped: list[int] = []

@@ -137,7 +137,7 @@ def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
             yield from _entry_mentions((addition.site, addition.entered), "happened")
             yield from _code_mentions(addition.wrapped)
         case additions.AnswerDiffers():
-            yield from _entry_mentions((addition.asked, addition.branch), "happened")
+            yield from _entry_mentions((addition.call, addition.branch), "happened")
         case additions.GraphStacks():
             for trace in addition.stacks:
                 yield from _entry_mentions(read_stack(trace), "passed")

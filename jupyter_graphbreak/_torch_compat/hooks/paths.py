@@ -55,12 +55,12 @@ def watch_paths(observer: Observer) -> Iterator[None]:
         answer = call.result.as_python_constant()
         if not answer:  # the answer of the uncompiled program: False, or None for a state
             return None
-        asked = AnswerDiffers(
+        differing = AnswerDiffers(
             question=f"{question.__module__}.{question.__name__}", compiled=str(answer), eager="False",
-            asked=_place(tracer),
+            call=_place(tracer),
         )  # fmt: skip
-        call.result = follower.follow(tracer, call.result, answer, asked)
-        return asked
+        call.result = follower.follow(tracer, call.result, answer, differing)
+        return differing
 
     with patched(owner, "call_function", watched(owner.call_function, observer, after=observation)):
         yield
@@ -100,7 +100,7 @@ class _Branch:
 
     Parameters
     ----------
-    asked : AnswerDiffers
+    answer : AnswerDiffers
     test : StackEntry
         The place of the jump.
     otherwise : int
@@ -115,7 +115,7 @@ class _Branch:
         Whether the instructions since the jump still belong to the test: ``is_compiling() and x.dim() > 1``.
     """
 
-    asked: AnswerDiffers
+    answer: AnswerDiffers
     test: StackEntry
     otherwise: int
     joint: int | None
@@ -137,13 +137,13 @@ class _Follower:
         #: The findings about a jump, by code, jump and destination: a model traces the same function repeatedly.
         self.regions: dict[tuple[CodeType, int, int], tuple[int | None, frozenset[Any], list[int]]] = {}
 
-    def follow(self, tracer: Any, variable: Any, answer: object, asked: AnswerDiffers) -> Any:
+    def follow(self, tracer: Any, variable: Any, value: object, answer: AnswerDiffers) -> Any:
         """Return a unique variable for the answer, and follow it."""
         # Newer releases have one variable for every True.
-        own = type(variable)(answer) if variable is type(variable).create(answer) else variable
+        own = type(variable)(value) if variable is type(variable).create(value) else variable
         if len(self._followed) >= _MAX_FOLLOWED:
             self._followed.pop(next(iter(self._followed)))
-        self._followed[id(own)] = own, asked
+        self._followed[id(own)] = own, answer
         while tracer is not None:  # the function may return the answer
             self._watch_steps(tracer)
             tracer = getattr(tracer, "parent", None)
@@ -153,8 +153,8 @@ class _Follower:
         """Return the question whose answer is on top of the stack."""
         if not tracer.stack:
             return None
-        variable, asked = self._followed.get(id(tracer.stack[-1]), (None, None))
-        return asked if variable is tracer.stack[-1] else None
+        variable, answer = self._followed.get(id(tracer.stack[-1]), (None, None))
+        return answer if variable is tracer.stack[-1] else None
 
     def _watch_steps(self, tracer: Any) -> None:
         """Look at each instruction that a tracer traces from now on."""
@@ -165,11 +165,11 @@ class _Follower:
         tracer.step = watched(tracer.step, self._observer, before=steps.begin, after=steps.end, failed=steps.fail)
 
     def _emit(self, branch: _Branch) -> None:
-        asked = branch.asked
+        answer = branch.answer
         self._observer.observe(
             "a path",
             lambda: AnswerDiffers(
-                question=asked.question, compiled=asked.compiled, eager=asked.eager, asked=asked.asked,
+                question=answer.question, compiled=answer.compiled, eager=answer.eager, call=answer.call,
                 branch=branch.test, lines=list(branch.lines), skipped=branch.skipped,
             ),
         )  # fmt: skip
@@ -206,22 +206,22 @@ class _Steps:
             else:
                 branch.is_test = branch.is_test and not instruction.opname.startswith(("STORE_", "DELETE_"))
                 self._add_line(branch, at)
-        asked = self._follower.question_of(tracer)
-        if asked is not None and len(targets) > 1:
-            self._jump = asked, at
-        elif asked is not None and instruction.opname == "UNARY_NOT":
-            self._negated = asked
+        answer = self._follower.question_of(tracer)
+        if answer is not None and len(targets) > 1:
+            self._jump = answer, at
+        elif answer is not None and instruction.opname == "UNARY_NOT":
+            self._negated = answer
 
     def end(self, call: Call) -> None:
         """Look at the result of an instruction."""
         tracer = self._tracer
         if self._jump is not None and tracer.instruction_pointer is not None:
-            asked, at = self._jump
+            answer, at = self._jump
             taken = tracer.instruction_pointer
             others = self._targets(at) - {taken}
             if len(others) == 1:
                 otherwise = others.pop()
-                self._open.append(_Branch(asked, _place(tracer, at), otherwise, *self._region(at, taken, otherwise)))
+                self._open.append(_Branch(answer, _place(tracer, at), otherwise, *self._region(at, taken, otherwise)))
         if self._negated is not None and tracer.stack:
             variable = tracer.stack[-1]
             tracer.stack[-1] = self._follower.follow(tracer, variable, variable.as_python_constant(), self._negated)

@@ -102,6 +102,8 @@ class CompiledRun:
         One result for each input.
     later_files : dict
         The file name of each source of ``later``.
+    is_complete : bool
+        Whether it ran on every input that the original accepts; otherwise the time was over before.
     """
 
     report: Report
@@ -109,6 +111,7 @@ class CompiledRun:
     files: dict[str, str]
     results: list[Result]
     later_files: dict[str, str] = field(default_factory=dict)
+    is_complete: bool = True
 
     @property
     def breaks(self) -> list[RunBreaks]:
@@ -166,6 +169,7 @@ _CHEAPEST_BACKEND = "eager"
 _SIDE_NEVER_RAN = "one side of a condition never ran"
 _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_AT_EDGES = "there was no time to try unusual sizes and values"
+_NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
 IsPromising = Callable[[CompiledRun], bool]
@@ -190,6 +194,11 @@ class _RunnableChange:
     run_compiled: Callable[[list[ReferenceCase], IsPromising], CompiledRun]
     open_uncompiled: Callable[[], AbstractContextManager[tuple[Any, Subject]]]
     compiles_other_function: bool
+
+    @property
+    def is_same_uncompiled(self) -> bool:
+        """Whether it is the original as long as it is not compiled, such as with a different setting of Dynamo."""
+        return not self.change.texts and not self.compiles_other_function
 
 
 class TrialRunner:
@@ -390,6 +399,8 @@ class TrialRunner:
             verdict, reason = "works on what ran", unproven
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
+        elif verdict == "works" and run is not None and not run.is_complete:
+            verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
         elif verdict in WORKING and (other_backend := self.why_other_backend()) is not None:
             verdict, reason = ("works on what ran" if verdict == "works" else verdict), other_backend
         return TrialResult(
@@ -417,6 +428,7 @@ class TrialRunner:
             seen = _with_differences(self._edge_differences(candidate), _EdgeFindings(diffs))
         except LineLimitError:
             return "fails", "runs too long on some inputs", gone, diffs, 0
+        ran_uncompiled = seen.inputs
         original = self._compiled_edges() if seen.disqualifying is None else None
         if original is not None:
             again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
@@ -440,8 +452,15 @@ class TrialRunner:
                 )
             if not gone:
                 return "break stays", "it still breaks on some inputs", gone, diffs, inputs
-        verdict: RemedyVerdict = "works" if seen.noted is None else "works on what ran"
-        return ("works but differs" if diffs else verdict), seen.noted, gone, diffs, inputs
+        edges, noted = self._uncompiled_original.edges(), seen.noted
+        if candidate.is_same_uncompiled:
+            has_tried_edges = original is not None or self._original_seconds <= _MAX_SECONDS_FOR_EDGES
+        else:
+            has_tried_edges = ran_uncompiled == len(edges)
+        if noted is None and edges and not has_tried_edges:
+            noted = _NO_TIME_AT_EDGES
+        verdict: RemedyVerdict = "works" if noted is None else "works on what ran"
+        return ("works but differs" if diffs else verdict), noted, gone, diffs, inputs
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
@@ -453,8 +472,8 @@ class TrialRunner:
 
     def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
         """Yield each edge input, and how the uncompiled changed program differs there."""
-        if not candidate.change.texts and not candidate.compiles_other_function:
-            return  # uncompiled, it is the same program
+        if candidate.is_same_uncompiled:
+            return
         edges = self._uncompiled_original.edges()
         patience = Patience(_PATIENCE_S)
         with candidate.open_uncompiled() as (call, subject):
@@ -690,9 +709,9 @@ class TrialRunner:
             return first
         accepted = [case for case in cases[1:] if case.expected.raised is None]
         later, later_files, more = run_compiled(accepted, first)
-        run = CompiledRun(report, later, files, [*results, *more], later_files)
+        run = CompiledRun(report, later, files, [*results, *more], later_files, is_complete=len(more) == len(accepted))
         refused = cases[1 + len(accepted) :]
-        if refused and len(more) == len(accepted):  # breaks on inputs that both programs refuse do not matter
+        if refused and run.is_complete:  # breaks on inputs that both programs refuse do not matter
             run = run.with_more_results(run_compiled(refused, run)[2])
         return run
 

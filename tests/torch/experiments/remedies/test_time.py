@@ -252,6 +252,28 @@ def test_a_change_without_time_for_unusual_inputs_works_on_what_ran(monkeypatch:
     assert "works" not in {remedy.verdict for remedy in found}
 
 
+def test_a_setting_that_no_unusual_value_was_tried_with_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(x: torch.Tensor) -> torch.Tensor:
+        return torch.nonzero(x * 2).sum()
+
+    monkeypatch.setattr(trial_runner, "_MAX_SECONDS_FOR_EDGES", 0.0)
+    report = jupyter_graphbreak.try_remedies(torch.compile(rows, backend="eager"), torch.ones(3))
+    (setting,) = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert (setting.kind, setting.verdict) == ("setting", "works on what ran")
+    assert setting.reason == "there was no time to try unusual sizes and values"
+
+
+def test_a_change_that_ran_on_some_inputs_only_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    def branches(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x - 1
+
+    monkeypatch.setattr(trial_runner, "_SHARE_OF_RUN", 0.0)
+    report = jupyter_graphbreak.try_remedies(torch.compile(branches, backend="eager"), torch.ones(3))
+    found = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert {remedy.reason for remedy in found} == {"there was no time to try all inputs"}
+    assert {remedy.verdict for remedy in found} == {"works on what ran"}
+
+
 def test_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(graph: torch.fx.GraphModule, _: object) -> Any:
         return lambda *args: tuple(value + 1 for value in graph.forward(*args))

@@ -14,6 +14,8 @@ _ATTRIBUTES = re.compile(r"\.__dict__\['(\w+)'\]")
 _EMPTY = re.compile(r"not ([\w.\[\]'\"]+)")
 #: How Dynamo names a value that a break returned and that no variable holds yet.
 OF_BREAK = "___stack"
+#: The object whose method is called with what the break returned, as in ``meter.update(loss.item())``.
+METHOD_OWNER = re.compile(rf"\b{OF_BREAK}\d+\.__self__\b")
 _NUMBER_OF_BREAK = re.compile(rf"(?:L\[')?{OF_BREAK}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
-from jupyter_graphbreak.report.guards import is_number_of_break, plain_guard
+from jupyter_graphbreak.report.guards import METHOD_OWNER, is_number_of_break, plain_guard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,8 @@ _KEPT = re.compile(
     r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
     r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\] == "
 )
+#: A number that is an attribute of an object whose method is called at a break.
+_OF_METHOD_OWNER = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 #: Dynamo's name for a compiled function without its own code, such as a partial.
 _COMPILED = "fn"
 _GRAD_MODE = re.compile(r"grad_mode|inference_mode")
@@ -88,8 +90,13 @@ def manual_step(
         return sentence
     for variation in named.others:
         return _about(variation)
+    if match := next(filter(None, map(_OF_METHOD_OWNER.search, guards)), None):
+        return (
+            f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or change "
+            "it outside of the compiled function."
+        )
     if line is not None and not any(is_number_of_break(guard) for guard in guards):
-        return _about_line(line, _shared_graphs(named, graphs))
+        return _about_line(line, named, _shared_graphs(named, graphs))
     for guard in guards:
         if sentence := _about_guard(guard):
             return sentence
@@ -211,7 +218,7 @@ def _shared_graphs(named: Varied, graphs: int) -> str:
     )
 
 
-def _about_line(line: SpecializingLine, shared_graphs: str) -> str:
+def _about_line(line: SpecializingLine, named: Varied, shared_graphs: str) -> str:
     code = line.code.rstrip(":").strip()
     if shared_graphs and not _LOOP.match(line.code) and not _CONDITION.match(line.code):
         at = f" of {line.library_file}" if line.library_file is not None else ""
@@ -232,9 +239,10 @@ def _about_line(line: SpecializingLine, shared_graphs: str) -> str:
             f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."
         )
+    itself = "number itself" if named.numbers and not named.sizes else "size itself (`x.shape[0]`)"
     return (
         f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
-        "with the size itself (`x.shape[0]`) or a tensor, and convert it outside of the compiled function."
+        f"with the {itself} or a tensor, and convert it outside of the compiled function."
     )
 
 

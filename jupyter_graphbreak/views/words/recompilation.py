@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report.guards import OF_BREAK, is_number_of_break, plain_guard
+from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, is_number_of_break, plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import and_list, one_line
@@ -438,7 +438,7 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
 
 def _readable(guard: str) -> str:
     """Return a guard with the names of variables and modules as in the program, and without PyTorch's advice."""
-    return plain_guard(guard.partition(_HINT)[0])
+    return METHOD_OWNER.sub("self", plain_guard(guard.partition(_HINT)[0]))
 
 
 def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | None:

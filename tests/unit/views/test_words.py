@@ -208,6 +208,12 @@ def again(*guards: str, limit: bool = False) -> Report:
             "`torch._dynamo.mark_dynamic(x, 0)` before the call, or `torch.compile(..., dynamic=True)`",
         ),
         (
+            again("___stack0.__self__.n == 0"),
+            "self.n: 0 -> different value",
+            "a tensor instead of a number: `self.n = torch.tensor(0)`, "
+            "or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`",
+        ),
+        (
             again("___stack0 == 28.5"),
             "the value that the break returned: 28.5 -> different value",
             "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`",

@@ -25,6 +25,12 @@ def test_line_of_the_reader_says_how_to_write_it() -> None:
     assert "convert it outside" in sentence
 
 
+def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:
+    recompile = Recompile("1/1", "1/0", "step", None, [GuardFailure("___stack0.__self__.n == 0")], id="r1")
+    ((step, _),) = manual_steps(Varied(), [recompile], SpecializingLine("s1", 11, "self.n += n"))
+    assert step.startswith("`self.n` of the method that is called at the break varies: keep the number in a tensor")
+
+
 def test_values_that_share_a_graph_are_not_reported_to_have_their_own() -> None:
     position = Number(Path(Root("argument", "position")), (0, 1, 2, 3))
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("position == 0")], id="r1")
@@ -34,6 +40,7 @@ def test_values_that_share_a_graph_are_not_reported_to_have_their_own() -> None:
     assert "the 4 values of this run need 2 graphs" in shared
     ((separate, _),) = manual_steps(Varied(numbers=(position,)), [recompile] * 3, line)
     assert "each value has its own graph" in separate
+    assert "Compute with the number itself or a tensor" in separate
 
 
 @pytest.mark.parametrize(

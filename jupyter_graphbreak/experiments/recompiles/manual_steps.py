@@ -90,11 +90,6 @@ def manual_step(
         return sentence
     for variation in named.others:
         return _about(variation)
-    if match := next(filter(None, map(_OF_METHOD_OWNER.search, guards)), None):
-        return (
-            f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or change "
-            "it outside of the compiled function."
-        )
     if line is not None and not any(is_number_of_break(guard) for guard in guards):
         return _about_line(line, named, _shared_graphs(named, graphs))
     for guard in guards:
@@ -182,7 +177,12 @@ def _about_size(size: Size) -> str:
 
 
 def _about_kept(guard: str, varied: Varied) -> str:
-    """Return a sentence about a number that belongs to a function created in each call; else empty."""
+    """Return a sentence about a number that a function, a partial or the object of a method keeps; else empty."""
+    if match := _OF_METHOD_OWNER.search(guard):
+        return (
+            f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
+            "change it outside of the compiled function."
+        )
     kept = _KEPT.search(plain_guard(guard))
     if kept is None:
         return ""

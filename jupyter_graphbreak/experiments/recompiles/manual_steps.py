@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
-_LOOP = re.compile(r"for\b|.*\bfor\b.*\bin range\(")
+#: A loop over sizes. The body may be on the same line, and be the cause.
+_LOOP = re.compile(r"for\b.*:\s*$|.*\bfor\b.*\bin range\(")
+#: A guard on the length of a container, which no line with a size or a number causes.
+_OF_LENGTH = re.compile(r"len\(")
 #: A value that a function or a partial keeps: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
 _KEPT = re.compile(
     r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
@@ -90,8 +93,8 @@ def manual_step(
         return sentence
     for variation in named.others:
         return _about(variation)
-    if line is not None and not any(is_number_of_break(guard) for guard in guards):
-        return _about_line(line, named, _shared_graphs(named, graphs))
+    if line is not None and not _are_of_lengths(recompiles) and not any(is_number_of_break(guard) for guard in guards):
+        return _about_line(line, varied, _shared_graphs(named, graphs))
     for guard in guards:
         if sentence := _about_guard(guard):
             return sentence
@@ -100,6 +103,12 @@ def manual_step(
     if sentence := _about_arguments(varied):
         return sentence
     return _about_sizes_and_numbers(named) or GENERAL_STEP
+
+
+def _are_of_lengths(recompiles: Sequence[Recompile]) -> bool:
+    """Whether most recompiles happen because the length of a container changed."""
+    latest = [plain_guard(recompile.reasons[0].guard) for recompile in recompiles if recompile.reasons]
+    return 2 * sum(_OF_LENGTH.match(guard) is not None for guard in latest) > len(latest)
 
 
 def manual_steps(
@@ -218,7 +227,7 @@ def _shared_graphs(named: Varied, graphs: int) -> str:
     )
 
 
-def _about_line(line: SpecializingLine, named: Varied, shared_graphs: str) -> str:
+def _about_line(line: SpecializingLine, varied: Varied, shared_graphs: str) -> str:
     code = line.code.rstrip(":").strip()
     if shared_graphs and not _LOOP.match(line.code) and not _CONDITION.match(line.code):
         at = f" of {line.library_file}" if line.library_file is not None else ""
@@ -239,7 +248,7 @@ def _about_line(line: SpecializingLine, named: Varied, shared_graphs: str) -> st
             f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."
         )
-    itself = "number itself" if named.numbers and not named.sizes else "size itself (`x.shape[0]`)"
+    itself = "number itself" if varied.numbers and not varied.sizes else "size itself (`x.shape[0]`)"
     return (
         f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
         f"with the {itself} or a tensor, and convert it outside of the compiled function."

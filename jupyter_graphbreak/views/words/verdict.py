@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.knowledge.switches import switch_with_title
@@ -285,8 +286,12 @@ def _end_of_recompiles(report: Report) -> str:
     if len(known) > 1:
         return f" {len(known)} changes, each tried alone, end recompiles."
     if not known:
-        steps = {remedy.person for remedy in report.remedies or [] if remedy.person and remedy.recompiles}
-        return f" {one_line(steps.pop())}" if len(steps) == 1 else ""
+        steps: Counter[str] = Counter()
+        for remedy in report.remedies or []:
+            if remedy.person and remedy.recompiles:
+                steps[remedy.person] += len(remedy.recompiles)
+        (step, times), (_, next_times) = [*steps.most_common(2), ("", 0), ("", 0)][:2]
+        return f" {one_line(step)}" if times > next_times else ""
     (remedy,) = known
     after = remedy.evidence.compilations_after if remedy.evidence is not None else None
     left = f"{counted(after, 'compilation')} {'remains' if after == 1 else 'remain'}" if after else "fewer compilations"

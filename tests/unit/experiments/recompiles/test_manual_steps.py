@@ -25,6 +25,15 @@ def test_line_of_the_reader_says_how_to_write_it() -> None:
     assert "convert it outside" in sentence
 
 
+def test_a_list_that_grows_is_the_cause_even_if_a_line_makes_a_constant_of_a_number() -> None:
+    guards = [GuardFailure("len(L['self'].history) == 3"), GuardFailure("L['epoch'] == 0")]
+    line = SpecializingLine("s1", 14, "for block in self.blocks: x = block(x, epoch / 10)")
+    ((step, _),) = manual_steps(Varied(), [Recompile("0/2", "0/0", "forward", None, guards, id="r2")], line)
+    assert step.startswith("The length of `self.history` varies")
+    ((step, _),) = manual_steps(Varied(), [Recompile("0/1", "0/0", "forward", None, guards[1:], id="r1")], line)
+    assert "makes a constant of a size or a number" in step, "the body of the loop, not its header"
+
+
 def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:
     recompile = Recompile("1/1", "1/0", "step", None, [GuardFailure("___stack0.__self__.n == 0")], id="r1")
     ((step, _),) = manual_steps(Varied(), [recompile], SpecializingLine("s1", 11, "self.n += n"))

@@ -120,8 +120,8 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
          "No breaks. f was compiled 2 times, as expected: k varied."),
         (replace(run(), recompiles=[AGAIN], remedies=[KEEP]), "plain",
          "No breaks, but f was compiled 2 times: k varied. Keep k the same."),
-        # So is the name of a library's wrapper, if it is all that was compiled.
-        (replace(run(), recompiles=[AGAIN], remedies=[replace(KEEP, person="Rare."), replace(KEEP, recompiles=["r1", "r2"])]), "plain",
+        (replace(run(), recompiles=[AGAIN],
+                 remedies=[replace(KEEP, person="Rare."), replace(KEEP, recompiles=["r1", "r2"])]), "plain",
          "No breaks, but f was compiled 2 times: k varied. Keep k the same."),
         # So is the name of a library's wrapper, if it is all that was compiled.
         (replace(run(), frames=[Frame("0/0", "wrapper", None, "call", "compiled", graphs=["g1"])],

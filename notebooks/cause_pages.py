@@ -36,7 +36,17 @@ KINDS = {
             "tolist",
             "tolist_sizes",
         ),
-        *("slice", "equal", "sorted", "groupby", "list_index", "range_of_tensor", "format_tensor", "new_full"),
+        *(
+            "slice",
+            "equal",
+            "sorted",
+            "groupby",
+            "list_index",
+            "index_computed",
+            "range_of_tensor",
+            "format_tensor",
+            "new_full",
+        ),
     ),
     "The size of a result depends on values": (
         *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel"),

@@ -383,16 +383,16 @@ nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
 One or more background workers are no longer alive | libraries#nnu-net | read the first one above
 cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
 model, block or training step: which one? | where_to_compile | repeats a block
-a setting of the main thread has no effect in a worker | settings#a-setting-holds-in-its-thread-only | copy of the context
-recompile limit in the backward thread with checkpointing | settings#a-setting-holds-in-its-thread-only | a thread of its own
-dynamic=True recompiles for every length of an RNN | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | compile the body of the loop
+a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thread-only | copy of the context
+recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | a thread of its own
+dynamic=True recompiles an RNN | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | compile the body
 GLOBAL_STATE changed: num_threads | recompiles#what-a-guard-says-in-pytorch-s-words | set it once, before the first call
 what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | are `TORCH_LOGS=recompiles`
 print in a compiled function without a break | causes/gb0059 | Print in the graph
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
 nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | nor is the `self`
-a custom operator that resizes its argument | escape_hatches#custom-operators-one-opaque-operation | silently keeps the old
+a custom operator resizes an argument | escape_hatches#custom-operators-one-opaque-operation | silently keeps
 torch.cond with integers and dynamic=True | errors#errors-with-a-simple-cause | x.new_ones(x.shape)
 generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
 a longer max_new_tokens after the warm-up | where_to_compile#generate | max_cache_len
@@ -402,7 +402,9 @@ TypeCheckError of jaxtyping, only when compiled | libraries#beartype-jaxtyping |
 an operation on the CPU and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | are left out
 weight.data *= mask with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | weight = self.weight * mask
 tests share the cache on disk | ci#tests-that-pass-alone-and-fail-together | fresh_cache
-x[i.item()] breaks | causes/gb0124#item-float-int-of-a-tensor | does not break
+x[i.item()] breaks | causes/gb0124#item-float-int-of-a-tensor | i[None]
+x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argmax | argmax()[None]
+Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
 autocast as a decorator | training#what-breaks-in-training-code | around a break
 """
 

@@ -405,6 +405,11 @@ tests share the cache on disk | ci#tests-that-pass-alone-and-fail-together | fre
 x[i.item()] breaks | causes/gb0124#item-float-int-of-a-tensor | i[None]
 x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argmax | argmax()[None]
 Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
+pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
+an error in the second run only, cache | errors#of-operators-kernels-and-files | delete the folder
+AOTAutograd cache always misses | compile_time#a-cache-that-is-not-used | logs each hit
+Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
+___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#what-breaks-in-training-code | around a break
 """
 

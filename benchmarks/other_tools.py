@@ -92,7 +92,7 @@ class Program:
             and ast.unparse(node.value.func) == "before"
         ]
         tree.body = [node for node in tree.body if not (isinstance(node, ast.Expr) and node.value in self._calls)]
-        self._code = compile(tree, str(path), "exec")
+        self._code = compile(tree, str(path), "exec", dont_inherit=True)
 
     def run(self, use: Callable[[Any, list[Any]], object]) -> None:
         """Pass the function and the arguments of each call on; settings of Dynamo are restored."""

@@ -36,7 +36,17 @@ KINDS = {
             "tolist",
             "tolist_sizes",
         ),
-        *("slice", "equal", "sorted", "groupby", "list_index", "range_of_tensor", "format_tensor", "new_full"),
+        *(
+            "slice",
+            "equal",
+            "sorted",
+            "groupby",
+            "list_index",
+            "index_computed",
+            "range_of_tensor",
+            "format_tensor",
+            "new_full",
+        ),
     ),
     "The size of a result depends on values": (
         *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel"),
@@ -80,6 +90,7 @@ KINDS = {
             "cudnn",
             "device_context",
             *("simple_namespace", "pow", "max_key", "eval", "copy_dict", "bisect", "finditer", "gc", "len_of_c_object"),
+            *("iterator_argument", "default_object"),
         ),
     ),
     "The break is in a block": ("loop", "with_block"),
@@ -250,9 +261,10 @@ def pages() -> dict[str, str]:
             by_id[ident].append(example)
     for ident, shown in by_id.items():
         shown.sort(key=lambda example: example.ids[0] != ident)  # examples with this cause as their main one come first
-    texts = {page_name(cause.id): _page(cause, by_id[cause.id]) for cause in CAUSES}
+    registry = _registry()
+    texts = {page_name(cause.id): _page(cause, by_id[cause.id], registry.get(cause.id)) for cause in CAUSES}
     texts |= {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
-    texts[OTHERS] = _others_page(_registry(), set(by_id))
+    texts[OTHERS] = _others_page(registry, set(by_id))
     texts |= {page_name(f"recompile {item.name}"): _recompile_page(item) for item in recompiles()}
     shown_bypasses = bypasses()
     return texts | {
@@ -279,11 +291,15 @@ def _others_page(registry: dict[str, dict[str, Any]], known: Container[str]) -> 
     for ident, entry in sorted(registry.items()):
         if ident in known:
             continue
-        hints = [f"- {_verbatim(hint)}" for hint in entry["Hints"]]
-        parts += [f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}", _verbatim(entry["Explanation"])]
-        parts += ["\n".join(hints)] if hints else []
+        parts += [f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}", *_explained(entry)]
         parts.append(f"[{ident} in PyTorch's registry]({_REGISTRY_SITE}{ident.lower()}.html)")
     return _assembled(parts)
+
+
+def _explained(entry: dict[str, Any]) -> list[str]:
+    """Return PyTorch's explanation of a cause and its hints, in Markdown."""
+    hints = "\n".join(f"- {_verbatim(hint)}" for hint in entry["Hints"])
+    return [_verbatim(entry["Explanation"]), *filter(None, [hints])]
 
 
 def _verbatim(text: str) -> str:
@@ -424,7 +440,7 @@ def _bypass_page(entry: CacheBypass, example: Example | None) -> str:
     return _assembled([*parts, "## More", more])
 
 
-def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
+def _page(cause: KnownCause, shown: Sequence[Example], entry: dict[str, Any] | None) -> str:
     names = " or ".join(f"*{name.strip().replace('_', _UNDERSCORE)}*" for name in cause.names)
     is_registered = re.fullmatch(r"GB\d{4}", cause.id) is not None
     facts = [f"PyTorch's name: {names}"]
@@ -441,6 +457,7 @@ def _page(cause: KnownCause, shown: Sequence[Example]) -> str:
         parts += _example(example, alone=len(shown) == 1)
     if not shown:
         parts += _advice(cause)
+        parts += ["## In PyTorch's words", *_explained(entry)] if entry else []
     if cause.is_named_by_call:
         parts += ["## By the function that is called", *_calls()]
     if cause.settings:

@@ -248,7 +248,7 @@ NumPy's astype in compiled code breaks | common_breaks#in-pytorch-and-numpy | .a
 self.__dict__ assignment breaks | common_breaks#suspected-but-no-break | __dict__["mark"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | compiles anyway
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
-max-autotune inside another torch.compile | questions#nothing-happens | The outer one
+max-autotune inside another torch.compile | questions#nothing-is-compiled | The outer one
 memory leak in each call | questions#memory | names what keeps it
 an argument is alive after torch.cond | questions#memory | gc.collect()
 NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
@@ -317,7 +317,7 @@ where do I put no_grad? | training#no-grad-autocast-eval-inside-the-compiled-fun
 profiler with_stack=True never ends | cost#in-a-profile | Profile warm calls only
 how often does each graph run? | cost#in-a-profile | Its number of calls
 mark_dynamic inside forward | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | trace forbidden callable
-mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | only way to mark an integer
+mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | DynamicInt
 gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | the same parameters
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
@@ -383,6 +383,34 @@ nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
 One or more background workers are no longer alive | libraries#nnu-net | read the first one above
 cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
 model, block or training step: which one? | where_to_compile | repeats a block
+a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thread-only | copy of the context
+recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | a thread of its own
+dynamic=True recompiles an RNN | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | compile the body
+GLOBAL_STATE changed: num_threads | recompiles#what-a-guard-says-in-pytorch-s-words | set it once, before the first call
+what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | are `TORCH_LOGS=recompiles`
+print in a compiled function without a break | causes/gb0059 | Print in the graph
+zip passed to a compiled function | causes/gb0811 | pass a list
+SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
+nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | nor is the `self`
+a custom operator resizes an argument | escape_hatches#custom-operators-one-opaque-operation | silently keeps
+torch.cond with integers and dynamic=True | errors#errors-with-a-simple-cause | x.new_ones(x.shape)
+generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
+a longer max_new_tokens after the warm-up | where_to_compile#generate | max_cache_len
+regional compilation in accelerate | libraries#accelerate-offloading | use_regional_compilation
+compile the repeated blocks of a pipeline | libraries#diffusers | compile_repeated_blocks
+TypeCheckError of jaxtyping, only when compiled | libraries#beartype-jaxtyping | JAXTYPING_DISABLE=1
+an operation on the CPU and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | are left out
+weight.data *= mask with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | weight = self.weight * mask
+tests share the cache on disk | ci#tests-that-pass-alone-and-fail-together | fresh_cache
+x[i.item()] breaks | causes/gb0124#item-float-int-of-a-tensor | i[None]
+x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argmax | argmax()[None]
+Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
+pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
+an error in the second run only, cache | errors#of-operators-kernels-and-files | delete the folder
+AOTAutograd cache always misses | compile_time#a-cache-that-is-not-used | logs each hit
+Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
+___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
+autocast as a decorator | training#what-breaks-in-training-code | around a break
 """
 
 

@@ -1006,4 +1006,7 @@ def test_what_only_a_varied_value_decides_is_computed_before_the_call(
 def test_a_setting_after_which_a_later_call_breaks_is_no_remedy(hoisted: tuple[Any, Report]) -> None:
     _, report = hoisted
     setting = next(r for r in report.remedies or [] if r.title == "Allow ints of modules to change")
-    assert (setting.verdict, setting.reason) == ("another break", "then Dynamo compiles less")
+    if torch.__version__ < "2.15":
+        assert (setting.verdict, setting.reason) == ("another break", "then Dynamo compiles less")
+    else:
+        assert setting.verdict == "break stays"

@@ -503,5 +503,5 @@ def _advice_for(name: str, value: str, *, is_library: bool) -> str:
         return "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if "." in name:
-        return f"{tensor}, or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
+        return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well"
     return f"`torch.compile(..., dynamic=True)`, or {tensor}"

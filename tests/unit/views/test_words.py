@@ -210,8 +210,8 @@ def again(*guards: str, limit: bool = False) -> Report:
         (
             again("___stack0.__self__.n == 0"),
             "self.n: 0 -> different value",
-            "a tensor instead of a number: `self.n = torch.tensor(0)`, "
-            "or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`",
+            "a tensor instead of a number: `self.n = torch.tensor(0)`; "
+            "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well",
         ),
         (
             again("___stack0 == 28.5"),
@@ -221,8 +221,8 @@ def again(*guards: str, limit: bool = False) -> Report:
         (
             again("self.k == 2"),
             "self.k: 2 -> different value",
-            "a tensor instead of a number: `self.k = torch.tensor(2)`, "
-            "or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`",
+            "a tensor instead of a number: `self.k = torch.tensor(2)`; "
+            "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well",
         ),
         (
             again("len(args) == 2"),

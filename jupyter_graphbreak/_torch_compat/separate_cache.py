@@ -15,6 +15,7 @@ from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
 from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
+from jupyter_graphbreak.records.records import TRIAL_ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -347,7 +348,7 @@ def _invalidate(entry: Any) -> None:
     different object, with a name that no function has.
     """
     manager = entry.guard_manager
-    deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper("The comparison has ended")
+    deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
     deleted.id_matched_objs = {"": weakref.ref(_invalidate)}
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted)

@@ -11,7 +11,13 @@ import msgspec
 from jupyter_graphbreak.analysis import messages
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import PackagePaths
-from jupyter_graphbreak.records.records import StackEntry, is_resume, plain_function, strip_torch_function_frames
+from jupyter_graphbreak.records.records import (
+    TRIAL_ENDED,
+    StackEntry,
+    is_resume,
+    plain_function,
+    strip_torch_function_frames,
+)
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -505,10 +511,14 @@ def _records(number: int) -> str:
 
 
 def _reasons(payload: str) -> list[str]:
-    """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several."""
+    """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several.
+
+    Code that a trial compiled is not a version of the program.
+    """
     try:
         reasons = msgspec.json.decode(payload)
     except (msgspec.DecodeError, RecursionError):
         reasons = payload or []
     as_list = reasons if isinstance(reasons, list) else [reasons]
-    return [str(reason)[:_MAX_REASON_LENGTH] for reason in as_list[:_MAX_REASONS]]
+    texts = [str(reason)[:_MAX_REASON_LENGTH] for reason in as_list[:_MAX_REASONS]]
+    return [text for text in texts if TRIAL_ENDED not in text]

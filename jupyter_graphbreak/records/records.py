@@ -45,6 +45,8 @@ _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_fr
             "cudagraph_skip_reason")  # fmt: skip
 
 _FRAME_SECONDS = "entire_frame_compile_time_s"
+#: The reason why code no longer fits that Dynamo compiled in a trial: not a recompile reason of the program.
+TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
 #: Greater than any time that a log can have.
 _LATEST = 1e11
 

@@ -326,6 +326,7 @@ def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> 
         if way == "Undo":
             report.get_by_role("button", name="Undo", exact=True).click()
             expect(report.get_by_role("status")).to_have_text("Undone")
+            expect(report).to_be_focused()  # the button is gone
         else:
             page.keyboard.press(way)
         page.wait_for_function("jupyterapp.shell.currentWidget.content.widgets.length === 2")

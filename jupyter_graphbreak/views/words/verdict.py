@@ -207,13 +207,21 @@ def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
             f"{len(chosen)} changes, each tried alone, remove {target if removed == total else f'{removed} of them'}."
         )
     (remedy,) = chosen
-    first, *others = remedy.title.split("; ")
-    title = and_list([f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in others)])
+    title = _changes_in_order(remedy.title)
     target = target if removed == total else breaks_of(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
     slower = slowdown_by(report, remedy)
     but = f", but {slower}" if slower else ""
     return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}{but}."
+
+
+def _changes_in_order(title: str) -> str:
+    """Return the title of a remedy as a clause: "Set a = True and print after the call"."""
+    first, *others = title.split("; ")
+    changes = [f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in others)]
+    if others and any(", " in change for change in changes):
+        return f"{'; '.join(changes[:-1])}; and {changes[-1]}"
+    return and_list(changes)
 
 
 def _effect(report: Report, break_: Break) -> str:

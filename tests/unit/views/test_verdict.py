@@ -83,6 +83,8 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
          "2 breaks. Take both sides with torch.where: that removes both."),
         (run(broken(1), broken(2), remedies=[remedy("b2", verdict="works but differs")]), "bad",
          "2 breaks. Take both sides with torch.where: that removes break 2, with a difference."),
+        (run(broken(1), broken(2), remedies=[remedy("b1", "b2", title="Wait, and see; Set a = True; Turn b off")]), "bad",
+         "2 breaks. Wait, and see; set a = True; and turn b off: that removes both."),
         (run(broken(1), broken(2), remedies=[remedy("b1", title="First"), remedy("b2", title="Second")]), "bad",
          "2 breaks. 2 changes, each tried alone, remove both."),
         (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", verdict="fails")]), "bad",

@@ -12,7 +12,7 @@ from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, several_causes
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line
+from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     Recompilation,
@@ -263,7 +263,7 @@ def _recompiled(report: Report, judgment: str = "") -> str:
         return f"{counted(len(functions), 'function')} were compiled more than once{judgment}"
     (function,) = functions
     name = _called_name(report, function)
-    times = f"compiled {counted(function.total, 'time')}" if function.total else "compiled again"
+    times = f"compiled {times_text(function.total)}" if function.total else "compiled again"
     varied = [one_line(guard.variation.partition(": ")[0]) for guard in function.guards if ": " in guard.variation]
     return f"{one_line(name)} was {times}{judgment}{f': {and_list(varied[:_MAX_NAMES])} varied' if varied else ''}"
 

@@ -296,7 +296,7 @@ class View:
     def eager_functions(self, break_: Break) -> str:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
         names = Counter(self._skipped[ident].function for ident in break_.skipped if ident in self._skipped)
-        shown = [f"{name} ({times_text(number)})" if number > 1 else name for name, number in names.items()]
+        shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
         more = len(shown) - _MAX_NAMES
         return ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 

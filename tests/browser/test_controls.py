@@ -326,6 +326,7 @@ def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> 
         if way == "Undo":
             report.get_by_role("button", name="Undo", exact=True).click()
             expect(report.get_by_role("status")).to_have_text("Undone")
+            expect(report).to_be_focused()  # the button is gone
         else:
             page.keyboard.press(way)
         page.wait_for_function("jupyterapp.shell.currentWidget.content.widgets.length === 2")
@@ -442,7 +443,7 @@ def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
 
 
 def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) -> None:
-    """Every pane has its natural height, and there are four."""
+    """Every pane has its natural height, and there are four. The strip shows all breaks, however narrow it is."""
     lab.save("natural", big(breaks=11, ops=200))
     opened = opened_in_lab(open_page, lab, "natural")
     report = live_report(opened.page)
@@ -455,6 +456,10 @@ def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) ->
         report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
         opened.page.wait_for_timeout(200)
         assert report.evaluate(scrolling) == []
+    opened.page.set_viewport_size({"width": 600, "height": 800})
+    strip = report.locator(".gb-strip")
+    expect(strip.locator("a.gb-cut")).to_have_count(11)
+    assert strip.evaluate("strip => strip.scrollWidth <= strip.clientWidth")
     assert opened.errors == []
 
 

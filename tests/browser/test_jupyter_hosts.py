@@ -53,6 +53,13 @@ def test_panel_and_marks_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
         explain(page)
     expect(broken(cell(page, 1))).to_have_count(1, timeout=60_000)
     expect(broken(cell(page, 0))).to_have_count(1)
+    # Shortcuts of the notebook are matched before the report gets a key.
+    report = page.locator(".graphbreak.gb-live").last
+    for element in (report.get_by_role("tab", name="Graphs"), report.locator(".gb-break summary").first):
+        element.focus()
+        for key in ("b", "x", "a"):
+            page.keyboard.press(key)
+        assert page.evaluate("jupyterapp.shell.currentWidget.content.widgets.length") == 4
     opened.shoot("marks-notebook7")
     found = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[2].model.id")
     command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)

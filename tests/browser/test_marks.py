@@ -216,6 +216,9 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
     expect(page.locator(".lm-TabBar-tab", has_text=HOSTILE[:8])).to_have_count(1)
     command(page, "jupyter-graphbreak:open-source", cellId=found, source="none", line=5)
     expect_warning(page, "The report of this source no longer exists.")
+    view.locator(".cm-content").focus()
+    page.keyboard.press("F8")
+    expect(cell(page, 0).locator(".cm-content")).to_be_focused()
     assert [*opened.errors, *opened.complaints] == []
 
 

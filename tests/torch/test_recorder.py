@@ -209,5 +209,5 @@ def test_a_module_of_torchs_own_class_names_the_wrapper_that_is_compiled() -> No
             compiled(torch.ones(1, 2))
     assert [frame.module for frame in run.report.frames] == ["Sequential"] * 2
     text = " ".join(run.report.to_text().split())
-    assert "Sequential was compiled 2 times: len(tests.torch.test_recorder.KEPT) varied" in text
+    assert "Sequential was compiled twice: len(tests.torch.test_recorder.KEPT) varied" in text
     assert "len(tests.torch.test_recorder.KEPT): 0 -> 1 or more" in text

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Tensors with more elements are shown by their shape.
 _MAX_SHOWN_ELEMENTS = 6
+#: If values differ by less, PyTorch's text for them may be the same.
+_RTOL_OF_TEXT, _ATOL_OF_TEXT = 1e-3, 1e-4
 _MAX_LENGTH = 80
 #: Tolerated rounding, relative to the element and to the largest element: a few units in the last place.
 _NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
@@ -255,7 +257,7 @@ class _Comparison:
             if _differs_by_noise(expected, actual):
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
-                return f"{show(actual)} instead of {show(expected)}"
+                return _both(expected, actual)
             return _summary(str(error))
         except Exception:  # noqa: BLE001 - layouts that cannot be compared
             return None
@@ -274,6 +276,15 @@ class _Comparison:
         except TypeError:
             return None
         return None
+
+
+def _both(expected: torch.Tensor, actual: torch.Tensor) -> str:
+    """Return two small tensors as text, with all digits if the usual four would hide the difference."""
+    is_comparable = expected.layout == actual.layout == torch.strided and expected.device == actual.device
+    is_comparable = is_comparable and expected.is_floating_point()
+    if is_comparable and torch.allclose(actual, expected, rtol=_RTOL_OF_TEXT, atol=_ATOL_OF_TEXT, equal_nan=True):
+        return f"{actual.tolist()} instead of {expected.tolist()}"
+    return f"{show(actual)} instead of {show(expected)}"
 
 
 def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.highlight import escaped, visible
-from jupyter_graphbreak.views.words.plain_text import counted, duration, is_known_page
+from jupyter_graphbreak.views.words.plain_text import counted, duration, is_known_page, times_text
 
 if TYPE_CHECKING:
     import jinja2
@@ -80,10 +80,6 @@ def _count_of(number: int, noun: str) -> str:
     return counted(number, noun) if number else f"no {noun}s"
 
 
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
-
-
 def _shown(value: Any) -> Any:
     # The filters that produce markup have already escaped it.
     return visible(value) if type(value) is str else value
@@ -113,8 +109,9 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for convert in (_ticks, _arrows, _short, _first_line, _count_of, _times):
+    for convert in (_ticks, _arrows, _short, _first_line, _count_of):
         environment.filters[convert.__name__.removeprefix("_")] = convert
     environment.filters["is_known_page"] = is_known_page
     environment.filters["duration"] = duration
+    environment.filters["times"] = times_text
     return environment

@@ -33,7 +33,7 @@ from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_answers, path_effect
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import counted, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     Recompilation,
@@ -296,7 +296,7 @@ class View:
     def eager_functions(self, break_: Break) -> str:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
         names = Counter(self._skipped[ident].function for ident in break_.skipped if ident in self._skipped)
-        shown = [f"{name} ({number} times)" if number > 1 else name for name, number in names.items()]
+        shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
         more = len(shown) - _MAX_NAMES
         return ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 

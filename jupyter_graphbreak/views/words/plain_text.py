@@ -31,6 +31,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def times_text(number: int) -> str:
+    """Return how often something happened: "once", "twice", "3 times"."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
 def joined(words: Sequence[str], separator: str) -> str:
     """Join words; if there are very many, the first ones and how many more there are."""
     more = len(words) - _MAX_WORDS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, is_number_of_break, plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.plain_text import and_list, one_line
+from jupyter_graphbreak.views.words.plain_text import and_list, one_line, times_text
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 from jupyter_graphbreak.views.words.where import (
     function_of,
@@ -153,7 +153,7 @@ class Recompilation:
         count = len(self.frames) - self.limit_hit
         if not count:
             return "not recompiled: limit reached, runs eagerly"
-        times = f"recompiled ({self.frames[0]})" if count == 1 else f"recompiled {count} times"
+        times = f"recompiled ({self.frames[0]})" if count == 1 else f"recompiled {times_text(count)}"
         return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
 
     def share(self, guard: FailedGuard) -> str:
@@ -273,8 +273,7 @@ def limited_functions(report: Report) -> str:
     first = limited[0] if limited else None
     if of_wrappers or first is None or len(names) > 1 or not first.total:
         return f"{' and '.join(names)} {verb}"
-    times = "once" if first.total == 1 else f"{first.total} times"
-    return f"{names[0]} was compiled {times} and {verb}"
+    return f"{names[0]} was compiled {times_text(first.total)} and {verb}"
 
 
 def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRemedies | None:

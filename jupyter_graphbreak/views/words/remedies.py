@@ -165,6 +165,14 @@ def basis(remedy: Remedy) -> str:
     return "; ".join(part for part in (_comparison(remedy), _counts(remedy.evidence)) if part)
 
 
+def further_differences(remedy: Remedy) -> list[str]:
+    """Return the measured differences that its basis does not name."""
+    if remedy.evidence is None:
+        return []
+    named = basis(remedy)
+    return [difference for difference in remedy.differences if difference not in named]
+
+
 #: The family of the changes that the user made.
 _OWN = "own"
 _RESULTS: dict[RemedyVerdict, str] = {

@@ -13,7 +13,7 @@ from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, several_causes
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
-from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line
+from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     Recompilation,
@@ -208,13 +208,21 @@ def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
             f"{len(chosen)} changes, each tried alone, remove {target if removed == total else f'{removed} of them'}."
         )
     (remedy,) = chosen
-    first, *others = remedy.title.split("; ")
-    title = and_list([f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in others)])
+    title = _changes_in_order(remedy.title)
     target = target if removed == total else breaks_of(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
     slower = slowdown_by(report, remedy)
     but = f", but {slower}" if slower else ""
     return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}{but}."
+
+
+def _changes_in_order(title: str) -> str:
+    """Return the title of a remedy as a clause: "Set a = True and print after the call"."""
+    first, *others = title.split("; ")
+    changes = [f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in others)]
+    if others and any(", " in change for change in changes):
+        return f"{'; '.join(changes[:-1])}; and {changes[-1]}"
+    return and_list(changes)
 
 
 def _effect(report: Report, break_: Break) -> str:
@@ -256,7 +264,7 @@ def _recompiled(report: Report, judgment: str = "") -> str:
         return f"{counted(len(functions), 'function')} were compiled more than once{judgment}"
     (function,) = functions
     name = _called_name(report, function)
-    times = f"compiled {counted(function.total, 'time')}" if function.total else "compiled again"
+    times = f"compiled {times_text(function.total)}" if function.total else "compiled again"
     varied = [one_line(guard.variation.partition(": ")[0]) for guard in function.guards if ": " in guard.variation]
     return f"{one_line(name)} was {times}{judgment}{f': {and_list(varied[:_MAX_NAMES])} varied' if varied else ''}"
 

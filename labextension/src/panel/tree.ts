@@ -287,7 +287,7 @@ function runContent(run: IRun, trans: TranslationBundle): INodeContent {
         : [
             ...rows.status,
             unreadLabel(run, trans),
-            edited ? trans.__('edited after this run') : ''
+            edited ? trans.__('Edited after this run') : ''
           ],
     more: problem ?? rows?.about.map(({ label }) => label).join('\n') ?? ''
   });

@@ -89,13 +89,22 @@ function scrolls(box: HTMLElement): boolean {
 function setTabIndex(element: HTMLElement, tabIndex: number): void {
   if (element.getAttribute('tabindex') !== String(tabIndex)) {
     element.tabIndex = tabIndex;
-    suppress(element);
   }
 }
 
-/** Suppress JupyterLab's shortcuts for an element, which it would match before those around it. */
-export function suppress(element: HTMLElement): void {
-  element.dataset.lmSuppressShortcuts = 'true';
+/**
+ * Suppress JupyterLab's shortcuts for an element and whatever has the focus within it.
+ *
+ * Notebook 7 handles keys before the element does, and matches shortcuts with the focused element first.
+ */
+export function suppressShortcuts(element: HTMLElement): void {
+  const suppress = ({ dataset }: HTMLElement): void => {
+    dataset.lmSuppressShortcuts = 'true';
+  };
+  suppress(element);
+  element.addEventListener('focusin', ({ target }) =>
+    suppress(target as HTMLElement)
+  );
 }
 
 /** Whether a key is a shortcut of the application, or a familiar one, instead of a key of the report. */
@@ -132,7 +141,7 @@ export function keepFromNotebook(event: KeyboardEvent): void {
 /** Let an element get the focus by a click, and keep its keys from the notebook around it. */
 export function keepKeys(element: HTMLElement): void {
   element.tabIndex = -1;
-  suppress(element);
+  suppressShortcuts(element);
   element.addEventListener('keydown', event => {
     if (event.key === 'Escape') {
       focusCell(element);

@@ -78,9 +78,16 @@ export class Toolbar {
     this._status.textContent = message;
     this._undo = undo ?? null;
     const steps = [undo, next].filter(step => step !== undefined);
+    const isFocused = this._steps.contains(document.activeElement);
     this._steps.replaceChildren(
       ...steps.map(({ label, act }) => makeButton(label, '', act))
     );
+    if (isFocused) {
+      // The button that was pressed is gone, and the focus must not be lost.
+      this.element
+        .closest<HTMLElement>('.graphbreak')
+        ?.focus({ preventScroll: true });
+    }
   }
 
   /** Undo the announced action; false if there is nothing to undo. */

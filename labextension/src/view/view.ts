@@ -22,7 +22,7 @@ import {
   isUndo,
   keepFromNotebook,
   Roving,
-  suppress
+  suppressShortcuts
 } from './roving';
 import { type ISelectOptions, Selection } from './selection';
 import { addMeasureButtons } from './strip';
@@ -47,7 +47,7 @@ class View {
   constructor(root: HTMLElement, data: IReportData) {
     this._root = root;
     this._data = data;
-    suppress(root);
+    suppressShortcuts(root);
     // A click on a plain area focuses the report; otherwise the notebook around it would get the keys.
     root.tabIndex = -1;
     secureLinks(root);

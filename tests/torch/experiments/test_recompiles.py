@@ -485,7 +485,7 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
     )
     assert "two graphs are expected" in decision(report)
     assert verdict(report).text.startswith("No breaks. ")
-    assert verdict(report).text.endswith("forward was compiled 2 times, as expected: train varied.")
+    assert verdict(report).text.endswith("forward was compiled twice, as expected: train varied.")
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 

@@ -118,6 +118,14 @@ def test_the_output_of_a_job_contains_the_rest_of_its_reports() -> None:
     assert data["rest"]
 
 
+def test_a_function_that_runs_eagerly_twice_is_named_once() -> None:
+    report = two_breaks()
+    (skipped,) = report.skipped
+    breaks = [replace(break_, skipped=["k1", "k2"]) if break_.skipped else break_ for break_ in report.breaks]
+    report = replace(report, breaks=breaks, skipped=[skipped, replace(skipped, id="k2")])
+    assert "<code>log_stats</code> (twice) run eagerly" in render_html(report)
+
+
 def test_a_run_without_graphs_is_not_called_good() -> None:
     empty = msgspec.structs.replace(no_breaks(), sources=[], frames=[], graphs=[], scopes=[], summary=Summary())
     html = render_html(empty).partition("</style>")[2]

@@ -312,6 +312,16 @@ def test_a_reason_is_never_cut_within_a_clause() -> None:
     )
 
 
+def test_a_difference_is_shown_once() -> None:
+    for remedy in (
+        a_remedy("another result", reason="y is 2, not 3", differences=["y is 2, not 3", "z is 4, not 5"]),
+        a_remedy("another result", differences=["y is 2, not 3", "z is 4, not 5"]),
+        a_remedy("works but differs", differences=["y is 2, not 3", "z is 4, not 5"]),
+    ):
+        shown = render_html(with_remedies(remedy))
+        assert (shown.count("y is 2, not 3"), shown.count("z is 4, not 5")) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("remedy", "sentence"),
     [

@@ -518,7 +518,7 @@ def test_views_name_every_failed_guard() -> None:
         (1, False, "recompiled (0/1)"),
         (3, False, "recompiled 3 times"),
         (1, True, "not recompiled: limit reached, runs eagerly"),
-        (3, True, "recompiled 2 times, then limit reached: runs eagerly"),
+        (3, True, "recompiled twice, then limit reached: runs eagerly"),
     ],
 )
 def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: bool, times: str) -> None:

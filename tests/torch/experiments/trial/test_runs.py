@@ -66,6 +66,11 @@ def value() -> Any:
     return lambda x: x * 1, lambda x: x * 2
 
 
+@case("value", "returns [1.0, 1.000040054321289] instead of [1.0, 1.0]", torch.ones(2))
+def last_digits() -> Any:
+    return lambda x: x * 1, lambda x: x * torch.tensor([1.0, 1.00004])
+
+
 @case("value", "returns torch.float64 instead of torch.float32")
 def dtype() -> Any:
     return lambda x: x * 1, lambda x: x.double()

@@ -36,8 +36,12 @@ class KnownOwner:
 
 
 OPTIMIZER = (
-    "PyTorch breaks in its optimizers on purpose: compile the model and the loss, and call the optimizer after the "
-    "compiled function"
+    "PyTorch breaks in its optimizers on purpose, and still compiles the update as one graph: leave it, or call the "
+    "optimizer after the compiled function"
+)
+OPTIMIZER_STEP = (
+    "Leave it, or call the optimizer after the compiled function: PyTorch breaks in its optimizers on purpose, and "
+    "still compiles the update as one graph."
 )
 
 #: By the owner of the line; the reader's own lines have the advice of their cause.

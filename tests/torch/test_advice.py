@@ -14,6 +14,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.remedy_list import manual_step_of_break
+from jupyter_graphbreak.knowledge.owners import OPTIMIZER, OPTIMIZER_STEP
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.words.guidance import guidance
@@ -165,12 +166,10 @@ def test_pytorchs_optimizer_is_not_the_readers_to_change() -> None:
         optimizer.step()
         return x + 1
 
-    _, graph_break, texts = advice_for(step)
+    report, graph_break, texts = advice_for(step)
     assert graph_break.owner == "torch"
-    assert texts == [
-        "PyTorch breaks in its optimizers on purpose: compile the model and the loss, and call the optimizer after the "
-        "compiled function"
-    ]
+    assert texts == [OPTIMIZER]
+    assert manual_step_of_break(report, graph_break) == OPTIMIZER_STEP
 
 
 def test_a_line_of_the_standard_library_belongs_to_its_caller() -> None:

@@ -29,7 +29,12 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     with_same_layouts,
 )
 from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
-from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, manual_steps, right_number
+from jupyter_graphbreak.experiments.recompiles.manual_steps import (
+    GENERAL_STEP,
+    is_about_freed_objects,
+    manual_steps,
+    right_number,
+)
 from jupyter_graphbreak.experiments.recompiles.other_readers import Reader, find_reader
 from jupyter_graphbreak.experiments.recompiles.placement import module_of, parsed, with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment, run_lines
@@ -202,7 +207,10 @@ def find_recompile_remedies(
 def _recompiles_by_entry(
     report: Report, entries: Sequence[Entry]
 ) -> tuple[list[tuple[Entry, list[Recompile]]], list[list[Recompile]]]:
-    """Return the recompiles of each entry, and those of functions whose entry was not kept, by function."""
+    """Return the recompiles of each entry, and those that no change can end or whose entry was not kept, by function.
+
+    Copies of the entry's objects stay, so trials cannot repeat a recompile that the end of an object causes.
+    """
     frames = {frame.id: frame for frame in report.frames}
 
     def entry_frame(ident: str) -> str:
@@ -223,7 +231,7 @@ def _recompiles_by_entry(
     for recompile in report.recompiles:
         first = recompile.of or recompile.frame
         entry = by_frame.get(first) or by_frame.get(entry_frame(first)) or by_frame.get(entry_frame(recompile.frame))
-        if entry is not None:
+        if entry is not None and not is_about_freed_objects(recompile):
             found.setdefault(id(entry), (entry, []))[1].append(recompile)
         else:
             others.setdefault(first, []).append(recompile)

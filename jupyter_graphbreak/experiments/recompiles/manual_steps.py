@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
-from jupyter_graphbreak.report.guards import METHOD_OWNER, is_number_of_break, plain_guard
+from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, is_number_of_break, plain_guard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +44,16 @@ _LENGTH = (
     "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows out "
     "of the compiled function."
 )
+_FREED = re.compile(r"Cache line invalidated because (.+) got deallocated")
 #: Guards, and the sentence about each; ``name`` is the group that matched.
 _BY_GUARD = (
+    (
+        _FREED,
+        (
+            "`{name}` is a new object, and the one that the code was compiled for is gone: that is expected if a cell "
+            "runs again. Otherwise, create it once, before the loop."
+        ),
+    ),
     (re.compile(r"___check_obj_id\(([^,]+),"), _OBJECT),
     (
         re.compile(r"___check_type_id\(([^,]+),"),
@@ -301,9 +309,16 @@ def _about_guard(guard: str) -> str:
             )
         return f"A global setting of PyTorch changed ({state['what'].strip()}): set it once, before the loop."
     for pattern, sentence in _BY_GUARD:
-        if match := pattern.search(text):
-            return sentence.format(name=next(filter(None, match.groups()), ""))
+        match = pattern.search(text)
+        name = next(filter(None, match.groups()), "") if match is not None else ""
+        if match is not None and not name.startswith(OF_BREAK):  # a value without a name in the code
+            return sentence.format(name=name)
     return ""
+
+
+def is_about_freed_objects(recompile: Recompile) -> bool:
+    """Return whether a function was compiled again only because an object that its code refers to is gone."""
+    return bool(recompile.reasons) and all(_FREED.match(reason.guard) for reason in recompile.reasons)
 
 
 def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.remedies.change import decision_for_person, 
 from jupyter_graphbreak.experiments.remedies.trial_runner import outermost_module
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.lookup import known_cause
-from jupyter_graphbreak.knowledge.owners import OWNERS
+from jupyter_graphbreak.knowledge.owners import OPTIMIZER, OPTIMIZER_STEP, OWNERS
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING
@@ -43,6 +43,8 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
         The titles of the candidates that failed: the sentence does not propose them again.
     """
     if break_.owner != "own":
+        if any(advice.text == OPTIMIZER for advice in break_.advice):
+            return OPTIMIZER_STEP
         known, call = OWNERS[break_.owner], _own_call(report, break_)
         if call is None:
             return known.manual_step

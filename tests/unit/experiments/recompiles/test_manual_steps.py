@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from jupyter_graphbreak.experiments.recompiles.manual_steps import manual_step, manual_steps
+from jupyter_graphbreak.experiments.recompiles.manual_steps import (
+    GENERAL_STEP,
+    is_about_freed_objects,
+    manual_step,
+    manual_steps,
+)
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import Number, Size, Varied
 from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
@@ -32,6 +38,18 @@ def test_a_list_that_grows_is_the_cause_even_if_a_line_makes_a_constant_of_a_num
     assert step.startswith("The length of `self.history` varies")
     ((step, _),) = manual_steps(Varied(), [Recompile("0/1", "0/0", "forward", None, guards[1:], id="r1")], line)
     assert "makes a constant of a size or a number" in step, "the body of the loop, not its header"
+
+
+def test_an_object_that_is_gone_was_made_anew() -> None:
+    gone = GuardFailure("Cache line invalidated because L['self'] got deallocated")
+    recompile = Recompile("2/1", "2/0", "step", None, [gone], id="r1")
+    assert is_about_freed_objects(recompile)
+    assert not is_about_freed_objects(replace(recompile, reasons=[gone, GuardFailure("L['lr'] == 0.1")]))
+    ((step, _),) = manual_steps(Varied(), [recompile], None)
+    assert step.startswith("`self` is a new object, and the one that the code was compiled for is gone")
+    gone = GuardFailure("Cache line invalidated because L['___stack0'] got deallocated")
+    ((step, _),) = manual_steps(Varied(), [replace(recompile, reasons=[gone])], None)
+    assert step == GENERAL_STEP
 
 
 def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:

@@ -208,11 +208,11 @@ def _announcing_function(original: Callable[..., Any], opener: _Opener) -> Calla
 def _announcing_class(original: type, opener: _Opener) -> type:
     """Return a class that makes instances of the original, and claims to be it: extension types have fixed methods."""
 
-    class Kind(type):
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
-            return original(*args, **kwargs)
+    def make(_: type, *args: Any, **kwargs: Any) -> Any:
+        _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
+        return original(*args, **kwargs)
 
+    class Kind(type):
         def __instancecheck__(cls, instance: Any) -> bool:
             return isinstance(instance, original)
 
@@ -222,7 +222,9 @@ def _announcing_class(original: type, opener: _Opener) -> type:
         def __getattr__(cls, name: str) -> Any:
             return getattr(original, name)
 
-    return Kind(original.__name__, (), {"__doc__": original.__doc__, "__module__": original.__module__})
+    # Dynamo would make an instance without calling a `__call__` of `Kind`.
+    content = {"__doc__": original.__doc__, "__module__": original.__module__, "__new__": disable_dynamo(make)}
+    return Kind(original.__name__, (), content)
 
 
 def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import cProfile
 import importlib
-import sqlite3
 import sys
 import types
 from collections import deque
@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.unaudited_functions import Replacements
+from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, Replacements
 
 #: Statements that change a library or the process, and an expression for what they change.
 STOPPED = {
@@ -452,6 +452,15 @@ def test_a_trial_sets_no_monitor_of_the_interpreter(
     assert stopped.value.effect.kind == "state"
 
 
+def test_compiled_code_makes_an_object_of_a_replaced_class(program: Callable[[str, str], Any]) -> None:
+    made = program("cv2.VideoWriter('c')", "cv2.WRITTEN")
+    before = made.cv2.WRITTEN.copy()
+    compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(made.step, backend="eager")
+    with REFUSABLE.installed():
+        compiled(torch.ones(3))
+    assert [*before, "c"] == made.cv2.WRITTEN
+
+
 def test_methods_of_immutable_types_are_replaced() -> None:
     replacements = Replacements(lambda: iter([(deque, "rotate", lambda *_: "replaced")]))
     with replacements.installed():
@@ -460,5 +469,5 @@ def test_methods_of_immutable_types_are_replaced() -> None:
 
 
 def test_an_object_of_an_extension_type_is_not_copied_without_its_memory() -> None:
-    cursor = sqlite3.connect(":memory:").cursor()
-    assert clone(cursor) is cursor
+    profile = cProfile.Profile()
+    assert clone(profile) is profile

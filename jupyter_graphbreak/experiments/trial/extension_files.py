@@ -84,6 +84,13 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
     "lmdb": dict.fromkeys(("open", "Environment"), _LMDB),
     "lmdb.cpython": dict.fromkeys(("open", "Environment"), _LMDB),
     "netCDF4": {"Dataset": _WITH_MODE},
+    "polars.dataframe.frame": {
+        f"DataFrame.write_{form}": _WRITES_IF_PATH
+        for form in ("avro", "csv", "delta", "excel", "ipc", "ipc_stream", "json", "ndjson", "parquet")
+    },
+    "polars.lazyframe.frame": {
+        f"LazyFrame.sink_{form}": _WRITES_IF_PATH for form in ("csv", "delta", "ipc", "ndjson", "parquet")
+    },
     "pyarrow": _OF_ARROW,
     "pyarrow.lib": _OF_ARROW,
     "pyarrow.csv": dict.fromkeys(("write_csv", "CSVWriter"), _WRITES),

@@ -18,7 +18,7 @@ import jupyter_graphbreak
 from jupyter_graphbreak.commands.checkpoint import checkpoint_command
 from jupyter_graphbreak.commands.diff import diff_command
 from jupyter_graphbreak.commands.doctor import doctor_command
-from jupyter_graphbreak.commands.exit_statuses import CRASHED, FINE, INTERRUPTED, MISUSE, FileProblem
+from jupyter_graphbreak.commands.exit_statuses import CRASHED, FINE, INTERRUPTED, MISUSE, FileProblem, print_message
 from jupyter_graphbreak.commands.log import log_command
 from jupyter_graphbreak.commands.mcp import mcp_command
 from jupyter_graphbreak.commands.notebook import notebook_command
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.exceptions.Exit as end:
         status = end.exit_code
     except click.ClickException as error:
-        click.echo(f"graphbreak: {' '.join(error.format_message().split())}", err=True)
+        print_message(error.format_message())
         status = error.exit_code if isinstance(error, FileProblem) else MISUSE
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
@@ -75,8 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - reported in one line, with a separate exit status
         if os.environ.get(_DEBUG):
             traceback.print_exc()
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_ERROR_LENGTH]
-        click.echo(f"graphbreak: internal error: {what} ({_REPORT})", err=True)
+        print_message(f"internal error: {type(error).__name__}: {str(error)[:_MAX_ERROR_LENGTH]} ({_REPORT})")
         status = CRASHED
     sys.exit(status or 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import nbformat
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 
 _FORMAT = 4
 _MAX_BYTES = 512 << 20
-_MAX_REPORTS = 10_000
+_MAX_REPORTS = 1_000
 _MAX_ERROR_LENGTH = 300
+_MAX_FORMAT_LENGTH = 20
+#: As objects, JSON takes up to a hundred times as much memory as its text. A number weighs 1, a list or an object 5.
+_MAX_WEIGHT = 20_000_000
+_CONTAINER_WEIGHT = 5
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class UnreadableNotebook(ValueError):  # noqa: N818 - reads as the sentence it reports
@@ -37,31 +43,48 @@ def read_cells(path: Path) -> dict[str, Any]:
         If the file cannot be read or is not a notebook of format 4.
     """
     try:
-        notebook = json.loads(read_regular(path, _MAX_BYTES))
-    except OSError as error:
-        raise UnreadableNotebook(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    except (ValueError, RecursionError):  # including the ValueError for a path with a zero byte
+        content = read_regular(path, _MAX_BYTES)
+    except (OSError, ValueError) as error:  # a ValueError for a path with a zero byte
+        why = getattr(error, "strerror", None) or str(error)
+        raise UnreadableNotebook(f"{path}: {why[:1].lower()}{why[1:]}") from None
+    if _weight(content) > _MAX_WEIGHT and _weight_outside_strings(content) > _MAX_WEIGHT:
+        raise UnreadableNotebook(f"{path}: too large: clear the outputs that have millions of numbers or entries")
+    try:
+        notebook = json.loads(content)
+    except (ValueError, RecursionError):
         raise UnreadableNotebook(f"{path}: not a notebook: it is not JSON") from None
     if not isinstance(notebook, dict) or "nbformat" not in notebook:
         raise UnreadableNotebook(f"{path}: not a notebook: it has no nbformat")
     if notebook["nbformat"] != _FORMAT:
         convert = "convert it with `jupyter nbconvert --to notebook`"
-        raise UnreadableNotebook(f"{path}: the notebook has format {notebook['nbformat']!r}; {convert}")
+        raise UnreadableNotebook(f"{path}: the notebook has format {_brief(notebook['nbformat'])}; {convert}")
     cells = notebook.get("cells")
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise UnreadableNotebook(f"{path}: not a notebook: it has no list of cells")
     return notebook
 
 
+def _weight(content: bytes) -> int:
+    return content.count(b",") + _CONTAINER_WEIGHT * (content.count(b"{") + content.count(b"["))
+
+
+def _weight_outside_strings(content: bytes) -> int:
+    return _weight(content) - sum(_weight(string[0]) for string in _STRING.finditer(content))
+
+
+def _brief(value: Any) -> str:
+    return f"a {type(value).__name__}" if isinstance(value, list | dict) else repr(value)[:_MAX_FORMAT_LENGTH]
+
+
 class NotebookReports(NamedTuple):
-    """The reports in a notebook's outputs, in order, and one sentence about the unreadable ones, if any."""
+    """The reports in a notebook's outputs, in order, and sentences about those that were not read."""
 
     reports: list[Report]
     problems: list[str]
 
 
-def reports_in(notebook: dict[str, Any]) -> NotebookReports:
-    """Return the readable reports in a notebook's outputs.
+def reports_in(notebook: dict[str, Any], most: int | None = _MAX_REPORTS) -> NotebookReports:
+    """Return the readable reports in a notebook's outputs, of the first ``most`` reports.
 
     Raises
     ------
@@ -70,7 +93,8 @@ def reports_in(notebook: dict[str, Any]) -> NotebookReports:
     """
     reports: list[Report] = []
     failed: list[str] = []
-    for number, data in itertools.islice(_outputs_with_reports(notebook), _MAX_REPORTS):
+    outputs = _outputs_with_reports(notebook)
+    for number, data in itertools.islice(outputs, most):
         try:
             reports.append(report_in(data))
         except (ValueError, OverflowError, RecursionError) as error:  # msgspec and lone surrogates raise ValueError
@@ -78,7 +102,10 @@ def reports_in(notebook: dict[str, Any]) -> NotebookReports:
     if failed and not reports:
         raise UnreadableNotebook(failed[0])
     more = f" ({len(failed)} reports cannot be read)" if len(failed) > 1 else ""
-    return NotebookReports(reports, [failed[0] + more] if failed else [])
+    problems = [failed[0] + more] if failed else []
+    if next(outputs, None) is not None:
+        problems.append(f"only the first {most:,} reports were read")
+    return NotebookReports(reports, problems)
 
 
 def _outputs_with_reports(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]:

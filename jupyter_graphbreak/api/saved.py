@@ -118,7 +118,8 @@ def explain_notebook(
             bar.update(done - bar.n)
 
         notebook, error = execute(Path(path), kernel, show)
-    explained = ExplainedNotebook([Report.of(report) for report in reports_in(notebook).reports], notebook, error)
+    reports = [Report.of(report) for report in reports_in(notebook, most=None).reports]
+    explained = ExplainedNotebook(reports, notebook, error)
     if output is not None:
         explained.save(output)
     return explained

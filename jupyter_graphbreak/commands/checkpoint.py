@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import counted, one_line
 
 #: At most this many names are printed.
 _MAX_NAMES = 5
@@ -42,13 +42,13 @@ def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
         raise FileProblem(f"{error.filename or file}: {reason}") from None
     renamed = repaired.renamed
     if not renamed:
-        click.echo(f"No name in {file} contains _orig_mod. {new} was not written.", err=True)
+        click.echo(one_line(f"No name in {file} contains _orig_mod. {new} was not written."), err=True)
         return FAILED
     for old, name in list(renamed.items())[:_MAX_NAMES]:
-        click.echo(f"{old} -> {name}")
+        click.echo(one_line(f"{old} -> {name}"))
     if len(renamed) > _MAX_NAMES:
         click.echo(f"and {len(renamed) - _MAX_NAMES} more")
     if repaired.on_cpu:
         click.echo("Its tensors are on the CPU now: this machine lacks the device on which they were.")
-    click.echo(f"Renamed {counted(len(renamed), 'name')}; wrote {new}.")
+    click.echo(one_line(f"Renamed {counted(len(renamed), 'name')}; wrote {new}."))
     return FINE

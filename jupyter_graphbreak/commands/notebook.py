@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import UNREADABLE, FileProblem
+from jupyter_graphbreak.commands.exit_statuses import UNREADABLE, FileProblem, print_message
 from jupyter_graphbreak.commands.formats import CommandResult
 from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options
 
@@ -49,10 +49,7 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
         raise FileProblem(str(problem)) from None
     status = gate.finish(CommandResult(reports, notebook=path.as_posix()))
     if error is not None:
-        click.echo(
-            f"graphbreak: a cell raised {error}" if not shared["redact"] else "graphbreak: a cell raised", err=True
-        )
+        print_message(f"a cell raised {error}" if not shared["redact"] else "a cell raised")
     for warning in problems:
-        text = "some reports cannot be read" if shared["redact"] else " ".join(str(warning.message).split())
-        click.echo(f"graphbreak: {text}", err=True)
+        print_message("some reports cannot be read" if shared["redact"] else str(warning.message))
     return 1 if error is not None else status or (UNREADABLE if problems else 0)

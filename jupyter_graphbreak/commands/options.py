@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from msgspec.structs import replace
 
-from jupyter_graphbreak.commands.exit_statuses import FileProblem
+from jupyter_graphbreak.commands.exit_statuses import FileProblem, print_message
 from jupyter_graphbreak.commands.formats import FORMATS, CommandResult, render, verdict_lines
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, load_baseline, save_baseline
 from jupyter_graphbreak.gate.verdict import COMPILE_SOMETHING, judge, nothing_compiled
@@ -109,15 +109,14 @@ class Gate:
         click.echo(render(result, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
         if shared.update_baseline and shared.baseline is not None:
             if nothing_compiled(result.reports):
-                sentence = f"graphbreak: {shared.baseline} was not written: nothing was compiled; {COMPILE_SOMETHING}"
-                click.echo(sentence, err=True)
+                print_message(f"{shared.baseline} was not written: nothing was compiled; {COMPILE_SOMETHING}")
                 return 1
             try:
                 most = self._baseline.max_recompiles if self._baseline is not None else 0
                 save_baseline(shared.baseline, replace(baseline_of(result.reports), max_recompiles=most))
             except (OSError, ValueError) as error:
                 raise FileProblem(f"--baseline {shared.baseline}: {_reason(error)}") from None
-            click.echo(f"graphbreak: wrote {shared.baseline}", err=True)
+            print_message(f"wrote {shared.baseline}")
         if verdict is not None and shared.form not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
         return 0 if verdict is None or verdict.passed else 1
@@ -125,5 +124,6 @@ class Gate:
 
 def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, MalformedBaseline):
-        return f"not a baseline: {error}"
-    return (getattr(error, "strerror", None) or str(error)).lower()
+        return f"not a baseline: {error}; correct it, or delete it and create it again with --update-baseline"
+    why: str = getattr(error, "strerror", None) or str(error)
+    return why[:1].lower() + why[1:]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem
+from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem, print_message
 from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_program
 
 
@@ -50,7 +50,7 @@ def repro_command(
         run.check(seconds)
     known = idents_of(run.report)
     if ident is None and not known:
-        click.echo("graphbreak: nothing to reproduce: no break, recompile or error was seen", err=True)
+        print_message("nothing to reproduce: no break, recompile or error was seen")
         return FAILED
     try:
         script = run.reproducer(ident or known[0], redacted=redact, seconds=seconds)
@@ -58,7 +58,7 @@ def repro_command(
         has = ", ".join(known) or "nothing to reproduce"
         raise click.UsageError(f"--id {ident}: the report has no such id; it has {has}") from None
     except NotReproducedError as reason:
-        click.echo(f"graphbreak: {reason}", err=True)
+        print_message(str(reason))
         return FAILED
     if output is not None:
         try:

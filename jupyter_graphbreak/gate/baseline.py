@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _ADDRESS = re.compile(r"0x[0-9a-f]+")  # differs in every run
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"' r"|'[^']*'")
+#: Keys have at most two parts.
+_MAX_DOTS = 10
 _HEAD = """\
 # Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on any other break;
 # `graphbreak ... --baseline FILE --update-baseline` rewrites this file.
@@ -92,13 +95,22 @@ def read_baseline(text: str) -> Baseline:
     MalformedBaseline
         If the text is not TOML, has unknown or malformed fields, or was written by a later release.
     """
+    if any(map(_has_long_key, text.split("\n"))):
+        raise MalformedBaseline("it has a key with too many parts")
     try:
         baseline = msgspec.convert(tomllib.loads(text), Baseline)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise MalformedBaseline(" ".join(str(error).split())) from None
+    except RecursionError:
+        raise MalformedBaseline("its tables or lists are nested too deeply") from None
+    except ValueError as error:  # of TOML, of msgspec, or about a number with very many digits
+        raise MalformedBaseline(" ".join(str(error).partition("; use sys.")[0].split())) from None
     if baseline.version != _VERSION:
         raise MalformedBaseline(f"it has version {baseline.version}, but this release reads version {_VERSION}")
     return baseline
+
+
+def _has_long_key(line: str) -> bool:
+    """Return whether a line may have a key with many parts, for which ``tomllib`` takes quadratic memory."""
+    return line.count(".") > _MAX_DOTS and _STRING.sub("", line).partition("#")[0].count(".") > _MAX_DOTS
 
 
 def write_baseline(baseline: Baseline) -> str:
@@ -203,7 +215,7 @@ def _toml(value: str | int) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-_MAX_BYTES = 64 << 20
+_MAX_BYTES = 8 << 20  # 50,000 breaks; tomllib takes up to 60 times as much memory
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -217,9 +229,10 @@ def load_baseline(path: Path) -> Baseline:
         If the file is not a baseline.
     """
     try:
-        return read_baseline(read_regular(path, _MAX_BYTES).decode())
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise MalformedBaseline(" ".join(str(error).split())) from None
+        text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")  # some editors begin a file with a byte order mark
+    except UnicodeDecodeError:
+        raise MalformedBaseline("it is not UTF-8 text") from None
+    return read_baseline(text)
 
 
 def save_baseline(path: Path, baseline: Baseline) -> None:
@@ -230,14 +243,17 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
     Raises
     ------
     OSError
-        If the file cannot be written.
+        If the file cannot be written, or would be too large to be read again.
     MalformedBaseline
         If there is a file that is not a baseline; it is not replaced.
     """
+    content = write_baseline(baseline).encode()
+    if len(content) > _MAX_BYTES:
+        raise OSError(errno.EFBIG, f"it would be larger than {_MAX_BYTES >> 20} MiB", str(path))
     target = Path(os.path.realpath(path))
     with contextlib.suppress(FileNotFoundError):
         load_baseline(target)
         if not os.access(target, os.W_OK):  # os.replace below would not notice
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     with replacing(target) as temporary:
-        temporary.write_text(write_baseline(baseline), encoding="utf-8")
+        temporary.write_bytes(content)

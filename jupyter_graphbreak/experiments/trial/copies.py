@@ -12,6 +12,7 @@ import inspect
 import io
 import logging
 import re
+import struct
 import sys
 import threading
 import types
@@ -509,7 +510,23 @@ def _is_builtin_init(kind: type) -> bool:
 
 def _has_attributes_only(kind: type) -> bool:
     """Return whether the instances of a class consist of attributes only."""
-    return all(base.__flags__ & _HEAP_TYPE or base in _PLAIN_BASES for base in kind.__mro__[:-1])
+    return all(_adds_attributes_only(base) or base in _PLAIN_BASES for base in kind.__mro__[:-1])
+
+
+def _adds_attributes_only(kind: type) -> bool:
+    """Return whether the instances of a class have no more memory than those of its base and its attributes need.
+
+    Instances of nanobind's classes have more. Their methods end the process if ``__init__`` has not run.
+    """
+    base = kind.__base__
+    if not kind.__flags__ & _HEAP_TYPE or base is None:
+        return False
+    attributes = [
+        name
+        for name, member in vars(kind).items()
+        if is_instance(member, types.MemberDescriptorType) or name in {"__dict__", "__weakref__"}
+    ]
+    return kind.__basicsize__ - base.__basicsize__ <= struct.calcsize("P") * len(attributes)
 
 
 def _slot_descriptors(kind: type) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import importlib
 import os
 import re
 import sys
+import types
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
+    from types import BuiltinMethodType, FrameType
 
     from jupyter_graphbreak.report.schema import EffectKind
 
@@ -39,6 +40,8 @@ class _Opener(NamedTuple):
         The kind of the effect.
     takes_text : bool
         Whether a text may be something else than a path.
+    takes_sql : bool
+        Whether the text is SQL, which reads if it begins with one of a few words.
     """
 
     parameter: str = ""
@@ -47,6 +50,7 @@ class _Opener(NamedTuple):
     reads_by_default: bool = True
     kind: EffectKind = "file"
     takes_text: bool = False
+    takes_sql: bool = False
 
     def only_reads(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a call with these arguments reads a file without changing it."""
@@ -57,6 +61,7 @@ class _Opener(NamedTuple):
 
 
 _WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_text=True)
+_RUNS_SQL = _Opener(kind="database", takes_sql=True)
 _WITH_MODE = _Opener("mode", 1, ("r", "rb"))
 _METHOD_WITH_MODE = _Opener("mode", 2, ("r", "rb"))
 _LMDB = _Opener("readonly", 3, (True,), reads_by_default=False, kind="database")
@@ -68,16 +73,35 @@ _OF_ARROW = {
 _OPENERS: dict[str, dict[str, _Opener]] = {
     "av": {"open": _Opener("mode", 2, ("r",))},
     "cv2": {"VideoWriter": _WRITES, "FileStorage": _Opener("flags", 1, (0,))},
-    "duckdb": {"connect": _Opener("read_only", 1, (True,), reads_by_default=False, kind="database")},
+    "duckdb": {
+        "connect": _Opener("read_only", 1, (True,), reads_by_default=False, kind="database"),
+        **dict.fromkeys(("sql", "query", "execute", "executemany"), _RUNS_SQL),
+    },
+    "_duckdb": {
+        f"DuckDBPyConnection.{name}": _RUNS_SQL for name in ("sql", "query", "execute", "executemany", "_submit")
+    },
     "h5py.h5f": {"open": _Opener("flags", 1, (0,), reads_by_default=False), "create": _WRITES},
     "lmdb": dict.fromkeys(("open", "Environment"), _LMDB),
     "lmdb.cpython": dict.fromkeys(("open", "Environment"), _LMDB),
     "netCDF4": {"Dataset": _WITH_MODE},
+    "polars.dataframe.frame": {
+        f"DataFrame.write_{form}": _WRITES_IF_PATH
+        for form in ("avro", "csv", "delta", "excel", "ipc", "ipc_stream", "json", "ndjson", "parquet")
+    },
+    "polars.lazyframe.frame": {
+        f"LazyFrame.sink_{form}": _WRITES_IF_PATH for form in ("csv", "delta", "ipc", "ndjson", "parquet")
+    },
     "pyarrow": _OF_ARROW,
     "pyarrow.lib": _OF_ARROW,
     "pyarrow.csv": dict.fromkeys(("write_csv", "CSVWriter"), _WRITES),
     "pyarrow.dataset": {"write_dataset": _WRITES},
+    "pyarrow._fs": {
+        f"FileSystem.{name}": _WRITES
+        for name in ("create_dir", "delete_dir", "delete_dir_contents", "delete_file", "move", "copy_file",
+                     "open_output_stream", "open_append_stream")
+    },
     "pyarrow.feather": {"write_feather": _WRITES},
+    "pyarrow.fs": {"copy_files": _WRITES},
     "pyarrow.ipc": dict.fromkeys(("new_file", "new_stream"), _WRITES),
     "pyarrow.orc": {"ORCWriter.__init__": _WRITES},
     "pyarrow.parquet.core": {"ParquetWriter.__init__": _WRITES},
@@ -86,13 +110,19 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
 #: The modules with functions or classes to replace.
 MODULES = frozenset(_OPENERS)
 #: The names of functions that write a file if one of their arguments is a path: ``imwrite``, ``write_csv``, ``save``.
-_WRITER = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)")
+_WRITER = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)|^to_(?:csv|parquet)$")
+#: SQL of one statement that changes neither a database nor a file.
+_READING_SQL = re.compile(
+    r"(?is)(?!.*\b(?:insert|update|delete|copy)\b)\s*(?:select|with|from|values|describe|show)\b[^;]*;?\s*"
+)
 #: What a path looks like: it has a folder or a suffix.
 _PATH = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
 #: The types of functions that are not written in Python, which have no common base.
 _COMPILED = frozenset({"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"})
+#: The types of methods that are not written in Python, in their class.
+_COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
 #: Packages whose files PyTorch or Python report.
-_WITH_EVENTS = frozenset({"torch", "numpy", __name__.partition(".")[0]})
+_WITH_EVENTS = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
 
 
 def file_functions() -> Iterator[tuple[Any, str, Any]]:
@@ -105,7 +135,7 @@ def file_functions() -> Iterator[tuple[Any, str, Any]]:
             if hasattr(holder, name):
                 yield holder, name, _announcing_opener(getattr(holder, name), opener)
     for owner, name in _writers_in(len(sys.modules)):
-        if not _is_known(owner.__name__, name):
+        if name not in _OPENERS.get(owner.__name__, ()):
             yield owner, name, _announcing_opener(vars(owner)[name], _WRITES_IF_PATH)
 
 
@@ -117,25 +147,43 @@ def load(name: str) -> bool:
     return True
 
 
-def _is_known(module: str, name: str) -> bool:
-    return name in _OPENERS.get(module, ())
-
-
 @functools.lru_cache(maxsize=1)
-def _writers_in(_: int) -> list[tuple[ModuleType, str]]:
-    """Return the functions of extension modules whose names say that they write a file."""
-    found = []
+def _writers_in(_: int) -> list[tuple[ModuleType | type, str]]:
+    """Return the functions of extension modules, and the methods of their types, whose names say that they write."""
+    found: dict[tuple[int, str], tuple[ModuleType | type, str]] = {}
     for module in sys.modules.copy().values():
         package = str(getattr(module, "__name__", "")).partition(".")[0]
-        if type(module) is not ModuleType or package in _WITH_EVENTS or package in sys.stdlib_module_names:
+        if type(module) is not ModuleType or package in _WITH_EVENTS:
             continue
         if not is_library(str(getattr(module, "__file__", None) or "")):
             continue
         for name, value in list(vars(module).items()):
             # The replacement of a function, which may be there now, refers to it.
             if _WRITER.search(str(name)) and is_compiled(unwrapped(value)):
-                found.append((module, name))
-    return found
+                found[id(module), name] = module, name
+            if is_instance(value, type):
+                found |= {(id(kind), method): (kind, method) for kind, method in _writing_methods(value)}
+    return list(found.values())
+
+
+def _writing_methods(kind: type) -> Iterator[tuple[type, str]]:
+    """Yield the methods of a class and its bases that are not written in Python and whose names say that they write."""
+    for base in kind.__mro__:
+        if str(base.__module__).partition(".")[0] not in _WITH_EVENTS:
+            for name, method in list(vars(base).items()):
+                if _WRITER.search(str(name)) and type(unwrapped(method)).__name__ in _COMPILED_METHODS:
+                    yield base, name
+
+
+def announcing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
+    """Return the replacement of a method that is bound to its object; ``None`` if it does not write files."""
+    if not _WRITER.search(method.__name__) or is_instance(method.__self__, ModuleType | type | None):
+        return None
+    kind = next((kind for kind, name in _writing_methods(type(method.__self__)) if name == method.__name__), None)
+    if kind is None:
+        return None
+    replacement = _announcing_opener(unwrapped(vars(kind)[method.__name__]), _WRITES_IF_PATH)
+    return types.MethodType(replacement, method.__self__)
 
 
 def is_compiled(function: Any) -> bool:
@@ -167,11 +215,11 @@ def _announcing_function(original: Callable[..., Any], opener: _Opener) -> Calla
 def _announcing_class(original: type, opener: _Opener) -> type:
     """Return a class that makes instances of the original, and claims to be it: extension types have fixed methods."""
 
-    class Kind(type):
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
-            return original(*args, **kwargs)
+    def make(_: type, *args: Any, **kwargs: Any) -> Any:
+        _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
+        return original(*args, **kwargs)
 
+    class Kind(type):
         def __instancecheck__(cls, instance: Any) -> bool:
             return isinstance(instance, original)
 
@@ -181,10 +229,17 @@ def _announcing_class(original: type, opener: _Opener) -> type:
         def __getattr__(cls, name: str) -> Any:
             return getattr(original, name)
 
-    return Kind(original.__name__, (), {"__doc__": original.__doc__, "__module__": original.__module__})
+    # Dynamo would make an instance without calling a `__call__` of `Kind`.
+    content = {"__doc__": original.__doc__, "__module__": original.__module__, "__new__": disable_dynamo(make)}
+    return Kind(original.__name__, (), content)
 
 
 def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
+    if opener.takes_sql:
+        text = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
+        if not _READING_SQL.fullmatch(text):
+            notice(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
+        return
     paths = (value for value in (*args, *kwargs.values()) if _is_path(value, is_text=not opener.takes_text))
     path = next(paths, None)
     if path is not None and not opener.only_reads(args, kwargs):
@@ -196,5 +251,5 @@ def _is_path(value: Any, *, is_text: bool) -> bool:
     """Return whether an argument is a path; ``is_text`` if any text is one."""
     if isinstance(value, os.PathLike):
         return True
-    text = os.fsdecode(value) if isinstance(value, bytes) else value
+    text = os.fsdecode(value) if isinstance(value, bytes) and is_text else value  # else, bytes are the content
     return isinstance(text, str) and text != ":memory:" and (is_text or _PATH.fullmatch(text) is not None)

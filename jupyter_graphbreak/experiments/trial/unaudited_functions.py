@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
+import gc
 import importlib
 import itertools
 import logging
 import os
 import sys
 import threading
-from types import FunctionType
+from types import BuiltinMethodType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
@@ -162,13 +164,14 @@ _SHELL_METHODS = (
 )
 #: The attributes of IPython's shell that contain the notebook's names.
 _SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
+_FORGET_CACHED_ATTRIBUTES = ctypes.pythonapi.PyType_Modified
 #: Stands for the original of a method that a class inherits.
 _INHERITED = object()
 #: Making replacements may import modules, which the hook notices.
 _installing = threading.RLock()
 
 
-class _Replacements:
+class Replacements:
     """Replacements that call the listeners before the original functions, installed while any context is open."""
 
     def __init__(self, make: Callable[[], Iterator[tuple[Any, str, Callable[..., Any]]]]) -> None:
@@ -196,7 +199,7 @@ class _Replacements:
                         if original is _INHERITED:
                             delattr(owner, name)
                         else:
-                            setattr(owner, name, original)
+                            _set_attribute(owner, name, original)
                     self._replaced.clear()
 
     def extend(self) -> None:
@@ -211,10 +214,12 @@ class _Replacements:
         for owner, name, replacement in replacements:
             if (id(owner), name) not in known:
                 self._replaced.append((owner, name, vars(owner).get(name, _INHERITED), replacement))
-                setattr(owner, name, replacement)
+                _set_attribute(owner, name, replacement)
 
     def instead_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
+        if is_instance(function, BuiltinMethodType) and (method := extension_files.announcing_method(function)):
+            return method
         if not is_instance(function, FunctionType | type) and not extension_files.is_compiled(function):
             return None
         with _installing:
@@ -222,6 +227,16 @@ class _Replacements:
                 pairs = self._replaced or [(o, name, getattr(o, name, None), new) for o, name, new in self._make()]
                 self._known = len(sys.modules), {id(original): new for _, _, original, new in pairs}
         return self._known[1].get(id(function))
+
+
+def _set_attribute(owner: Any, name: str, value: Any) -> None:
+    """Set an attribute of an object, even of an extension type, whose attributes Python does not let one set."""
+    try:
+        setattr(owner, name, value)
+    except TypeError:
+        (attributes,) = gc.get_referents(vars(owner))
+        attributes[name] = value
+        _FORGET_CACHED_ATTRIBUTES(ctypes.py_object(owner))
 
 
 def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
@@ -328,9 +343,9 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
 
 
 #: Replacements that Dynamo does not trace, so that they do not affect a real run.
-UNAUDITED = _Replacements(_unaudited_functions)
+UNAUDITED = Replacements(_unaudited_functions)
 #: Replacements for trials only, which are stopped before the originals are called.
-REFUSABLE = _Replacements(_refusable_functions)
+REFUSABLE = Replacements(_refusable_functions)
 
 
 def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:

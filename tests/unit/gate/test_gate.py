@@ -12,6 +12,7 @@ from jupyter_graphbreak.gate.baseline import (
     Baseline,
     MalformedBaseline,
     baseline_of,
+    load_baseline,
     read_baseline,
     save_baseline,
     write_baseline,
@@ -162,8 +163,13 @@ def test_the_file_is_sorted_and_reads_well() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[[break]", "version = 2", "break = 3", "[[breaks]]\npath = ''", "[[break]]\npath = 3", "\x00"]
-)
+    "text",
+    [
+        "[[break]", "version = 2", "break = 3", "[[breaks]]\npath = ''", "[[break]]\npath = 3", "\x00",
+        "max_recompiles = " + "9" * 5000, "a = " + "[" * 5000, "a." * 20_000 + "b = 1",
+    ],
+    ids=range(9),
+)  # fmt: skip
 def test_a_malformed_baseline_is_reported_in_one_line(text: str) -> None:
     with pytest.raises(MalformedBaseline) as caught:
         read_baseline(text)
@@ -194,3 +200,19 @@ def test_a_baseline_that_may_not_be_written_is_not_replaced(tmp_path: Path, monk
         save_baseline(path, Baseline(torch="2.13"))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_baseline_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "allowed.toml"
+    with pytest.raises(OSError, match="larger than"):
+        save_baseline(path, Baseline(torch="." * (9 << 20)))
+    assert not path.exists()
+
+
+def test_a_baseline_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "allowed.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + write_baseline(Baseline(torch="2.13")).encode())
+    assert load_baseline(path).torch == "2.13"
+    path.write_text("version = 1", encoding="utf-16")
+    with pytest.raises(MalformedBaseline, match="UTF-8"):
+        load_baseline(path)

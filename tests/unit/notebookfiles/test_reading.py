@@ -9,7 +9,7 @@ import nbclient
 import pytest
 
 from jupyter_graphbreak.api.saved import read_notebook
-from jupyter_graphbreak.notebook_files import UnreadableNotebook, execute, read_cells
+from jupyter_graphbreak.notebook_files import UnreadableNotebook, execute, read_cells, reports_in
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from tests.support.sample_reports import two_breaks
 
@@ -60,6 +60,34 @@ def test_a_report_with_numbers_that_json_lacks_can_be_written_again(tmp_path: Pa
     (report,) = read_notebook(tmp_path / "a.ipynb")
     assert report.timing.wall_s is None
     assert type(report).from_json(report.to_json()) == report
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (json.dumps(notebook_with()).replace('"nbformat": 4', f'"nbformat": "{"x" * 9_000}"'), "convert it"),
+        (json.dumps(notebook_with())[:-1] + ', "a": [' + "{}," * 4_100_000 + "{}]}", "too large"),
+    ],
+    ids=["format", "size"],
+)
+def test_an_unreadable_notebook_is_refused_in_one_short_line(tmp_path: Path, content: str, reason: str) -> None:
+    path = tmp_path / "a.ipynb"
+    path.write_text(content)
+    with pytest.raises(UnreadableNotebook, match=reason) as caught:
+        read_cells(path)
+    assert len(str(caught.value)) < len(str(path)) + 200
+
+
+def test_text_counts_only_as_text(tmp_path: Path) -> None:
+    notebook = notebook_with() | {"metadata": {"text": '"{},' * 4_100_000}}
+    (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
+    assert read_cells(tmp_path / "a.ipynb") == notebook
+
+
+def test_of_too_many_reports_the_first_are_read() -> None:
+    read = reports_in(notebook_with(*[two_breaks().to_dict()] * 3), most=2)
+    assert len(read.reports) == 2
+    assert read.problems == ["only the first 2 reports were read"]
 
 
 def test_the_notebook_that_runs_is_the_one_that_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import cProfile
 import importlib
 import sys
 import types
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,12 @@ from typing import Any
 import pytest
 import torch
 
+from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, Replacements
 
 #: Statements that change a library or the process, and an expression for what they change.
 STOPPED = {
@@ -101,6 +105,9 @@ STOPPED = {
     "a new video": ("cv2.VideoWriter('a b')", "cv2.WRITTEN"),
     "an open video": ("VIDEO.write(1)", "cv2.WRITTEN"),
     "an LMDB database": ("lmdb.open('a folder')", "lmdb.OPENED"),
+    "a tokenizer": ("TOKENIZER.save(IN_FOLDER('a.json'))", "os.path.exists(IN_FOLDER('a.json'))"),
+    "a tokenizer by its method": ("SAVE_TOKENIZER(IN_FOLDER('a.json'))", "os.path.exists(IN_FOLDER('a.json'))"),
+    "a table of DuckDB": ("duckdb.sql('insert into t values (1)')", "duckdb.RUN"),
     "an HDF5 file": ("h5py.h5f.open(IN_FOLDER('log'))", "h5py.OPENED"),
     "a sink of loguru": ("loguru_logger().add(len)", "loguru._logger.SINKS"),
     "the processors of structlog": ("structlog.configure(1)", "structlog.CONFIGURED"),
@@ -116,10 +123,10 @@ KINDS = {
         ("tracebacks", "a tensor that is a file", "a storage that is a file",
          "a store that is a file", "a record for a handler", "an open archive", "an open compressed file", "a pickler",
          "a file in memory", "a stream of its own", "a new HDF5 file", "an HDF5 file",
-         "an image", "an image by name", "a new video", "an open video"),
+         "an image", "an image by name", "a new video", "an open video", "a tokenizer", "a tokenizer by its method"),
         "file",
     ),
-    "an LMDB database": "database",
+    **dict.fromkeys(("an LMDB database", "a table of DuckDB"), "database"),
     **dict.fromkeys(
         ("a store on the network", "a socket as a file", "a pair of sockets", "an event loop"), "network"
     ),
@@ -169,6 +176,8 @@ UNDONE = {
     "a descriptor of a file": ("os.fdopen(os.open(__file__, os.O_RDONLY)).read()", "descriptors()"),
     "an HDF5 file that is read": ("h5py.h5f.open(IN_FOLDER('log'), 0)", "None"),
     "an LMDB database that is read": ("lmdb.open('a folder', readonly=True)", "None"),
+    "the text of a tokenizer": ("TOKENIZER.to_str(); TOKENIZER.encode('folder/a.json')", "None"),
+    "a query of DuckDB": ("duckdb.sql(' SELECT a FROM t')", "None"),
     "a text for a writer": ("cv2.imwrite('some text')", "None"),
     "the class of videos": ("assert cv2.VideoWriter.fourcc() and not isinstance(1, cv2.VideoWriter)", "None"),
     "a text stream in memory": ("print('row', file=TEXT)", "(TEXT.buffer.getvalue(), TEXT.seek(0, 1))"),
@@ -212,7 +221,7 @@ import array, asyncio, atexit, codecs, contextvars, copyreg, csv, dataclasses, d
 import functools, gc, gzip, importlib, io, json, linecache, logging, mimetypes, multiprocessing, numbers, os, pickle
 import reprlib, select, signal, socket, sqlite3, sys, tempfile, threading, tracemalloc, types, unittest.mock
 import urllib.request, zipfile, zoneinfo, _thread
-import cv2, h5py.h5f, lmdb, loguru._logger, structlog
+import cv2, duckdb, h5py.h5f, lmdb, loguru._logger, structlog, tokenizers
 from cv2 import imwrite as write_image
 import safetensors.torch
 from codecs import register as register_codec
@@ -262,6 +271,8 @@ MADE.n, MADE.items = 0, []
 exec("def bump():\\n    global n\\n    n += 1\\n    items.append(n)", vars(MADE))
 TEXT, BUFFERED = io.TextIOWrapper(io.BytesIO()), io.BufferedRandom(io.BytesIO(b"abc"))
 VIDEO = cv2.VideoWriter("b")
+TOKENIZER = tokenizers.Tokenizer(tokenizers.models.BPE())
+SAVE_TOKENIZER = TOKENIZER.save
 ITEMS, FOUND, KEPT, ARRAY, VIEW = [], [], own.ITEMS, array.array("i"), types.MappingProxyType({"n": []})
 SHARED = multiprocessing.RawArray("i", 2)
 VARIABLE = contextvars.ContextVar("VARIABLE")
@@ -354,6 +365,7 @@ class VideoWriter:
 PACKAGES = {
     "cv2/__init__.py": IMAGES,
     "own_packages.dist-info/METADATA": "",
+    "duckdb/__init__.py": "RUN = []\ndef sql(text):\n    if 'insert' in text:\n        RUN.append(text)",
     "lmdb/__init__.py": "OPENED = []\ndef open(path, readonly=False):\n    OPENED.append(path)",
     "h5py/__init__.py": "OPENED = []",
     "h5py/h5f.py": HDF5,
@@ -438,3 +450,24 @@ def test_a_trial_sets_no_monitor_of_the_interpreter(
         trial(made.step)
     assert used == []
     assert stopped.value.effect.kind == "state"
+
+
+def test_compiled_code_makes_an_object_of_a_replaced_class(program: Callable[[str, str], Any]) -> None:
+    made = program("cv2.VideoWriter('c')", "cv2.WRITTEN")
+    before = made.cv2.WRITTEN.copy()
+    compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(made.step, backend="eager")
+    with REFUSABLE.installed():
+        compiled(torch.ones(3))
+    assert [*before, "c"] == made.cv2.WRITTEN
+
+
+def test_methods_of_immutable_types_are_replaced() -> None:
+    replacements = Replacements(lambda: iter([(deque, "rotate", lambda *_: "replaced")]))
+    with replacements.installed():
+        assert deque[int]().rotate(1) == "replaced"  # type: ignore[func-returns-value]
+    assert deque([1, 2]).rotate(1) is None  # type: ignore[func-returns-value]
+
+
+def test_an_object_of_an_extension_type_is_not_copied_without_its_memory() -> None:
+    profile = cProfile.Profile()
+    assert clone(profile) is profile

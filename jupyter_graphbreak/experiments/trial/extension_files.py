@@ -1,4 +1,4 @@
-"""Files that extension modules open: no audit event tells of them, so that trials replace the functions that do it."""
+"""Files that extension modules open: no audit event reports them, so trials replace the functions that do it."""
 
 from __future__ import annotations
 
@@ -151,24 +151,44 @@ def load(name: str) -> bool:
 def _writers_in(_: int) -> list[tuple[ModuleType | type, str]]:
     """Return the functions of extension modules, and the methods of their types, whose names say that they write."""
     found: dict[tuple[int, str], tuple[ModuleType | type, str]] = {}
+    examined: set[int] = set()
     for module in sys.modules.copy().values():
         package = str(getattr(module, "__name__", "")).partition(".")[0]
         if type(module) is not ModuleType or package in _WITH_EVENTS:
             continue
         if not is_library(str(getattr(module, "__file__", None) or "")):
             continue
-        for name, value in list(vars(module).items()):
-            # The replacement of a function, which may be there now, refers to it.
-            if _WRITER.search(str(name)) and is_compiled(unwrapped(value)):
-                found[id(module), name] = module, name
-            if is_instance(value, type):
-                found |= {(id(kind), method): (kind, method) for kind, method in _writing_methods(value)}
+        found |= {(id(owner), name): (owner, name) for owner, name in _writers_of(module, examined)}
     return list(found.values())
 
 
-def _writing_methods(kind: type) -> Iterator[tuple[type, str]]:
+#: The result for each module with its number of names: examining all takes half a second.
+_known_writers: dict[int, tuple[ModuleType, int, list[tuple[ModuleType | type, str]]]] = {}
+
+
+def _writers_of(module: ModuleType, examined: set[int]) -> list[tuple[ModuleType | type, str]]:
+    """Return the functions of a module and the methods of its types that write; types in ``examined`` are left out."""
+    content = vars(module)
+    known = _known_writers.get(id(module))
+    if known is not None and known[0] is module and known[1] == len(content):
+        return known[2]
+    found: list[tuple[ModuleType | type, str]] = []
+    for name, value in list(content.items()):
+        # The replacement of a function, which may be there now, refers to it.
+        if _WRITER.search(str(name)) and is_compiled(unwrapped(value)):
+            found.append((module, name))
+        if is_instance(value, type):
+            found += _writing_methods(value, examined)
+    _known_writers[id(module)] = module, len(content), found
+    return found
+
+
+def _writing_methods(kind: type, examined: set[int]) -> Iterator[tuple[type, str]]:
     """Yield the methods of a class and its bases that are not written in Python and whose names say that they write."""
     for base in kind.__mro__:
+        if id(base) in examined:
+            continue
+        examined.add(id(base))
         if str(base.__module__).partition(".")[0] not in _WITH_EVENTS:
             for name, method in list(vars(base).items()):
                 if _WRITER.search(str(name)) and type(unwrapped(method)).__name__ in _COMPILED_METHODS:
@@ -179,7 +199,9 @@ def announcing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
     """Return the replacement of a method that is bound to its object; ``None`` if it does not write files."""
     if not _WRITER.search(method.__name__) or is_instance(method.__self__, ModuleType | type | None):
         return None
-    kind = next((kind for kind, name in _writing_methods(type(method.__self__)) if name == method.__name__), None)
+    kind = next(
+        (kind for kind, name in _writing_methods(type(method.__self__), set()) if name == method.__name__), None
+    )
     if kind is None:
         return None
     replacement = _announcing_opener(unwrapped(vars(kind)[method.__name__]), _WRITES_IF_PATH)

@@ -213,8 +213,9 @@ class Replacements:
         known = {(id(owner), name) for owner, name, _, _ in self._replaced}
         for owner, name, replacement in replacements:
             if (id(owner), name) not in known:
-                self._replaced.append((owner, name, vars(owner).get(name, _INHERITED), replacement))
-                _set_attribute(owner, name, replacement)
+                original = vars(owner).get(name, _INHERITED)
+                if _set_attribute(owner, name, replacement):
+                    self._replaced.append((owner, name, original, replacement))
 
     def instead_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
@@ -229,14 +230,17 @@ class Replacements:
         return self._known[1].get(id(function))
 
 
-def _set_attribute(owner: Any, name: str, value: Any) -> None:
-    """Set an attribute of an object, even of an extension type, whose attributes Python does not let one set."""
-    try:
+def _set_attribute(owner: Any, name: str, value: Any) -> bool:
+    """Set an attribute, even of an extension type, for which Python refuses it; return whether that was possible."""
+    with contextlib.suppress(TypeError, AttributeError):
         setattr(owner, name, value)
-    except TypeError:
-        (attributes,) = gc.get_referents(vars(owner))
-        attributes[name] = value
-        _FORGET_CACHED_ATTRIBUTES(ctypes.py_object(owner))
+        return True
+    content = gc.get_referents(vars(owner))  # the dict that the proxy shows
+    if len(content) != 1 or type(content[0]) is not dict:
+        return False
+    content[0][name] = value
+    _FORGET_CACHED_ATTRIBUTES(ctypes.py_object(owner))
+    return True
 
 
 def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:

@@ -350,7 +350,7 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if not marks or branch.orelse:
         return
     body, draft = branch.body, site.draft
-    is_shortcut = _asks_for_elements(tests[0]) is False
+    is_shortcut, question = _asks_for_elements(tests[0]) is False, _question_about_values(tests[0])
     block = draft.block_of(branch)
     used = ast.Module(block[block.index(branch) + 1 :] if is_shortcut else body, [])
     if not marks & (_names_of_indices(used) if _is_sum(tests[0]) else names_read(used)):
@@ -358,14 +358,14 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if is_shortcut:
         skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
         splices: list[Splice | None] = [draft.deletion(branch)] if skips else []
-        title = "Drop the shortcut for an empty tensor"
+        title = f"Drop the `{question}()` shortcut" if question else "Drop the shortcut for an empty tensor"
     else:
         changes = [isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _is_in_place(part) for part in body]
         kept = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
         step = step_of(draft, branch) if kept else ""
         lines = [*([f"if {kept}:"] if kept else []), *(f"{step}{draft.text_of(part)}" for part in body)]
         splices = [draft.statement_replacement(branch, lines)] if all(changes) and draft.indent_of(body[0]) else []
-        title = "Drop the test for an empty tensor"
+        title = f"Drop the `{question}()` test" if question else "Drop the test for an empty tensor"
     if splices:
         yield from site.edit(FAMILY, title, splices, tests, assumptions_of(draft, [branch.test]))
 
@@ -373,6 +373,12 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
 def _is_sum(test: ast.expr) -> bool:
     """Return whether a test adds up values; the sum is a number of elements only if the values are a mask."""
     return any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in ast.walk(test))
+
+
+def _question_about_values(test: ast.expr) -> str | None:
+    """Return the method with which a test asks whether a mask has true values; ``None`` if it asks for a size."""
+    attributes = (node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute))
+    return next((name for name in attributes if name in {"any", "count_nonzero", "sum"}), None)
 
 
 def _names_of_indices(tree: ast.AST) -> set[str]:

@@ -37,12 +37,15 @@ class CompiledEntry:
     is_module : bool
     parameters : tuple of str
         The names of a function's parameters, in order.
+    receiver : str
+        The name of a method's first parameter, or of a module in the places of its parts.
     """
 
     name: str
     owner: str = ""
     is_module: bool = False
     parameters: tuple[str, ...] = ()
+    receiver: str = "self"
 
 
 def proposal_for(
@@ -179,7 +182,7 @@ class _Writer:
         if self._entry.is_module or self._entry.owner:
             owner = self._owner_expression()
             if owner is not None:
-                return _joined(owner, place.removeprefix("self."))
+                return _joined(owner, place.removeprefix(f"{self._entry.receiver}."))
         root = place.partition(".")[0].partition("[")[0]
         if root in self._entry.parameters:
             argument = self._argument_for(root)

@@ -69,12 +69,15 @@ class InnerCall:
         Whether ``Module.compile`` affects the calls of the modules.
     filename : str
         The file of the function.
+    functions : frozenset of tuple
+        The functions that ran inside, each as its file and its name.
     """
 
     name: str
     places: tuple[str, ...] = ()
     is_usual_call: bool = True
     filename: str = ""
+    functions: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -158,9 +158,12 @@ def _kind_of(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
 def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str]) -> InnerCall:
     first = nodes[0]
     modules = dict.fromkeys(places[id(node.module)] for node in nodes if node.module is not None)
+    codes = {part.code for node in nodes for part in node.walk() if part.code is not None}
+    functions = frozenset((code.co_filename, code.co_name) for code in codes)
     if first.code is not None and not modules:
-        return InnerCall(first.code.co_name, filename=first.code.co_filename)
-    return InnerCall(type(first.module).__name__, tuple(modules), is_usual_call=first.is_usual_call)
+        return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
+    kind = type(first.module).__name__
+    return InnerCall(kind, tuple(modules), is_usual_call=first.is_usual_call, functions=functions)
 
 
 @dataclass(eq=False)

@@ -23,7 +23,7 @@ from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
     from jupyter_graphbreak.report.location import Location
@@ -141,6 +141,7 @@ class _RemedyBuilder:
     def __init__(self, report: Report, ids: dict[str, str], search: Search) -> None:
         self._search = search
         self._original = search.runner.original
+        self._report, self._ids = report, ids
         self._breaks = {theirs: ours for ours, theirs in same_breaks(report, self._original.report).items()}
         self.new_sources: list[Source] = []
         self._sources: dict[str, str] = {}
@@ -177,10 +178,26 @@ class _RemedyBuilder:
         )  # fmt: skip
         return replace(
             remedy,
-            breaks=[self._breaks[break_id] for break_id in candidate.breaks if break_id in self._breaks],
+            breaks=[
+                *(self._breaks[break_id] for break_id in candidate.breaks if break_id in self._breaks),
+                *(self._breaks_outside(candidate) if candidate.works else ()),
+            ],
             edits=[replace(edit, source=self._sources[edit.source]) for edit in remedy.edits],
             code=self._code_for_reader(remedy.code),
         )
+
+    def _breaks_outside(self, candidate: Candidate) -> Iterator[str]:
+        """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled: those outside."""
+        parts, frame = candidate.result.change.inner, self._search.runner.entry.frame
+        if not parts or frame is None:
+            return
+        inside = {(self._ids.get(filename), name) for part in parts for filename, name in part.functions}
+        own, known = _frames_within(self._report, frame), set(self._breaks.values())
+        for break_ in self._report.breaks:
+            places = (place for place in (break_.location, *break_.stack) if place is not None)
+            is_inside = any((place.source, place.function) in inside for place in places)
+            if break_.id not in known and not is_inside and own.issuperset(o.frame for o in break_.occurrences):
+                yield break_.id
 
     def _code_for_reader(self, code: str | None) -> str | None:
         """Return code with the reader's own name for the module that switches call ``model``, if that is certain."""
@@ -193,6 +210,15 @@ class _RemedyBuilder:
         compiled = [name for name, value in names.items() if type(compiled_callable(value)) is type(module)]
         known = own or compiled
         return re.sub(r"\bmodel\b", known[0], code) if len(known) == 1 else code
+
+
+def _frames_within(report: Report, ident: str) -> set[str]:
+    """Return a frame, its recompiles, and all frames that these call or that continue after their breaks."""
+    within = {ident}
+    for frame in report.frames:  # callers come first
+        if frame.caller in within or frame.recompile_of in within:
+            within.add(frame.id)
+    return within
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:

@@ -516,13 +516,15 @@ def _compiled_entry(entry: Entry) -> CompiledEntry:
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
     if isinstance(call, torch.nn.Module):
         return CompiledEntry(type(call).__name__, is_module=True)
-    owner = getattr(call, "__self__", None)
+    owner, code = getattr(call, "__self__", None), getattr(call, "__code__", None)
     if owner is not None:
-        return CompiledEntry(name, type(owner).__name__)
+        return CompiledEntry(name, type(owner).__name__, receiver=next(iter(code.co_varnames if code else ()), "self"))
     given = entry.arguments.named(call)
     first = next(iter(given), "")
-    if first == "self" and "." in getattr(call, "__qualname__", ""):
-        return CompiledEntry(name, type(given[first]).__name__)
+    scope = str(getattr(call, "__qualname__", "")).rpartition(".")[0]
+    is_method = bool(first and scope) and not scope.endswith("<locals>")
+    if is_method and callable(getattr(type(given[first]), name, None)):
+        return CompiledEntry(name, type(given[first]).__name__, receiver=first)
     try:
         return CompiledEntry(name, parameters=tuple(inspect.signature(call).parameters))
     except (TypeError, ValueError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from jupyter_graphbreak import try_remedies
+from jupyter_graphbreak import capture, try_remedies
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
@@ -75,6 +75,28 @@ def step(z):
     if len(str(score.detach().numpy())) > 99:
         return z
     return score
+"""
+TRAINER = """\
+import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(s, model):
+        s.model, s.number = model, 0
+
+    def step(s, x):
+        x = x * 2
+        if s.number == 1:
+            print("second step")
+        loss = s.model(x).sum()
+        loss.backward()
+        s.number += 1
+        return loss
+
+
+trainer = Trainer(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)))
+compiled = torch.compile(trainer.step, backend="eager")
 """
 LAYERS = """\
 import torch
@@ -187,6 +209,19 @@ def test_the_part_that_an_expert_would_compile_is_named_and_works(
     assert line in (remedy.patch or "")
     assert remedy.evidence is not None
     assert (remedy.evidence.breaks_after, remedy.evidence.graphs_after > 0) == (0, True)
+
+
+def test_breaks_of_later_calls_outside_of_the_part_are_gone_with_it(tmp_path: Path) -> None:
+    module = import_text(TRAINER, tmp_path)
+    with capture(entries=True) as run:
+        for _ in range(2):
+            module.compiled(torch.ones(2, 4))
+    later = next(break_ for break_ in run.report.breaks if break_.gb_id == "GB0059")
+    remedy = next(remedy for remedy in run.try_remedies().remedies or [] if remedy.family == "inner")
+    assert remedy.title.startswith("Compile trainer.model instead of Trainer.step")
+    assert remedy.verdict == "works"
+    assert later.id in remedy.breaks
+    assert set(remedy.breaks) == {break_.id for break_ in run.report.breaks}
 
 
 def test_nothing_is_compiled_instead_if_the_break_has_a_remedy(tmp_path: Path) -> None:

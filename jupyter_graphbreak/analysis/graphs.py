@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_graphbreak.records.records import StackEntry, compiled_function, read_stack, strip_torch_function_frames
+from jupyter_graphbreak.records.records import StackEntry, compiled_function, read_stack, strip_inserted_frames
 from jupyter_graphbreak.report.schema import CudagraphSkip, Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class GraphTable:
         for frame, message in ledger.cudagraph_skips:
             reason, stack = _split_reason(message)
             graphs = self.of_frame(frame.ident) if frame is not None else []
-            entry = next(reversed(strip_torch_function_frames(read_stack(stack), ledger.packages)), None)
+            entry = next(reversed(strip_inserted_frames(read_stack(stack), ledger.packages)), None)
             location = self._sources.place(entry) if entry is not None else None
             skips.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
         return [skip for number, skip in enumerate(skips) if skip not in skips[:number]]

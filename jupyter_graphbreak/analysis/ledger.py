@@ -16,7 +16,7 @@ from jupyter_graphbreak.records.records import (
     StackEntry,
     is_resume,
     plain_function,
-    strip_torch_function_frames,
+    strip_inserted_frames,
 )
 from jupyter_graphbreak.report.schema import Diagnostic
 
@@ -325,13 +325,13 @@ class _Reader:
         match addition:
             case additions.BreakSeen():
                 frame.pending_break = msgspec.structs.replace(
-                    addition, stack=strip_torch_function_frames(addition.stack, self.ledger.packages)
+                    addition, stack=strip_inserted_frames(addition.stack, self.ledger.packages)
                 )
             case additions.FrameGivenUp():
                 frame.skip_frame = addition
             case additions.FrameFailed():
                 frame.pending_failure = msgspec.structs.replace(
-                    addition, stack=strip_torch_function_frames(addition.stack, self.ledger.packages)
+                    addition, stack=strip_inserted_frames(addition.stack, self.ledger.packages)
                 )
             case additions.GraphStacks():
                 frame.pending_graph = addition

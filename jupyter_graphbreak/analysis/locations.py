@@ -59,7 +59,7 @@ def find_expression(
     if not ranges:
         return None
     smallest = min(ranges, key=lambda place: place.end_line)
-    return _test_of(ranges[smallest]) or smallest
+    return _head_of(ranges[smallest]) or smallest
 
 
 def whole_test(tree: ast.AST, operand: ExpressionRange) -> ExpressionRange | None:
@@ -99,18 +99,21 @@ def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.
             yield node
 
 
-def _test_of(node: ast.AST) -> ExpressionRange | None:
-    """Return the range of the condition of an ``if``, ``while`` or ``assert``.
+def _head_of(node: ast.AST) -> ExpressionRange | None:
+    """Return the range of the condition of an ``if``, ``while`` or ``assert``, or of what a ``for`` loop iterates over.
 
-    If the condition begins on a later line, the range begins with the statement, so that a place keeps its line.
+    If that begins on a later line, the range begins with the statement, so that a place keeps its line.
     """
-    if not isinstance(node, ast.If | ast.While | ast.Assert):
+    if isinstance(node, ast.If | ast.While | ast.Assert):
+        head = node.test
+    elif isinstance(node, ast.For):
+        head = node.iter
+    else:
         return None
-    test = node.test
-    if test.end_lineno is None or test.end_col_offset is None:
+    if head.end_lineno is None or head.end_col_offset is None:
         return None
-    first = test if test.lineno == node.lineno else node
-    return ExpressionRange(first.lineno, first.col_offset, test.end_lineno, test.end_col_offset)
+    first = head if head.lineno == node.lineno else node
+    return ExpressionRange(first.lineno, first.col_offset, head.end_lineno, head.end_col_offset)
 
 
 def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:

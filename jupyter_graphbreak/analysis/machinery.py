@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_graphbreak.records.records import is_torch_function_frame
+from jupyter_graphbreak.records.records import is_inserted_frame
 
 #: Files and folders of machinery, as :meth:`.package_paths.PackagePaths.module_path` returns them.
 _FILES = (
@@ -31,7 +31,7 @@ def is_machinery(module_path: str | None, function: str) -> bool:
         return False
     return (
         module_path.startswith(_FILES)
-        or is_torch_function_frame(module_path, function)
+        or is_inserted_frame(module_path, function)
         or (module_path, function) in _FUNCTIONS
     )
 

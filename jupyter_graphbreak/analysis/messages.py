@@ -15,7 +15,7 @@ import msgspec
 
 from jupyter_graphbreak.knowledge.lookup import known_cause, name_of_former_text
 from jupyter_graphbreak.records.package_paths import PackagePaths
-from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_torch_function_frames
+from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_inserted_frames
 
 _NO_FOLDERS = PackagePaths()
 # No pattern can backtrack, so a malicious text is parsed as fast as any other.
@@ -107,7 +107,7 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     header = _HEADER.search(text)
     reason = _reason(text)
     traced = _stack(text)
-    stack = strip_torch_function_frames(traced, packages)
+    stack = strip_inserted_frames(traced, packages)
     # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
     body = reason if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
@@ -127,7 +127,7 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
 
 def parse_error(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
     """Parse the payload of a ``dynamo_error`` artifact: a traceback that ends with the exception's message."""
-    stack = strip_torch_function_frames(_stack(text), packages)
+    stack = strip_inserted_frames(_stack(text), packages)
     match = _last_exception(text)
     name = exception or (match["type"] if match else None)
     message = parse_reason(_exception_message(text), name)

@@ -1379,6 +1379,18 @@ CALLS = (
         manual_step=ManualStep("Decide whether the lock may be held around the whole call: a graph cannot acquire it."),
     ),
     KnownCall(
+        names=("DataLoader.__iter__",),
+        pattern=r"(?i)loader\b",
+        title="Loop over a `DataLoader`",
+        advice="compile the model, or a function for one batch, and call it in a loop that is not compiled",
+        manual_step=ManualStep(
+            "Decide what to compile for one batch: the model, or a function with the step. A loop over a `DataLoader` "
+            "cannot be compiled.",
+            is_where_to_end=True,
+        ),
+        page="where_to_compile.md#the-training-step",
+    ),
+    KnownCall(
         pattern=r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(",
         title="Backward pass or optimizer step",
         advice=_OUTSIDE,

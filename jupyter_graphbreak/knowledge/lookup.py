@@ -33,7 +33,9 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     by_id, by_name = _index()
     known = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
     called = _called_function(context)
-    by_context = next((call for call in CALLS if called in call.names), None) if known.is_named_by_call else None
+    names = {called, called.rpartition(".")[2]}
+    calls = (call for call in CALLS if known.is_named_by_call and not names.isdisjoint(call.names))
+    by_context = next(calls, None)
     # If a function is disabled on purpose, its name does not matter: "print" under torch.compiler.disable, for example.
     is_disabled = known.is_deliberate and known.manual_step is not None
     by_code = None if is_disabled else _call_in(code or "")
@@ -81,8 +83,10 @@ def _call_in(code: str) -> KnownCall | None:
 
 
 def _called_function(context: str | None) -> str:
-    """Return the name of the function that Dynamo could not trace: "print" of ``builtin print [...]``."""
+    """Return the name of the function that Dynamo could not trace, a method's with its class.
+
+    It is "print" for ``builtin print [...]``.
+    """
     words = (context or "").replace(",", " ").split()
     marks = {"builtin", "qualname:"}
-    name = next((words[n + 1] for n, word in enumerate(words[:-1]) if word in marks), "")
-    return name.rpartition(".")[2]
+    return next((words[n + 1] for n, word in enumerate(words[:-1]) if word in marks), "")

@@ -239,10 +239,11 @@ def read_stack(text: str) -> list[StackEntry]:
     return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
 
 
-def is_torch_function_frame(module_path: str | None, function: str) -> bool:
-    """Return whether a frame is one of torch's own between the call of an operation and the operation.
+def is_inserted_frame(module_path: str | None, function: str) -> bool:
+    """Return whether a frame is one that torch inserts after the program's own call.
 
-    There are such frames if a default device is set, for example.
+    It inserts frames before an operation if a default device is set, for example, and Dynamo traces a version in Python
+    of a built-in function such as ``enumerate``.
 
     Parameters
     ----------
@@ -251,13 +252,15 @@ def is_torch_function_frame(module_path: str | None, function: str) -> bool:
     function : str
         The name of the code object.
     """
-    return function == "__torch_function__" and module_path is not None and module_path.startswith("torch/")
+    if module_path is None or not module_path.startswith("torch/"):
+        return False
+    return function == "__torch_function__" or module_path.startswith("torch/_dynamo/polyfills/")
 
 
-def strip_torch_function_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
-    """Return a stack without torch's own frames after the program's call of an operation."""
+def strip_inserted_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
+    """Return a stack without the frames that torch inserts after the program's own call."""
     end = len(stack)
-    while end and is_torch_function_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):
+    while end and is_inserted_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):
         end -= 1
     return stack[:end] or stack
 

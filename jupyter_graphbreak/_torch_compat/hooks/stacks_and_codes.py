@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.records.additions import CodeObject
 from jupyter_graphbreak.records.package_paths import package_paths
-from jupyter_graphbreak.records.records import StackEntry, strip_torch_function_frames
+from jupyter_graphbreak.records.records import StackEntry, strip_inserted_frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -123,7 +123,7 @@ def tracing_stack() -> Any:
 
 def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
     """Fill in the columns of the program's innermost entry from the tracer's current instruction, if they match."""
-    at = len(strip_torch_function_frames(stack, package_paths())) - 1
+    at = len(strip_inserted_frames(stack, package_paths())) - 1
     if not stack or tracer is None:
         return stack
     positions = getattr(getattr(tracer, "current_instruction", None), "positions", None)

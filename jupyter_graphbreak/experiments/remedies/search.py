@@ -518,17 +518,25 @@ def _compiled_entry(entry: Entry) -> CompiledEntry:
         return CompiledEntry(type(call).__name__, is_module=True)
     owner, code = getattr(call, "__self__", None), getattr(call, "__code__", None)
     if owner is not None:
-        return CompiledEntry(name, type(owner).__name__, receiver=next(iter(code.co_varnames if code else ()), "self"))
+        names = code.co_varnames[: code.co_argcount] if code is not None else ()
+        first = next(iter(names), "self")
+        if _is_method(call, type(owner)):
+            return CompiledEntry(name, type(owner).__name__, receiver=first)
+        return CompiledEntry(name, parameters=names, bound=first)
     given = entry.arguments.named(call)
     first = next(iter(given), "")
-    scope = str(getattr(call, "__qualname__", "")).rpartition(".")[0]
-    is_method = bool(first and scope) and not scope.endswith("<locals>")
-    if is_method and callable(getattr(type(given[first]), name, None)):
+    if first and _is_method(call, type(given[first])):
         return CompiledEntry(name, type(given[first]).__name__, receiver=first)
     try:
         return CompiledEntry(name, parameters=tuple(inspect.signature(call).parameters))
     except (TypeError, ValueError):
         return CompiledEntry(name)
+
+
+def _is_method(call: Any, kind: type) -> bool:
+    """Return whether a function is defined as a method of a class or of its bases, judging by its name."""
+    names = {f"{base.__qualname__}.{getattr(call, '__name__', '')}" for base in kind.__mro__}
+    return getattr(call, "__qualname__", None) in names
 
 
 def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:

@@ -98,6 +98,25 @@ class Trainer:
 trainer = Trainer(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)))
 compiled = torch.compile(trainer.step, backend="eager")
 """
+EPOCH = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def train(model, batches):
+    total = 0.0
+    for number, batch in enumerate(batches):
+        loss = model(batch).sum()
+        loss.backward()
+        total += loss.item()
+    return total / (number + 1)
+
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4))
+batches = DataLoader([torch.ones(4)] * 4, batch_size=2)
+compiled = torch.compile(train, backend="eager")
+compiled(model, batches)
+"""
 LAYERS = """\
 import torch
 from torch import nn
@@ -222,6 +241,15 @@ def test_breaks_of_later_calls_outside_of_the_part_are_gone_with_it(tmp_path: Pa
     assert remedy.verdict == "works"
     assert later.id in remedy.breaks
     assert set(remedy.breaks) == {break_.id for break_ in run.report.breaks}
+
+
+def test_a_loop_over_a_data_loader_stays_outside(tmp_path: Path) -> None:
+    with capture(entries=True) as run:
+        import_text(EPOCH, tmp_path)
+    assert [break_.location.code for break_ in run.report.breaks if break_.location] == ["enumerate(batches)"]
+    remedy = next(remedy for remedy in run.try_remedies().remedies or [] if remedy.family == "inner")
+    assert remedy.title.startswith("Compile model instead of train")
+    assert (remedy.verdict, remedy.breaks) == ("works", ["b1"])
 
 
 def test_nothing_is_compiled_instead_if_the_break_has_a_remedy(tmp_path: Path) -> None:

@@ -1391,6 +1391,17 @@ CALLS = (
         page="where_to_compile.md#the-training-step",
     ),
     KnownCall(
+        names=("tqdm",),
+        pattern=r"\b(?:tqdm|trange)\(",
+        title="Progress bar",
+        advice="compile the model, or a function for one step, and call it in a loop that is not compiled",
+        manual_step=ManualStep(
+            "Decide what to compile for one step: the model, or a function. A loop with a progress bar runs eagerly.",
+            is_where_to_end=True,
+        ),
+        page="where_to_compile.md#the-training-step",
+    ),
+    KnownCall(
         pattern=r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(",
         title="Backward pass or optimizer step",
         advice=_OUTSIDE,

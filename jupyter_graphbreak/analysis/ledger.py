@@ -32,6 +32,8 @@ _PAIRS = (
     ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
     ("Graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
 )
+#: If the user's logs show graph breaks, torch 2.9 repeats the error at which it gives a frame up as a break.
+_REPETITION = "Graph break: skip: "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
 #: PyTorch's reasons for a recompile are shorter than this, and its limit allows fewer compilations.
@@ -418,10 +420,13 @@ def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.Un
 
 
 def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
-    seen, frame.pending_break = frame.pending_break, None
     text = record.payload or ""
-    if text.startswith("Graph break: ") and frame.pending_failure is not None:
-        return  # a repetition, logged when the frame is given up if the user's logs show graph breaks
+    given_up = frame.given_up
+    if text.startswith(_REPETITION) and given_up is not None:
+        given_up.raised = False  # the function then runs eagerly
+        ledger.kinds[record.kind] -= 1
+        return
+    seen, frame.pending_break = frame.pending_break, None
     message = messages.parse_break(text, seen.type if seen is not None else None, ledger.packages)
     if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links only some
         cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_url(seen.gb_id))

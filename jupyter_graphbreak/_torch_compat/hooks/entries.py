@@ -95,7 +95,7 @@ def watch_entries(
         Receives every call from eager code, before it runs.
     on_end : callable
         Receives such a call and its result, after it has returned, on the same thread; the result is ``None`` if it
-        raised.
+        raised, and always before torch 2.12, whose wrapper has no variable for it.
     on_compiling : callable
         Called before anything is compiled.
     """

@@ -76,7 +76,8 @@ def answered_as_uncompiled(is_meant: Callable[[StackEntry], bool]) -> contextlib
     """
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
-    owner, constant = module.TorchInGraphFunctionVariable, module.ConstantVariable
+    owner = module.TorchInGraphFunctionVariable
+    constant = importlib.import_module("torch._dynamo.variables.constant").ConstantVariable
 
     def plan(variable: Any, tracer: Any, *_: Any, **__: Any) -> tuple[Callable[..., Any], tuple[Any, ...], Any] | None:
         question = variable.value

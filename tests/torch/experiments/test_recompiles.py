@@ -1006,7 +1006,7 @@ def test_what_only_a_varied_value_decides_is_computed_before_the_call(
 def test_a_setting_after_which_a_later_call_breaks_is_no_remedy(hoisted: tuple[Any, Report]) -> None:
     _, report = hoisted
     setting = next(r for r in report.remedies or [] if r.title == "Allow ints of modules to change")
-    if torch.__version__ < "2.15":
-        assert (setting.verdict, setting.reason) == ("another break", "then Dynamo compiles less")
-    else:
+    if torch.__version__ < "2.11" or torch.__version__ >= "2.14":  # a number in an f-string is still a constant
         assert setting.verdict == "break stays"
+    else:
+        assert (setting.verdict, setting.reason) == ("another break", "then Dynamo compiles less")

@@ -78,6 +78,17 @@ def test_a_branch_not_taken_is_reported_if_the_release_records_skips(release: st
     assert (other.frames, other.no_frame) == (["2/0"], None)
 
 
+def test_an_error_that_torch_2_9_logs_as_a_break_as_well_is_counted_once() -> None:
+    records = read_trace(HERE / "recordings" / "2.9.1" / "with_and_try.log")
+    expected = build_report(records)
+    for index in [i for i, record in enumerate(records) if record.kind == "artifact:dynamo_error"][::-1]:
+        error = records[index]
+        envelope = error.envelope | {"artifact": {**error.data, "name": "dynamo_graph_break_reason"}}
+        records.insert(index + 1, Record(envelope, f"Graph break: skip: from user code at:\n\n\n{error.payload}"))
+    report = build_report(records)
+    assert (report.breaks, report.diagnostics) == (expected.breaks, expected.diagnostics)
+
+
 @pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
 def test_resume_functions_that_a_graph_holds_are_in_it(release: str) -> None:
     report = build_report(read_trace(HERE / "recordings" / release / "nested_resumes.log"))

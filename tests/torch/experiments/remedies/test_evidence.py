@@ -83,7 +83,7 @@ def test_a_copy_without_the_gradient_works_on_what_ran() -> None:
     for given in (torch.ones(3), torch.ones(3, requires_grad=True)):
         with torch.no_grad():
             working = [remedy for remedy in tried(with_kept_gradient, given) if remedy.verdict in WORKING]
-        assert working
+        assert bool(working) == (torch.__version__ >= "2.13")  # before, new tensors have a .grad in compiled code
         for remedy in working:
             assert remedy.verdict == "works on what ran"
             assert (remedy.reason or "").endswith("with tensors that have a .grad")

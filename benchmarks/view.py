@@ -184,7 +184,7 @@ def _lab_times(report: Report, runs: int) -> None:
 def _opened(browser: Browser, url: str) -> Page:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.add_init_script(_WATCH)
-    page.goto(url)
+    page.goto(url, timeout=120_000)
     return page
 
 

@@ -18,7 +18,7 @@ from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import CodeType, FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Emit
@@ -203,7 +203,7 @@ def _started(wrapper: FrameType) -> StartedCall:
     owner = getattr(call, "__self__", None)
     if isinstance(owner, _module_class()) and call.__name__ in _CALLS:
         call = owner
-    elif isinstance(call, types.FunctionType) and args and isinstance(args[0], _module_class()):
+    elif isinstance(call, types.FunctionType) and _is_method(call, args):
         call, args = _method(call, args[0]), args[1:]
     caller = next(
         (frame for frame in frames_outward(wrapper.f_back, _MAX_FRAMES) if not _is_machinery(frame.f_code.co_filename)),
@@ -250,7 +250,7 @@ def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall
     call: Callable[..., Any] = function
     if code.co_filename.endswith("torch/_dynamo/external_utils.py") and closure:
         call = closure[0].cell_contents  # Dynamo's wrapper around a library's module
-    elif args and isinstance(args[0], _module_class()):
+    elif _is_method(function, args):
         call, args = _method(function, args[0]), args[1:]
     return EnteredCall(
         call,
@@ -265,6 +265,16 @@ def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall
         id(callable_of(wrapper)) if "fn" in wrapper.f_locals else None,
         CallModes.now(),
     )
+
+
+def _is_method(function: types.FunctionType, args: Sequence[Any]) -> bool:
+    """Return whether a function is called as a method of a module, and not with a module as an argument."""
+    if not args or not isinstance(args[0], _module_class()):
+        return False
+    code = function.__code__
+    is_in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
+    # Decorators of methods define functions of self, or of all arguments.
+    return is_in_class or not code.co_argcount or code.co_varnames[0] == "self"
 
 
 def _method(function: types.FunctionType, module: Any) -> Any:

@@ -217,9 +217,12 @@ class _Writer:
         """Return the expression that the top level passes for a parameter of the entry."""
         index = self._entry.parameters.index(parameter)
         names = {self._entry.name, *(_name_assigned(self._drafts[site.source], site.node) for site in self._sites)}
+        compiled = [site.node for site in self._sites]
         for draft in self._drafts.values():
             for node in ast.walk(draft.tree):
-                if not isinstance(node, ast.Call) or dotted(node.func) not in names or draft.enclosing_function(node):
+                if not isinstance(node, ast.Call) or draft.enclosing_function(node):
+                    continue
+                if node.func not in compiled and dotted(node.func) not in names:
                     continue
                 given = next((keyword.value for keyword in node.keywords if keyword.arg == parameter), None)
                 if given is None and index < len(node.args):

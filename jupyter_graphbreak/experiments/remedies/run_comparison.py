@@ -191,17 +191,19 @@ def functions_given_up(report: Report) -> set[str]:
 
 
 def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
-    """Describe a break of some runs; a line of a file is named with its file."""
+    """Describe a break of some runs; a line is named with its file, or with its cell if there are several."""
     location = graph_break.location
     if location is None:
         return f"elsewhere: {graph_break.gb_type}"
     reports = [run.report for run in runs if any(known is graph_break for known in run.report.breaks)]
     sources = [source for report in reports for source in report.sources if source.id == location.source]
-    file = f" of {sources[0].name}" if sources and sources[0].kind != "cell" else ""
+    cells = {source.name for report in reports for source in report.sources if source.kind == "cell"}
+    file = f" of {sources[0].name}" if sources and cells != {sources[0].name} else ""
     title = known_cause(graph_break.gb_id, graph_break.gb_type, code=location.code).title
     code = re.sub(r"(?<=[(\[]) ", "", " ".join((location.code or "").split()))
     code = code if len(code) <= _MAX_CODE else f"{code[:_MAX_CODE]}..."
-    return f"at line {location.line}{file}, {code}: {title if title[:2].isupper() else title[:1].lower() + title[1:]}"
+    is_word = title[1:].partition(" ")[0].islower()  # not a class such as UserError
+    return f"at line {location.line}{file}, {code}: {title[:1].lower() + title[1:] if is_word else title}"
 
 
 def error_summary(error: BaseException) -> str:

@@ -52,6 +52,14 @@ def test_a_module_that_is_an_argument_is_compiled_under_the_callers_name() -> No
     assert changed == text.replace("fast = torch.compile(run)", "pipeline.unet.compile()\nfast = run")
 
 
+def test_an_argument_is_found_where_the_function_is_compiled_and_called_at_once() -> None:
+    text = "import torch\ndef fit(gp):\n    return gp()\nloss = torch.compile(fit, backend='eager')(model)"
+    changed = text_for(text, CompiledEntry("fit", parameters=("gp",)), InnerCall("Kernel", ("gp.kernel",)))
+    assert changed == text.replace("loss = torch", "model.kernel.compile(backend='eager')\nloss = torch").replace(
+        "torch.compile(fit, backend='eager')", "fit"
+    )
+
+
 def test_layers_that_are_alike_are_compiled_in_a_loop() -> None:
     text = "import torch\nfast = torch.compile(model, backend='eager')\nfast(1)"
     layers = InnerCall("Block", tuple(f"layers.{number}" for number in range(3)))

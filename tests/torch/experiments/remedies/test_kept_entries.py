@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,17 @@ def test_a_compiled_callable_runs_again(function: Any, name: str) -> None:
     assert entry.arguments.args[-1] is not x
     again = entry.call(*entry.arguments.args, **entry.arguments.kwargs)
     torch.testing.assert_close(again, value)
+
+
+def test_a_function_of_a_module_is_not_a_method_of_it() -> None:
+    def apply(net: Net, x: torch.Tensor) -> torch.Tensor:
+        return net(x) + 1
+
+    (entry,), value = kept(lambda: torch.compile(apply, backend="eager")(Net(), torch.ones(2, 3)))
+    assert isinstance(entry.call, types.FunctionType)
+    net, x = entry.arguments.args
+    assert isinstance(net, Net)
+    torch.testing.assert_close(entry.call(net, x), value)
 
 
 def test_the_entry_has_the_state_before_the_call() -> None:

@@ -84,3 +84,10 @@ def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     code = f"f(x, {'y' * 55}..."
     assert break_summary(there, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
     assert break_summary(here, [run]) == "at line 4, x > 0: branch on a tensor's value"
+
+
+def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> None:
+    cells = [Source("s1", "Cell In[1]", "cell"), Source("s2", "Cell In[2]", "cell")]
+    here = Break("b1", None, "UserError", Location("s1", 25, 25, code="info == 0"), "resumed")
+    run = RunBreaks(Report("ok", Device("cpu", "cpu"), sources=cells, breaks=[here]), {})
+    assert break_summary(here, [run]) == "at line 25 of Cell In[1], info == 0: UserError"

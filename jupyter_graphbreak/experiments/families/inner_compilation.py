@@ -39,8 +39,6 @@ class CompiledEntry:
         The names of a function's parameters, in order.
     receiver : str
         The name of a method's first parameter, or of a module in the places of its parts.
-    bound : str
-        The parameter of a function that gets a module to which its places are relative; empty if there is none.
     """
 
     name: str
@@ -48,7 +46,6 @@ class CompiledEntry:
     is_module: bool = False
     parameters: tuple[str, ...] = ()
     receiver: str = "self"
-    bound: str = ""
 
 
 def proposal_for(
@@ -182,8 +179,6 @@ class _Writer:
 
     def _expression(self, place: str) -> str | None:
         """Return the expression of a place at the top level of the sources."""
-        if self._entry.bound:
-            place = f"{self._entry.bound}.{place}" if place else self._entry.bound
         if self._entry.is_module or self._entry.owner:
             owner = self._owner_expression()
             if owner is not None:

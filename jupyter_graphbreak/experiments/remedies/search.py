@@ -518,11 +518,7 @@ def _compiled_entry(entry: Entry) -> CompiledEntry:
         return CompiledEntry(type(call).__name__, is_module=True)
     owner, code = getattr(call, "__self__", None), getattr(call, "__code__", None)
     if owner is not None:
-        names = code.co_varnames[: code.co_argcount] if code is not None else ()
-        first = next(iter(names), "self")
-        if _is_method(call, type(owner)):
-            return CompiledEntry(name, type(owner).__name__, receiver=first)
-        return CompiledEntry(name, parameters=names, bound=first)
+        return CompiledEntry(name, type(owner).__name__, receiver=next(iter(code.co_varnames if code else ()), "self"))
     given = entry.arguments.named(call)
     first = next(iter(given), "")
     if first and _is_method(call, type(given[first])):

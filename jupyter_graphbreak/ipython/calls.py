@@ -110,6 +110,7 @@ class FrontendComparison:
         return function, list(args), kwargs
 
     def _is_own_function(self, expression: ast.expr) -> bool:
+        from jupyter_graphbreak._torch_compat.compiled import compiled_callable
         from jupyter_graphbreak.recording.targets import is_user_written
 
         names = [node for node in ast.walk(expression) if isinstance(node, ast.expr)]
@@ -119,7 +120,7 @@ class FrontendComparison:
             value = eval(ast.unparse(expression), self._namespace)  # noqa: S307 - a name, perhaps with attributes
         except Exception:  # noqa: BLE001 - the name was deleted, or a property fails
             return False
-        return is_user_written(value)
+        return is_user_written(compiled_callable(value) or value)
 
 
 def _arguments(calls: list[EvaluatedCall]) -> list[Arguments]:

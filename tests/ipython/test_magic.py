@@ -569,6 +569,11 @@ def test_front_ends_of_the_function_that_a_cell_calls_last(shell: Shell) -> None
     assert shell.report.sources[0].name == "Cell In[1]"
 
 
+def test_front_ends_of_a_function_that_a_cell_compiles(shell: Shell) -> None:
+    shell.run(f"%%compile_explain --frontends\n{BRANCH}c = torch.compile(f, backend='eager')\ny = c(torch.ones(1))")
+    assert tables(shell)[0].startswith("front ends on f(x = tensor([1.]))")
+
+
 def test_front_ends_compare_the_original_arguments_of_a_call_that_changes_them(shell: Shell) -> None:
     shell.run("import torch\nx = torch.ones(1)\ndef f(x):\n    x.add_(1)\n    return x * 2")
     shell.run("%compile_explain --frontends f(x)")

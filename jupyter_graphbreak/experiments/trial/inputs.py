@@ -81,9 +81,17 @@ class Arguments:
             return self
         return Arguments(*bound.args, **bound.kwargs)
 
-    def copy(self, memo: dict[Any, Any] | None = None) -> Arguments:
-        """Return copies of the arguments for a run; objects in the memo are not copied again."""
-        args, kwargs = clone((self.args, self.kwargs), memo)
+    def copy(
+        self, memo: dict[Any, Any] | None = None, functions: Callable[[types.FunctionType], Any] | None = None
+    ) -> Arguments:
+        """Return copies of the arguments for a run; objects in the memo are not copied again.
+
+        Parameters
+        ----------
+        memo, functions
+            As for :func:`.copies.clone`.
+        """
+        args, kwargs = clone((self.args, self.kwargs), memo, functions=functions)
         return Arguments(*args, **kwargs)
 
     def mapped(self, change: Callable[[Any], Any]) -> Arguments:

@@ -116,6 +116,26 @@ class _SwappedPlace:
         self._entered, self._inactive_value = not self._entered, content
 
 
+def _has_weak_reference(function: types.FunctionType) -> bool:
+    """Return whether a function has a closure variable that is a weak reference."""
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # the cell is empty
+            if is_instance(cell.cell_contents, weakref.ReferenceType):
+                return True
+    return False
+
+
+def _with_copied_closure(function: types.FunctionType, memo: dict[Any, Any]) -> types.FunctionType:
+    """Return a copy of a function that refers weakly to an object; any other function is returned unchanged."""
+    if not _has_weak_reference(function):
+        return function
+    cells = tuple(types.CellType(clone(cell.cell_contents, memo)) for cell in function.__closure__ or ())
+    copy = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
+    copy.__kwdefaults__, copy.__qualname__ = function.__kwdefaults__, function.__qualname__
+    vars(copy).update(vars(function))
+    return copy
+
+
 class Subject:
     """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
 
@@ -226,14 +246,20 @@ class Subject:
         return self.memory.unchanged_memo()
 
     def copies_of(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for a run; functions, and objects of the state, are this subject's copies."""
+        """Return copies of arguments for a run; functions, and objects of the state, are this subject's copies.
+
+        A function that refers weakly to an object belongs to that object, such as the ``step`` of an optimizer with a
+        scheduler, and is copied with it.
+        """
         memo = self.state_memo()
         known = {
             original: copy
             for original, copy in self._memo.items()
-            if isinstance(original, int) and (is_instance(copy, types.FunctionType) or id(copy) in memo)
+            if isinstance(original, int)
+            and (id(copy) in memo or (is_instance(copy, types.FunctionType) and not _has_weak_reference(copy)))
         }
-        return arguments.copy(memo | known | self.memory.memo(self._separate))
+        copies = memo | known | self.memory.memo(self._separate)
+        return arguments.copy(copies, lambda function: _with_copied_closure(function, copies))
 
     def with_copies(self, arguments: Arguments) -> Arguments:
         """Return arguments in which values are replaced with this subject's copies of them."""

@@ -485,3 +485,22 @@ def test_tensor_that_its_class_copies_as_itself_is_copied() -> None:
     copied = clone(kept)
     copied.add_(1)
     assert (type(copied), kept.item()) == (Kept, 0.0)
+
+
+def test_the_step_of_an_optimizer_with_a_scheduler_changes_the_copy_of_the_run() -> None:
+    def train(model: torch.nn.Linear, optimizer: torch.optim.Optimizer, _: object) -> None:
+        model.weight.grad = torch.ones_like(model.weight)
+        optimizer.step()
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer)  # it wraps `step`, which refers to the optimizer weakly
+    subject = Subject(train, Arguments(model, optimizer, scheduler))
+    assert subject.arguments is not None
+    before = model.weight.detach().clone()
+    for _ in range(2):
+        given = subject.copies_of(subject.arguments)
+        subject.call(*given.args)
+        assert not torch.equal(given.args[0].weight, before)
+        assert torch.equal(subject.arguments.args[0].weight, before)
+    assert torch.equal(model.weight, before)

@@ -55,6 +55,8 @@ _TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 _MAX_RAISED_RANKS = 3
 #: Names with which code reads the ``.grad`` of a tensor.
 _READ_GRADIENTS = frozenset({"grad", "deepcopy"})
+#: Names with which code reads the number in a tensor.
+_READ_NUMBERS = frozenset({"item", "tolist", "int", "float"})
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
 _LOOKUP_FUNCTIONS = frozenset(
@@ -138,7 +140,7 @@ class Input:
 
     @property
     def has_flag(self) -> bool:
-        """Whether an argument that the function tests for truth is a truth value instead of a number."""
+        """Whether an argument that the function tests, or whose number it reads, is a truth value instead."""
         return self.other_kind.endswith(_FLAG)
 
 
@@ -257,14 +259,20 @@ def _kind_changes(
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
             kind = f"{name} with one more dimension"
             yield kind, kind, _map_arguments(first, changed)
-    for name, default in _defaults(fn).items():  # None is no value of another kind: the function expects it
+    defaults = _defaults(fn)
+    for name, default in defaults.items():  # None is no value of another kind: the function expects it
         if is_instance(first.named(fn).get(name), torch.Tensor) and is_instance(default, bool | int | float):
             for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {show(other)}"
                 yield kind, kind, _replace_argument(first, fn, name, other)
-    for name in _tested_parameters(fn):
-        value: Any = first.named(fn).get(name)
-        if is_instance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool:
+    tested, reads_numbers = _tested_parameters(fn), not _READ_NUMBERS.isdisjoint(_names(fn))
+    for name, value in first.named(fn).items():
+        if not is_instance(value, torch.Tensor):
+            continue
+        for other in (None, []) if name in tested and name not in defaults else ():  # a caller may pass no tensor
+            kind = f"{name} = {show(other)}"
+            yield kind, kind, _replace_argument(first, fn, name, other)
+        if (name in tested or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
                 yield f"{name} = {flag}", f"{name} {_FLAG}", _map_arguments(first, changed)
@@ -274,14 +282,14 @@ def _as_flag(value: torch.Tensor, *, flag: bool) -> torch.Tensor:
     return torch.full_like(value, flag, dtype=torch.bool)
 
 
-def _tested_parameters(fn: Callable[..., Any]) -> list[str]:
+def _tested_parameters(fn: Callable[..., Any]) -> set[str]:
     """Return the names that code tests as in ``if flag`` or ``not flag``: they are probably truth values."""
-    names: dict[str, None] = {}
+    names: set[str] = set()
     for code in _codes(fn):
         for before, after in itertools.pairwise(dis.get_instructions(code)):
             if before.opname.startswith("LOAD_FAST") and after.opname.startswith(_TESTS):
-                names[str(before.argval)] = None
-    return list(names)
+                names.add(str(before.argval))
+    return names
 
 
 def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -376,6 +384,7 @@ def _edge_values(value: Any) -> Iterator[Any]:
 
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     indices = _indices(first, fn)
+    yield "all tensors with one positive number", _map_arguments(first, _unless(indices, _one_positive, _unchanged))
     for what, number in (("ones", 1.0), ("infinite", math.inf), ("nan", math.nan), ("huge", 1e30), ("-inf", -math.inf)):
         change = _unless(indices, functools.partial(_filled, number=number), _unchanged)
         yield f"all tensors {what}", _map_arguments(first, change)
@@ -391,6 +400,15 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
     for seed in range(2, 2 + _MAX_RANDOM):
         change = _unless(indices, functools.partial(_random, seed=seed), _unchanged)
         yield f"all tensors random, {seed}", _map_arguments(first, change)
+
+
+def _one_positive(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of which a mask such as ``x > 0`` selects exactly one element."""
+    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
+        return value
+    result = -value.detach().abs() - 1
+    result.view(-1)[0] *= -1
+    return result
 
 
 def _alternating(value: torch.Tensor) -> torch.Tensor:

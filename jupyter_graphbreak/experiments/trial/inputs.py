@@ -53,6 +53,8 @@ _WITH_GRADIENT = "tensors that have a .grad"
 _TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
+#: The number of tensors of which each gets the memory of each other.
+_MAX_SHARING = 3
 #: Names with which code reads the ``.grad`` of a tensor.
 _READ_GRADIENTS = frozenset({"grad", "deepcopy"})
 #: Names with which code reads the number in a tensor.
@@ -259,6 +261,7 @@ def _kind_changes(
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
             kind = f"{name} with one more dimension"
             yield kind, kind, _map_arguments(first, changed)
+    yield from _shared_memory_changes(first, fn)
     defaults = _defaults(fn)
     for name, default in defaults.items():  # None is no value of another kind: the function expects it
         if is_instance(first.named(fn).get(name), torch.Tensor) and is_instance(default, bool | int | float):
@@ -276,6 +279,21 @@ def _kind_changes(
             for flag in (True, False):
                 changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
                 yield f"{name} = {flag}", f"{name} {_FLAG}", _map_arguments(first, changed)
+
+
+def _shared_memory_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments of which one tensor is a part of another one: a change in place then changes both."""
+    tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
+    pairs = itertools.permutations(tensors[:_MAX_SHARING], 2)
+    for (name, value), (other, whole) in pairs:
+        plain = type(value) is type(whole) is torch.Tensor and not (value.requires_grad or whole.requires_grad)
+        is_part = value.dtype == whole.dtype and value.device == whole.device and value.numel() <= whole.numel()
+        if plain and is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
+            kind = f"{name} in the memory of {other}"
+            memory = whole.clone()  # runs replace the given tensor itself with a copy
+            arguments = _replace_argument(first, fn, other, memory)
+            part = memory.view(-1)[: value.numel()].view(value.shape)
+            yield kind, kind, _replace_argument(arguments, fn, name, part)
 
 
 def _as_flag(value: torch.Tensor, *, flag: bool) -> torch.Tensor:

@@ -485,7 +485,10 @@ class TrialRunner:
         pairs = zip(cases, again.results, before.results, strict=False)
         seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
         all_before, all_after = [*self.original.breaks, *before.breaks], again.breaks
-        if seen.noted is None and gone - compare_breaks(all_before, all_after, self._changed_texts(candidate.change)).gone:
+        if (
+            seen.noted is None
+            and gone - compare_breaks(all_before, all_after, self._changed_texts(candidate.change)).gone
+        ):
             kinds = ", ".join(case.input.other_kind for case in cases)
             seen = replace(seen, noted=f"it still breaks with some inputs of other kinds ({kinds})")
         return seen
@@ -841,7 +844,9 @@ def _edges_to_compile(edges: list[ReferenceCase], which: EdgeChoice) -> list[Ref
     """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
     accepted: dict[str, ReferenceCase] = {}
     refused: dict[str, ReferenceCase] = {}
-    for case in sorted(edges, key=lambda case: not case.input.has_flag):  # a number that is a truth value fails most often
+    for case in sorted(
+        edges, key=lambda case: not case.input.has_flag
+    ):  # a number that is a truth value fails most often
         kind, raised = _kind_of_edge(case), case.expected.raised
         if bool(case.input.other_kind) is not (which == "other kinds"):
             continue

@@ -262,19 +262,24 @@ def _kind_changes(
             kind = f"{name} with one more dimension"
             yield kind, kind, _map_arguments(first, changed)
     yield from _shared_memory_changes(first, fn)
-    defaults = _defaults(fn)
+    yield from _other_arguments(first, fn)
+
+
+def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments in which a default, ``None``, an empty list or a truth value replaces one tensor."""
+    defaults, tested = _defaults(fn), _tested_parameters(fn)
+    reads_numbers = not _READ_NUMBERS.isdisjoint(_names(fn))
+    given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
     for name, default in defaults.items():  # None is no value of another kind: the function expects it
-        if is_instance(first.named(fn).get(name), torch.Tensor) and is_instance(default, bool | int | float):
+        if name in given and is_instance(default, bool | int | float):
             for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {show(other)}"
                 yield kind, kind, _replace_argument(first, fn, name, other)
-    tested, reads_numbers = _tested_parameters(fn), not _READ_NUMBERS.isdisjoint(_names(fn))
-    for name, value in first.named(fn).items():
-        if not is_instance(value, torch.Tensor):
-            continue
-        for other in (None, []) if name in tested and name not in defaults else ():  # a caller may pass no tensor
-            kind = f"{name} = {show(other)}"
-            yield kind, kind, _replace_argument(first, fn, name, other)
+    for name, value in given.items():
+        if name in tested and name not in defaults:  # a caller may pass no tensor
+            for empty in (None, []):
+                kind = f"{name} = {show(empty)}"
+                yield kind, kind, _replace_argument(first, fn, name, empty)
         if (name in tested or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
@@ -544,7 +549,7 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     yield f"{one} random", _unless(indices, _random, _random_within)
     if any(map(_are_indices, _tensors((first.args, first.kwargs)))):
         yield "integers in a different order", _unless(_are_indices, _unchanged, _rolled)
-    for constant in _numbers(fn):
+    for constant in numbers_in_code(fn):
         filled = functools.partial(_filled, number=constant + 1)
         yield f"{one} filled with {constant + 1:g}", _unless(indices, filled, _unchanged)
     # Two branches may agree for round numbers.
@@ -662,7 +667,7 @@ def _other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     given = _tensors((first.args, first.kwargs))
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
-    wanted = [int(number) + more for number in _numbers(fn) if float(number).is_integer() for more in (1, 0)]
+    wanted = [int(number) + more for number in numbers_in_code(fn) if float(number).is_integer() for more in (1, 0)]
     for size in sizes[:2]:
         for new in dict.fromkeys([size + 1, *(length for length in wanted if 0 < length <= _MAX_SIZE), 1]):
             if new != size:
@@ -776,6 +781,7 @@ def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
     return [value for value in values if type(value) is dict and value and all(type(key) is str for key in value)]
 
 
-def _numbers(fn: Callable[..., Any]) -> list[float]:
+def numbers_in_code(fn: Callable[..., Any]) -> list[float]:
+    """Return the first numbers in the code of a function whose absolute value is larger than one."""
     numbers = [number for number in _constants(fn) if type(number) in {int, float} and abs(number) > 1]
     return list(dict.fromkeys(numbers))[:_MAX_CONSTANTS]

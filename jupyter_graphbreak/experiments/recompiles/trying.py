@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 #: Types whose objects cannot stand for one another: each object does something different.
 _CALLED = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
+#: PyTorch's error if the code makes a constant of a marked size.
+_REFUSED_MARK = "ConstraintViolationError"
 #: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
 _SPECIALIZED = "specialized it to be a constant"
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
@@ -219,7 +221,9 @@ class CallTrials:
             if expected.raised is not None or original.raised is not None:
                 continue
             if result.raised is not None:
-                return f"it raises {describe_error(result.raised)}{_on(call)}"
+                is_refused = type(result.raised).__name__ == _REFUSED_MARK
+                why = "PyTorch refuses the mark" if is_refused else f"it raises {describe_error(result.raised)}"
+                return f"{why}{_on(call)}"
             known = {difference.text for difference in differences(expected, original)}
             for difference in differences(expected, result, varying=self._varying):
                 if not difference.is_acceptable and difference.text not in known:

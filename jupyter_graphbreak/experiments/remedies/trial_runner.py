@@ -155,8 +155,8 @@ class TrialResult:
 #: Seconds of processor time after which a changed program does not run on further edge inputs.
 _PATIENCE_S = 20.0
 _CONTROL_FLOW = (".cond(", ".while_loop(")
-#: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that differs
-#: from the original only when compiled, and the third one to its inputs of other kinds.
+#: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
+#: differs from the original only when compiled, and the third one to its inputs of other kinds.
 _MAX_EDGES = 5
 _MAX_EDGES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
@@ -174,8 +174,8 @@ _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_AT_EDGES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
-#: Which edge inputs to compile a program for: for a program that differs only when compiled, more of them, and others of
-#: other kinds.
+#: The edge inputs for which a program is compiled: many of them if it differs only when compiled, and then also inputs
+#: of other kinds.
 EdgeChoice = Literal["some", "many", "other kinds"]
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
 IsPromising = Callable[[CompiledRun], bool]
@@ -485,10 +485,8 @@ class TrialRunner:
         pairs = zip(cases, again.results, before.results, strict=False)
         seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
         all_before, all_after = [*self.original.breaks, *before.breaks], again.breaks
-        if (
-            seen.noted is None
-            and gone - compare_breaks(all_before, all_after, self._changed_texts(candidate.change)).gone
-        ):
+        still_gone = compare_breaks(all_before, all_after, self._changed_texts(candidate.change)).gone
+        if seen.noted is None and gone - still_gone:
             kinds = ", ".join(case.input.other_kind for case in cases)
             seen = replace(seen, noted=f"it still breaks with some inputs of other kinds ({kinds})")
         return seen
@@ -844,9 +842,8 @@ def _edges_to_compile(edges: list[ReferenceCase], which: EdgeChoice) -> list[Ref
     """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
     accepted: dict[str, ReferenceCase] = {}
     refused: dict[str, ReferenceCase] = {}
-    for case in sorted(
-        edges, key=lambda case: not case.input.has_flag
-    ):  # a number that is a truth value fails most often
+    # A number that is a truth value fails most often.
+    for case in sorted(edges, key=lambda case: not case.input.has_flag):
         kind, raised = _kind_of_edge(case), case.expected.raised
         if bool(case.input.other_kind) is not (which == "other kinds"):
             continue

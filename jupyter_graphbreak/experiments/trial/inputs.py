@@ -53,6 +53,8 @@ _WITH_GRADIENT = "tensors that have a .grad"
 _TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
+#: What a caller may pass in place of a tensor that the function tests.
+_NO_TENSORS: tuple[Any, ...] = (None, [])
 #: The number of tensors of which each gets the memory of each other.
 _MAX_SHARING = 3
 #: Names with which code reads the ``.grad`` of a tensor.
@@ -277,9 +279,9 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
                 yield kind, kind, _replace_argument(first, fn, name, other)
     for name, value in given.items():
         if name in tested and name not in defaults:  # a caller may pass no tensor
-            for empty in (None, []):
-                kind = f"{name} = {show(empty)}"
-                yield kind, kind, _replace_argument(first, fn, name, empty)
+            for nothing in _NO_TENSORS:
+                kind = f"{name} = {show(nothing)}"
+                yield kind, kind, _replace_argument(first, fn, name, nothing)
         if (name in tested or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))

@@ -263,7 +263,7 @@ def _kind_changes(
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
             kind = f"{name} with one more dimension"
             yield kind, kind, _map_arguments(first, changed)
-    yield from _shared_memory_changes(first, fn)
+    yield from _shared_memory_changes(first, fn, indices)
     yield from _other_arguments(first, fn)
 
 
@@ -288,14 +288,18 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
                 yield f"{name} = {flag}", f"{name} {_FLAG}", _map_arguments(first, changed)
 
 
-def _shared_memory_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _shared_memory_changes(
+    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments of which one tensor is a part of another one: a change in place then changes both."""
     tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING], 2)
     for (name, value), (other, whole) in pairs:
         plain = type(value) is type(whole) is torch.Tensor and not (value.requires_grad or whole.requires_grad)
+        if not plain or indices(value):  # the numbers of the other tensor may be no indices
+            continue
         is_part = value.dtype == whole.dtype and value.device == whole.device and value.numel() <= whole.numel()
-        if plain and is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
+        if is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
             kind = f"{name} in the memory of {other}"
             memory = whole.clone()  # runs replace the given tensor itself with a copy
             arguments = _replace_argument(first, fn, other, memory)

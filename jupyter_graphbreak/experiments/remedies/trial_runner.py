@@ -175,8 +175,8 @@ _NO_TIME_AT_EDGES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
 #: The edge inputs for which a program is compiled: many of them if it differs only when compiled, and then also inputs
-#: of other kinds.
-EdgeChoice = Literal["some", "many", "other kinds"]
+#: with a truth value in place of a number and those of other kinds.
+EdgeChoice = Literal["some", "many", "truth values", "other kinds"]
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
 IsPromising = Callable[[CompiledRun], bool]
 
@@ -477,18 +477,19 @@ class TrialRunner:
         self, candidate: _RunnableChange, gone: frozenset[str], seen: _EdgeFindings
     ) -> _EdgeFindings:
         """Add how a program that differs only when compiled differs on inputs of other kinds: they are only noted."""
-        original = self._compiled_edges("other kinds")
-        if original is None:
-            return seen
-        before, cases = original
-        again = candidate.run_compiled(cases, lambda _: True)
-        pairs = zip(cases, again.results, before.results, strict=False)
-        seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
-        all_before, all_after = [*self.original.breaks, *before.breaks], again.breaks
-        still_gone = compare_breaks(all_before, all_after, self._changed_texts(candidate.change)).gone
-        if seen.noted is None and gone - still_gone:
-            kinds = ", ".join(case.input.other_kind for case in cases)
-            seen = replace(seen, noted=f"it still breaks with some inputs of other kinds ({kinds})")
+        choices: tuple[EdgeChoice, ...] = ("truth values", "other kinds")
+        for which in choices:
+            original = self._compiled_edges(which)
+            if original is None or seen.noted is not None:
+                continue
+            before, cases = original
+            again = candidate.run_compiled(cases, lambda _: True)
+            pairs = zip(cases, again.results, before.results, strict=False)
+            seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
+            all_before = [*self.original.breaks, *before.breaks]
+            still_gone = compare_breaks(all_before, again.breaks, self._changed_texts(candidate.change)).gone
+            if which == "truth values" and seen.noted is None and gone - still_gone:
+                seen = replace(seen, noted=f"it still breaks with {cases[0].input.example.what}")
         return seen
 
     def _compiled_differences(
@@ -842,16 +843,17 @@ def _edges_to_compile(edges: list[ReferenceCase], which: EdgeChoice) -> list[Ref
     """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
     accepted: dict[str, ReferenceCase] = {}
     refused: dict[str, ReferenceCase] = {}
-    # A number that is a truth value fails most often.
-    for case in sorted(edges, key=lambda case: not case.input.has_flag):
+    for case in edges:
         kind, raised = _kind_of_edge(case), case.expected.raised
-        if bool(case.input.other_kind) is not (which == "other kinds"):
+        if case.input.has_flag is not (which == "truth values"):
+            continue
+        if bool(case.input.other_kind) is not (which in {"truth values", "other kinds"}):
             continue
         if raised is None:
             accepted.setdefault(case.input.other_kind or kind, case)
         elif not kind.startswith("size") and not case.input.other_kind:
             refused.setdefault(kind, case)
-    most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS, "other kinds": _MAX_OTHER_KINDS}[which]
+    most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(which, _MAX_OTHER_KINDS)
     return [*list(accepted.values())[:most], *list(refused.values())[:_MAX_REFUSED]]
 
 

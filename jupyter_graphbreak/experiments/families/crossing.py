@@ -29,6 +29,8 @@ _METHODS_OF_ASSIGNMENTS: dict[type[ast.operator], str] = {
     ast.FloorDiv: "__ifloordiv__", ast.Mod: "__imod__", ast.Pow: "__ipow__", ast.BitAnd: "__iand__",
     ast.BitOr: "__ior__", ast.BitXor: "__ixor__", ast.LShift: "__ilshift__", ast.RShift: "__irshift__",
 }  # fmt: skip
+#: Methods that Python calls to write an object.
+_TEXT_METHODS = {"__format__", "__repr__", "__str__"}
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 #: Attributes of tensors that no method changes unless its name says so.
 _OF_TENSORS = {"T", "device", "dtype", "mT", "ndim", "requires_grad", "shape"}
@@ -43,10 +45,49 @@ def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AS
     return _conditions(site, function, moved, lambda block: _position(block) < first)
 
 
-def conditions_after(site: Site, function: FunctionNode, moved: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose arms may change what code reads that moves to the end of a function."""
+def conditions_after(site: Site, function: FunctionNode, moved: Sequence[ast.stmt]) -> tuple[Condition, ...]:
+    """Return the conditions whose arms may change what code reads that moves to the end of a function.
+
+    If the moved code may itself change something, these are the conditions of all arms that may read it as well.
+    """
     first = min(map(_position, moved))
-    return _conditions(site, function, moved, lambda block: _position(block) > first)
+    found = _conditions(site, function, moved, lambda block: _position(block) > first)
+    if _has_effects(site, moved):
+        found = (*found, *_readers_after(site, function, moved, first))
+    return tuple(dict.fromkeys(found))
+
+
+def _has_effects(site: Site, moved: Sequence[ast.stmt]) -> bool:
+    """Return whether code calls a function of the user's that may change something, also to write an object."""
+    called = {_called_name(node) for statement in moved for node in ast.walk(statement)} - {""}
+    return any(
+        _may_change_from_outside(callee, part)
+        for name in sorted(called | _TEXT_METHODS)
+        for _, callee in _definitions(site, name)
+        for part in ast.walk(callee)
+    )
+
+
+def _readers_after(
+    site: Site, function: FunctionNode, moved: Sequence[ast.stmt], first: tuple[int, int]
+) -> tuple[Condition, ...]:
+    """Return the conditions of the arms after moved code that read more than the function's own names."""
+    own = {part for statement in moved for part in ast.walk(statement)}
+    local = names_bound(function) | {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+
+    def reads(part: ast.AST) -> bool:
+        return isinstance(part, ast.Attribute | ast.Call | ast.Subscript) or (
+            isinstance(part, ast.Name) and part.id not in local
+        )
+
+    found = [
+        (test, side)
+        for node in _branches(function)
+        if node not in own and _position(node) > first
+        for test, side, arm in _arms(node)
+        if any(map(reads, _parts(arm)))
+    ]
+    return _as_conditions(site, found)
 
 
 def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> tuple[Condition, ...]:

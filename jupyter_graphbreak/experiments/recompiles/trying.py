@@ -17,6 +17,7 @@ from jupyter_graphbreak.experiments.recompiles.varied import Number, NumberList,
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
 from jupyter_graphbreak.experiments.trial.entry import backend_name
+from jupyter_graphbreak.experiments.trial.inputs import numbers_in_code
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, TensorSketch
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import OtherThreadError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation, Varied
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
     from jupyter_graphbreak.report.remedies import RemedyVerdict
 
@@ -40,11 +42,16 @@ if TYPE_CHECKING:
 
 #: Types whose objects cannot stand for one another: each object does something different.
 _CALLED = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
+#: PyTorch's error if the code makes a constant of a marked size.
+_REFUSED_MARK = "ConstraintViolationError"
 #: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
 _SPECIALIZED = "specialized it to be a constant"
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The maximum number of calls with sizes and numbers that the run never used.
 _MAX_UNSEEN = 3
+#: The maximum number of calls with sizes around constants of the code, and the largest such size that is always tried.
+_MAX_AROUND_CONSTANTS = 4
+_MAX_CONSTANT_SIZE = 128
 #: The maximum number of pairs of calls from which such calls are derived.
 _MAX_PAIRS = 200
 #: PyTorch compiles sizes 0 and 1 separately; they are used only if the run has them.
@@ -136,6 +143,10 @@ class CallTrials:
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
         #: The seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
+        around = calls_around_constants(usable, self.varied, assigned, numbers_in_code(entry.call))
+        self._around_constants = [calls[0], *around] if around else []
+        self._expected_around = self._replay_around(entry, Adjustment(), compiles=False)
+        self._original_around = self._replay_around(entry, Adjustment())
         self._varying = self._find_varying_places()
         self._known = [
             {difference.text for difference in differences(*pair, varying=self._varying)}
@@ -188,11 +199,36 @@ class CallTrials:
         try:
             with changed() if changed is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
+                tried = self._judged(candidate, replayed, removes_breaks=changed is not None)
+                if tried.verdict == "works" and (reason := self._why_not_around(entry, candidate)) is not None:
+                    tried = replace(tried, verdict="works on what ran", reason=reason)
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
             verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
             return TriedCandidate(candidate, verdict, reason, seconds=time.perf_counter() - start)
-        tried = self._judged(candidate, replayed, removes_breaks=changed is not None)
         return replace(tried, seconds=time.perf_counter() - start)
+
+    def _replay_around(self, entry: Entry, adjustment: Adjustment, *, compiles: bool = True) -> list[Result]:
+        """Return the results of calls with sizes around the constants of the code."""
+        if not self._around_constants:
+            return []
+        return replay(entry, self._around_constants, adjustment, self.owner, compiles=compiles).results
+
+    def _why_not_around(self, entry: Entry, candidate: RecompileCandidate) -> str | None:
+        """Return how a candidate differs for sizes around the constants of the code; ``None`` if it does not."""
+        results = self._replay_around(entry, candidate.adjustment)
+        rows = zip(self._around_constants, self._expected_around, self._original_around, results, strict=True)
+        for call, expected, original, result in rows:
+            if expected.raised is not None or original.raised is not None:
+                continue
+            if result.raised is not None:
+                is_refused = type(result.raised).__name__ == _REFUSED_MARK
+                why = "PyTorch refuses the mark" if is_refused else f"it raises {describe_error(result.raised)}"
+                return f"{why}{_on(call)}"
+            known = {difference.text for difference in differences(expected, original)}
+            for difference in differences(expected, result, varying=self._varying):
+                if not difference.is_acceptable and difference.text not in known:
+                    return f"it {difference.text}{_on(call)}"
+        return None
 
     def _judged(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> TriedCandidate:
         evidence = self._evidence(replayed)
@@ -379,11 +415,46 @@ def _continued(known: Sequence[tuple[SeenCall, _Values]], axes: Sequence[_Axis])
     for (_, one), (call, other) in pairs:
         for steps, parts in ((1, 1), (-1, 2), (1, 2), (2, 1)):
             new = tuple(b + (b - a) * steps / parts for a, b in zip(one, other, strict=True))
-            whole = [axis for axis in axes if not isinstance(axis, Number) or axis.is_whole]
-            if all(value.is_integer() for axis, value in zip(axes, new, strict=True) if axis in whole):
-                rounded = tuple(int(v) if axis in whole else v for axis, v in zip(axes, new, strict=True))
-                if all(_is_allowed(axis, value) for axis, value in zip(axes, rounded, strict=True)):
-                    yield rounded, call
+            if (allowed := _allowed(axes, new)) is not None:
+                yield allowed, call
+
+
+def calls_around_constants(
+    calls: Sequence[SeenCall], varied: Varied, assigned: Collection[Path], constants: Sequence[float]
+) -> list[RepeatedCall]:
+    """Return calls with sizes that the code may treat differently: those equal to its constants, or next to them.
+
+    Like those of :func:`unseen_calls`, they continue the differences between two of the calls.
+    """
+    axes: list[_Axis] = [*varied.sizes, *varied.numbers]
+    known = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
+    seen = {values for _, values in known}
+    if not varied.sizes or len(seen) < 2:  # noqa: PLR2004
+        return []
+    wanted = [int(number) + more for number in constants if float(number).is_integer() for more in (0, -1, 1)]
+    largest = max(max(size.values) for size in varied.sizes)
+    found: dict[_Values, RepeatedCall] = {}
+    for size in (size for size in wanted if _MIN_SIZE <= size <= max(_MAX_CONSTANT_SIZE, largest)):
+        for (_, one), (call, other) in itertools.islice(itertools.permutations(known, 2), _MAX_PAIRS):
+            if (step := other[0] - one[0]) == 0:
+                continue
+            new = tuple(b + (b - a) * (size - other[0]) / step for a, b in zip(one, other, strict=True))
+            if (allowed := _allowed(axes, new)) is not None:
+                if allowed not in seen and allowed not in found:
+                    found[allowed] = _with_values(call, axes, allowed, assigned)
+                break
+        if len(found) == _MAX_AROUND_CONSTANTS:
+            break
+    return list(found.values())
+
+
+def _allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None:
+    """Return values of the kinds that the run used, with whole sizes and integers; ``None`` for others."""
+    whole = [axis for axis in axes if not isinstance(axis, Number) or axis.is_whole]
+    if not all(float(value).is_integer() for axis, value in zip(axes, values, strict=True) if axis in whole):
+        return None
+    rounded = tuple(int(v) if axis in whole else v for axis, v in zip(axes, values, strict=True))
+    return rounded if all(_is_allowed(axis, value) for axis, value in zip(axes, rounded, strict=True)) else None
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -155,8 +155,11 @@ class TrialResult:
 #: Seconds of processor time after which a changed program does not run on further edge inputs.
 _PATIENCE_S = 20.0
 _CONTROL_FLOW = (".cond(", ".while_loop(")
-#: The maximum number of edge inputs for which a program is compiled.
+#: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
+#: differs from the original only when compiled, and the third one to its inputs of other kinds.
 _MAX_EDGES = 5
+_MAX_EDGES_OF_SETTINGS = 10
+_MAX_OTHER_KINDS = 6
 #: The maximum number of inputs that the original refuses, for which it is compiled as well.
 _MAX_REFUSED = 2
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this many seconds.
@@ -171,6 +174,9 @@ _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_AT_EDGES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
+#: The edge inputs for which a program is compiled: many of them if it differs only when compiled, and then also inputs
+#: with a truth value in place of a number and those of other kinds.
+EdgeChoice = Literal["some", "many", "truth values", "other kinds"]
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
 IsPromising = Callable[[CompiledRun], bool]
 
@@ -230,7 +236,8 @@ class TrialRunner:
         self.backend = entry.backend
         #: The compiled run of the unchanged program.
         self.original, self._original_seconds = self._run_original(usual_inputs)
-        self._original_at_edges: tuple[CompiledRun, list[ReferenceCase]] | None = None
+        #: The compiled run of the original on each choice of edge inputs.
+        self._original_at_edges: dict[EdgeChoice, tuple[CompiledRun, list[ReferenceCase]]] = {}
         texts = {source: source_text(filename, find_cell) for source, filename in self.original.files.items()}
         #: Other cells that may compile the entry, by their own ids.
         self.other_cells = {
@@ -429,7 +436,8 @@ class TrialRunner:
         except LineLimitError:
             return "fails", "runs too long on some inputs", gone, diffs, 0
         ran_uncompiled = seen.inputs
-        original = self._compiled_edges() if seen.disqualifying is None else None
+        which: EdgeChoice = "many" if candidate.is_same_uncompiled else "some"
+        original = self._compiled_edges(which) if seen.disqualifying is None else None
         if original is not None:
             again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, again.results, original[0].results, strict=False))
@@ -452,6 +460,9 @@ class TrialRunner:
                 )
             if not gone:
                 return "break stays", "it still breaks on some inputs", gone, diffs, inputs
+        if candidate.is_same_uncompiled and seen.noted is None:
+            seen = self._compare_compiled_other_kinds(candidate, gone, seen)
+        diffs, inputs = seen.diffs, seen.inputs
         edges, noted = self._uncompiled_original.edges(), seen.noted
         if candidate.is_same_uncompiled:
             has_tried_edges = original is not None or self._original_seconds <= _MAX_SECONDS_FOR_EDGES
@@ -461,6 +472,25 @@ class TrialRunner:
             noted = _NO_TIME_AT_EDGES
         verdict: RemedyVerdict = "works" if noted is None else "works on what ran"
         return ("works but differs" if diffs else verdict), noted, gone, diffs, inputs
+
+    def _compare_compiled_other_kinds(
+        self, candidate: _RunnableChange, gone: frozenset[str], seen: _EdgeFindings
+    ) -> _EdgeFindings:
+        """Add how a program that differs only when compiled differs on inputs of other kinds: they are only noted."""
+        choices: tuple[EdgeChoice, ...] = ("truth values", "other kinds")
+        for which in choices:
+            original = self._compiled_edges(which)
+            if original is None or seen.noted is not None:
+                continue
+            before, cases = original
+            again = candidate.run_compiled(cases, lambda _: True)
+            pairs = zip(cases, again.results, before.results, strict=False)
+            seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
+            all_before = [*self.original.breaks, *before.breaks]
+            still_gone = compare_breaks(all_before, again.breaks, self._changed_texts(candidate.change)).gone
+            if which == "truth values" and seen.noted is None and gone - still_gone:
+                seen = replace(seen, noted=f"it still breaks with {cases[0].input.example.what}")
+        return seen
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
@@ -486,22 +516,13 @@ class TrialRunner:
                     result = self._uncompiled_original.run(call, subject, case)
                 yield case, _meaningful_at_edge(self._differences(case, result), case, result)
 
-    def _compiled_edges(self) -> tuple[CompiledRun, list[ReferenceCase]] | None:
+    def _compiled_edges(self, which: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
-        if self._original_at_edges is None and self._original_seconds <= _MAX_SECONDS_FOR_EDGES:
-            accepted: dict[str, ReferenceCase] = {}
-            refused: dict[str, ReferenceCase] = {}
-            for case in self._uncompiled_original.edges():
-                kind = _kind_of_edge(case)
-                if case.input.other_kind:  # its differences show uncompiled
-                    continue
-                if case.expected.raised is None and len(accepted) < _MAX_EDGES:
-                    accepted.setdefault(kind, case)
-                elif case.expected.raised is not None and not kind.startswith("size"):
-                    refused.setdefault(kind, case)
-            cases = [*accepted.values(), *list(refused.values())[:_MAX_REFUSED]]
-            self._original_at_edges = (self._run_compiled(Change(), cases, lambda _: True), cases) if cases else None
-        return self._original_at_edges
+        if which not in self._original_at_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES:
+            cases = _edges_to_compile(self._uncompiled_original.edges(), which)
+            if cases:
+                self._original_at_edges[which] = self._run_compiled(Change(), cases, lambda _: True), cases
+        return self._original_at_edges.get(which)
 
     def _changed_texts(self, change: Change) -> dict[str, tuple[str, str]]:
         return {self.program.files[name]: (self.program.texts[name], text) for name, text in change.texts.items()}
@@ -816,6 +837,24 @@ def _with_new_kinds(diffs: list[Difference], more: list[Difference]) -> list[Dif
 def _is_finite(values: Any) -> bool:
     dense = [tensor for _, tensor in named_tensors(values, "") if tensor.layout == torch.strided]
     return all(bool(torch.isfinite(tensor).all()) for tensor in dense if tensor.is_floating_point())
+
+
+def _edges_to_compile(edges: list[ReferenceCase], which: EdgeChoice) -> list[ReferenceCase]:
+    """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
+    accepted: dict[str, ReferenceCase] = {}
+    refused: dict[str, ReferenceCase] = {}
+    for case in edges:
+        kind, raised = _kind_of_edge(case), case.expected.raised
+        if case.input.has_flag is not (which == "truth values"):
+            continue
+        if bool(case.input.other_kind) is not (which in {"truth values", "other kinds"}):
+            continue
+        if raised is None:
+            accepted.setdefault(case.input.other_kind or kind, case)
+        elif not kind.startswith("size") and not case.input.other_kind:
+            refused.setdefault(kind, case)
+    most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(which, _MAX_OTHER_KINDS)
+    return [*list(accepted.values())[:most], *list(refused.values())[:_MAX_REFUSED]]
 
 
 def _kind_of_edge(case: ReferenceCase) -> str:

@@ -53,8 +53,14 @@ _WITH_GRADIENT = "tensors that have a .grad"
 _TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
+#: What a caller may pass in place of a tensor that the function tests.
+_NO_TENSORS: tuple[Any, ...] = (None, [])
+#: The number of tensors of which each gets the memory of each other.
+_MAX_SHARING = 3
 #: Names with which code reads the ``.grad`` of a tensor.
 _READ_GRADIENTS = frozenset({"grad", "deepcopy"})
+#: Names with which code reads the number in a tensor.
+_READ_NUMBERS = frozenset({"item", "tolist", "int", "float"})
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
 _LOOKUP_FUNCTIONS = frozenset(
@@ -146,7 +152,7 @@ class Input:
 
     @property
     def has_flag(self) -> bool:
-        """Whether an argument that the function tests for truth is a truth value instead of a number."""
+        """Whether an argument that the function tests, or whose number it reads, is a truth value instead."""
         return self.other_kind.endswith(_FLAG)
 
 
@@ -265,31 +271,62 @@ def _kind_changes(
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
             kind = f"{name} with one more dimension"
             yield kind, kind, _map_arguments(first, changed)
-    for name, default in _defaults(fn).items():  # None is no value of another kind: the function expects it
-        if is_instance(first.named(fn).get(name), torch.Tensor) and is_instance(default, bool | int | float):
+    yield from _shared_memory_changes(first, fn, indices)
+    yield from _other_arguments(first, fn)
+
+
+def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments in which a default, ``None``, an empty list or a truth value replaces one tensor."""
+    defaults, tested = _defaults(fn), _tested_parameters(fn)
+    reads_numbers = not _READ_NUMBERS.isdisjoint(_names(fn))
+    given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
+    for name, default in defaults.items():  # None is no value of another kind: the function expects it
+        if name in given and is_instance(default, bool | int | float):
             for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {show(other)}"
                 yield kind, kind, _replace_argument(first, fn, name, other)
-    for name in _tested_parameters(fn):
-        value: Any = first.named(fn).get(name)
-        if is_instance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool:
+    for name, value in given.items():
+        if name in tested and name not in defaults:  # a caller may pass no tensor
+            for nothing in _NO_TENSORS:
+                kind = f"{name} = {show(nothing)}"
+                yield kind, kind, _replace_argument(first, fn, name, nothing)
+        if (name in tested or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
                 yield f"{name} = {flag}", f"{name} {_FLAG}", _map_arguments(first, changed)
+
+
+def _shared_memory_changes(
+    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments of which one tensor is a part of another one: a change in place then changes both."""
+    tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
+    pairs = itertools.permutations(tensors[:_MAX_SHARING], 2)
+    for (name, value), (other, whole) in pairs:
+        plain = type(value) is type(whole) is torch.Tensor and not (value.requires_grad or whole.requires_grad)
+        if not plain or indices(value):  # the numbers of the other tensor may be no indices
+            continue
+        is_part = value.dtype == whole.dtype and value.device == whole.device and value.numel() <= whole.numel()
+        if is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
+            kind = f"{name} in the memory of {other}"
+            memory = whole.clone()  # runs replace the given tensor itself with a copy
+            arguments = _replace_argument(first, fn, other, memory)
+            part = memory.view(-1)[: value.numel()].view(value.shape)
+            yield kind, kind, _replace_argument(arguments, fn, name, part)
 
 
 def _as_flag(value: torch.Tensor, *, flag: bool) -> torch.Tensor:
     return torch.full_like(value, flag, dtype=torch.bool)
 
 
-def _tested_parameters(fn: Callable[..., Any]) -> list[str]:
+def _tested_parameters(fn: Callable[..., Any]) -> set[str]:
     """Return the names that code tests as in ``if flag`` or ``not flag``: they are probably truth values."""
-    names: dict[str, None] = {}
+    names: set[str] = set()
     for code in _codes(fn):
         for before, after in itertools.pairwise(dis.get_instructions(code)):
             if before.opname.startswith("LOAD_FAST") and after.opname.startswith(_TESTS):
-                names[str(before.argval)] = None
-    return list(names)
+                names.add(str(before.argval))
+    return names
 
 
 def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -384,6 +421,7 @@ def _edge_values(value: Any) -> Iterator[Any]:
 
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     indices = _indices(first, fn)
+    yield "all tensors with one positive number", _map_arguments(first, _unless(indices, _one_positive, _unchanged))
     for what, number in (("ones", 1.0), ("infinite", math.inf), ("nan", math.nan), ("huge", 1e30), ("-inf", -math.inf)):
         change = _unless(indices, functools.partial(_filled, number=number), _unchanged)
         yield f"all tensors {what}", _map_arguments(first, change)
@@ -399,6 +437,15 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
     for seed in range(2, 2 + _MAX_RANDOM):
         change = _unless(indices, functools.partial(_random, seed=seed), _unchanged)
         yield f"all tensors random, {seed}", _map_arguments(first, change)
+
+
+def _one_positive(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of which a mask such as ``x > 0`` selects exactly one element."""
+    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
+        return value
+    result = -value.detach().abs() - 1
+    result.view(-1)[0] *= -1
+    return result
 
 
 def _alternating(value: torch.Tensor) -> torch.Tensor:
@@ -516,7 +563,7 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     yield f"{one} random", _unless(indices, _random, _random_within)
     if any(map(_are_indices, _tensors((first.args, first.kwargs)))):
         yield "integers in a different order", _unless(_are_indices, _unchanged, _rolled)
-    for constant in _numbers(fn):
+    for constant in numbers_in_code(fn):
         filled = functools.partial(_filled, number=constant + 1)
         yield f"{one} filled with {constant + 1:g}", _unless(indices, filled, _unchanged)
     # Two branches may agree for round numbers.
@@ -634,7 +681,7 @@ def _other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     given = _tensors((first.args, first.kwargs))
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
-    wanted = [int(number) + more for number in _numbers(fn) if float(number).is_integer() for more in (1, 0)]
+    wanted = [int(number) + more for number in numbers_in_code(fn) if float(number).is_integer() for more in (1, 0)]
     for size in sizes[:2]:
         for new in dict.fromkeys([size + 1, *(length for length in wanted if 0 < length <= _MAX_SIZE), 1]):
             if new != size:
@@ -748,6 +795,7 @@ def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
     return [value for value in values if type(value) is dict and value and all(type(key) is str for key in value)]
 
 
-def _numbers(fn: Callable[..., Any]) -> list[float]:
+def numbers_in_code(fn: Callable[..., Any]) -> list[float]:
+    """Return the first numbers in the code of a function whose absolute value is larger than one."""
     numbers = [number for number in _constants(fn) if type(number) in {int, float} and abs(number) > 1]
     return list(dict.fromkeys(numbers))[:_MAX_CONSTANTS]

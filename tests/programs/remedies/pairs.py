@@ -2459,3 +2459,161 @@ def given():
 def hostile():
     f.rule = "sum"
     return [(torch.ones(3),), (-torch.ones(3),)]
+# === a product with a selection, right
+def f(x, y):
+    return x[x > 0].unsqueeze(1) * y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.ones(3))
+# === a product with a selection, wrong
+def f(x, y):
+    return x[x > 0] * y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.arange(4.0))
+def hostile():
+    return [(torch.tensor([-1.0, 2.0, -3.0]), torch.arange(4.0))]
+# === positions of a selection, right
+def f(x):
+    return torch.nonzero(x > 0) * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === positions of a selection, wrong
+def f(x):
+    i = torch.nonzero(x > 0).squeeze()
+    return i.dim(), x[i]
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    return [(torch.tensor([-1.0, 1.0, -1.0]),), (-torch.ones(3),)]
+# === a count as a size, right
+def f(x):
+    k = (x > 0).sum().item()
+    return torch.zeros(k + 2)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a count as a size, wrong
+def f(x, y):
+    k = (x > 0).sum().item()
+    return torch.ones(k) * y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.arange(4.0))
+def hostile():
+    return [(torch.tensor([-1.0, 1.0, -1.0]), torch.arange(4.0))]
+# === a number that may be a truth value, right
+def f(x, n):
+    a, b = x[: n.item()], x[n.item() :]
+    return a.sum() - b.sum()
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(3))
+def hostile():
+    return [(torch.ones(3), torch.tensor(True))]
+# === a number that may be a truth value, wrong
+def f(x, n):
+    match n.item():
+        case 0:
+            y = x * 2
+        case k if k > 3:
+            y = x * k
+        case _:
+            y = x[:1]
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(4))
+def hostile():
+    return [(torch.ones(3), torch.tensor(True)), (torch.ones(3), torch.tensor(2))]
+# === a flag that may be missing, right
+def f(x, flag):
+    return x * 2 if flag.item() > 0 else x * 3
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(1))
+# === a flag that may be missing, wrong
+def f(x, flag):
+    if flag is not None:
+        x = x + 1
+    if flag:
+        return x * 2
+    return x * 3
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(1))
+def hostile():
+    return [(torch.ones(3), None), (torch.ones(3), [])]
+# === a text that changes its object, right
+class Meter:
+    def __init__(self): self.n = 0
+    def __repr__(self): return f"meter {self.n}"
+meter = Meter()
+seen = []
+def f(x):
+    y = x * 2
+    print(meter)
+    if len(seen) > 0:
+        y = y + meter.n
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    seen.append(1)
+    return [(torch.ones(3),)]
+# === a text that changes its object, wrong
+class Meter:
+    def __init__(self): self.n = 0
+    def __repr__(self):
+        self.n += 1
+        return f"meter {self.n}"
+meter = Meter()
+seen = []
+def f(x):
+    y = x * 2
+    print(meter)
+    if len(seen) > 0:
+        y = y + meter.n
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    seen.append(1)
+    return [(torch.ones(3),)]
+# === arguments that share memory, right
+def f(x, n):
+    y = x + 1
+    k = n.item()
+    return y * k
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(3.0))
+def hostile():
+    u = torch.arange(4.0)
+    return [(u, u[1])]
+# === arguments that share memory, wrong
+def f(x, n):
+    x.add_(1)
+    k = n.item()
+    return x * k
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(3.0))
+def hostile():
+    u = torch.arange(4.0)
+    return [(u, u[1])]
+# === a recurrent layer, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.rnn = torch.nn.GRU(3, 3, batch_first=True)
+    def forward(self, x):
+        return self.rnn(x)[0] * 2
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 18).reshape(2, 3, 3),)
+# === a recurrent layer, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.rnn = torch.nn.LSTM(3, 3, num_layers=2, dropout=0.5, batch_first=True)
+        self.state = None
+    def forward(self, x):
+        y, self.state = self.rnn(x, self.state)
+        self.state = tuple(s.detach() for s in self.state)
+        return y + torch.rand(3)
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 18).reshape(2, 3, 3),)

@@ -190,6 +190,16 @@ def test_a_default_that_a_call_leaves_out_is_left_out_again() -> None:
     assert compilation_counts(best_remedy(report))[0] == counted
 
 
+def test_a_mark_that_pytorch_refuses_for_a_size_in_the_code_is_not_proven() -> None:
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] == 3 else x.sum(0)
+
+    report = try_on_calls(scale, [calling(lambda c, n: c(torch.randn(n, 2)), n) for n in (4, 6, 9)])
+    verdicts = {remedy.kind: (remedy.verdict, remedy.reason) for remedy in report.remedies or [] if remedy.recompiles}
+    assert verdicts["edit"] == ("works", None)
+    assert verdicts["mark"] == ("works on what ran", "PyTorch refuses the mark, on size 3 of x")
+
+
 def test_sizes_one_and_zero_need_an_unbacked_mark() -> None:
     report = try_on_calls(lambda x: x * 2, [calling(lambda c, n: c(torch.ones(n, 3)), n) for n in (5, 1, 8)])
     assert "mark_unbacked(x, 0)" in (best_remedy(report).code or "")

@@ -48,7 +48,7 @@ box => ['9', '99', '999', '', 'l', 'la', 'lay'].map(text => {
 
 _MORE = """
 async button => {
-  const list = document.querySelector('[data-list=breaks]');
+  const list = document.querySelector(`[data-list="${button.closest('[data-more]').dataset.more}"]`);
   const before = list.childElementCount;
   const start = performance.now();
   button.click();
@@ -203,12 +203,15 @@ def _trust(lab: Lab, name: str) -> None:
 
 
 def _more(page: Page) -> list[float]:
-    """Press the button for more breaks twice, because the first press has to load the rest of the markup."""
+    """Press the button for more breaks of a group twice, because the first press loads the rest of the markup."""
     times = []
-    for _ in range(2):
-        button = page.query_selector("[data-more=breaks] button")
-        if button is not None and button.is_visible():
-            times.append(page.evaluate(_MORE, button))
+    for group in page.query_selector_all("[data-list=breaks] > li > details")[:1]:
+        group.evaluate("group => { group.open = true; }")
+        page.wait_for_timeout(500)
+        for _ in range(2):
+            button = group.query_selector("[data-more^=places] button")
+            if button is not None and button.is_visible():
+                times.append(page.evaluate(_MORE, button))
     return times
 
 

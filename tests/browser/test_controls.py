@@ -330,6 +330,8 @@ def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> 
         else:
             page.keyboard.press(way)
         page.wait_for_function("jupyterapp.shell.currentWidget.content.widgets.length === 2")
+        if way != "Undo":
+            page.wait_for_function("document.activeElement.closest('.jp-Cell') !== null", timeout=5000)
         assert cells(page) == before
 
 

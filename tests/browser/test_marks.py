@@ -191,6 +191,10 @@ def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
     expect(hint).to_contain_text("Break 1: Branch on a tensor's value (GB0170)")
     expect(hint).to_contain_text("Do: ")
     opened.shoot("marks-hint")
+    page.mouse.move(1, 1)
+    expect(hint).to_have_count(0)
+    own.locator(".jp-GraphBreakMark-note", has_text="Branch on").hover()
+    expect(hint).to_contain_text("Break 1: Branch on a tensor's value (GB0170)")
     assert [*opened.errors, *opened.complaints] == []
 
 

@@ -184,24 +184,29 @@ function totalAt(state: EditorState, position: number, known: number): number {
   return known + totalOf(breaks) - breaks.length;
 }
 
-/** The breaks at a position, the innermost first, or all breaks of a stale line. */
+/**
+ * The breaks at a position, the innermost first, or all breaks of a stale line.
+ *
+ * At the end of a line, where its note is, these are all breaks of the line if none contains the position.
+ */
 function breaksAt(state: EditorState, position: number): IBreakAt[] {
   const mark = markAt(state, position);
   if (mark === undefined) {
     return [];
   }
   const { line, from, to, stale } = mark;
-  return line.breaks
-    .map(graphBreak =>
-      stale
-        ? { ...graphBreak, from, to, mark }
-        : {
-            ...graphBreak,
-            from: from + graphBreak.start,
-            to: from + graphBreak.end,
-            mark
-          }
-    )
+  const breaks = line.breaks.map(graphBreak =>
+    stale
+      ? { ...graphBreak, from, to, mark }
+      : {
+          ...graphBreak,
+          from: from + graphBreak.start,
+          to: from + graphBreak.end,
+          mark
+        }
+  );
+  const around = breaks
     .filter(range => range.from <= position && position <= range.to)
     .sort((one, other) => one.to - one.from - (other.to - other.from));
+  return around.length === 0 && position === to ? breaks : around;
 }

@@ -212,7 +212,11 @@ export class RemedyApplier {
     }
     if (inserted !== null) {
       const index = panel.content.widgets.indexOf(inserted);
+      const hasFocus = inserted.node.contains(document.activeElement);
       panel.content.model!.sharedModel.deleteCell(index);
+      if (hasFocus) {
+        panel.content.activate();
+      }
     }
     this._last = this._last === change ? null : this._last;
     return trans.__('Undone');

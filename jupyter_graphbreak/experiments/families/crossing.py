@@ -29,7 +29,7 @@ _METHODS_OF_ASSIGNMENTS: dict[type[ast.operator], str] = {
     ast.FloorDiv: "__ifloordiv__", ast.Mod: "__imod__", ast.Pow: "__ipow__", ast.BitAnd: "__iand__",
     ast.BitOr: "__ior__", ast.BitXor: "__ixor__", ast.LShift: "__ilshift__", ast.RShift: "__irshift__",
 }  # fmt: skip
-#: Methods that Python calls to write an object.
+#: The methods that Python calls to write an object as text.
 _TEXT_METHODS = {"__format__", "__repr__", "__str__"}
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 #: Attributes of tensors that no method changes unless its name says so.
@@ -58,7 +58,7 @@ def conditions_after(site: Site, function: FunctionNode, moved: Sequence[ast.stm
 
 
 def _has_effects(site: Site, moved: Sequence[ast.stmt]) -> bool:
-    """Return whether code calls a function of the user's that may change something, also to write an object."""
+    """Return whether code may change something by calling a user's function or by writing an object as text."""
     called = {_called_name(node) for statement in moved for node in ast.walk(statement)} - {""}
     return any(
         _may_change_from_outside(callee, part)

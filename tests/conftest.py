@@ -96,7 +96,8 @@ def light_compilation() -> Iterator[None]:
     """Skip slow work in compilations that no test needs.
 
     Dynamo flushes the processor's caches to time guards. A full garbage collection visits a million objects of PyTorch
-    and would happen every few compilations, because each compilation starts with a partial one.
+    and would happen every few compilations, because each compilation starts with a partial one. All collections together
+    would take a tenth of the time of the tests that compile.
     """
     if warm_processes.COLD in os.environ:
         yield
@@ -104,11 +105,11 @@ def light_compilation() -> Iterator[None]:
     importlib.import_module("torch._functorch.aot_autograd")
     gc.collect()
     gc.freeze()
-    young, middle, old = gc.get_threshold()
-    gc.set_threshold(young, middle, 10 * old)
+    before = gc.get_threshold()
+    gc.set_threshold(10 * before[0], before[1], 100 * before[2])
     with unprofiled_guards():
         yield
-    gc.set_threshold(young, middle, old)
+    gc.set_threshold(*before)
 
 
 @pytest.fixture(scope="session")

@@ -57,8 +57,9 @@ def compile_calls(trees: Mapping[str, ast.Module], definition: Definition, owner
         The name of the called module in the user's code.
     """
     found: dict[_Certainty, list[CompileCall]] = {"certain": [], "by name": [], "unknown": []}
-    for source, tree in trees.items():
-        search = _Search(source, tree, trees, definition, owner)
+    nodes = {source: list(ast.walk(tree)) for source, tree in trees.items()}
+    for source in nodes:
+        search = _Search(source, nodes, definition, owner)
         for node, certainty in search.calls():
             found[certainty].append(CompileCall(source, node))
     if found["certain"]:
@@ -69,23 +70,22 @@ def compile_calls(trees: Mapping[str, ast.Module], definition: Definition, owner
 
 @dataclass
 class _Search:
-    """The search in one source."""
+    """The search in one source, given the nodes of all syntax trees."""
 
     source: str
-    tree: ast.Module
-    trees: Mapping[str, ast.Module]
+    nodes: Mapping[str, list[ast.AST]]
     definition: Definition
     owner: str | None
     _torch: set[str] = field(default_factory=lambda: {"torch"})
     _compile: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        for node in ast.walk(self.tree):
+        for node in self.nodes[self.source]:
             if isinstance(node, ast.Import):
                 self._torch |= {alias.asname for alias in node.names if alias.name == "torch" and alias.asname}
             elif isinstance(node, ast.ImportFrom) and node.module == "torch":
                 self._compile |= {alias.asname or alias.name for alias in node.names if alias.name == "compile"}
-        for node in ast.walk(self.tree):
+        for node in self.nodes[self.source]:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and self._is_partial(node.value):
                 self._compile |= {target.id for target in node.targets if isinstance(target, ast.Name)}
 
@@ -97,7 +97,7 @@ class _Search:
                 yield decorator, "certain"
             elif len(node.decorator_list) > 1:  # it compiles what another decorator returns
                 yield decorator, "unknown"
-        for call in ast.walk(self.tree):
+        for call in self.nodes[self.source]:
             if not isinstance(call, ast.Call) or call in decorators:
                 continue
             if self._is_compile(call.func):
@@ -109,7 +109,7 @@ class _Search:
 
     def _decorators(self) -> Iterator[tuple[FunctionNode | ast.ClassDef, ast.expr]]:
         """Yield the functions and classes that a decorator compiles, each with the decorator."""
-        for node in (node for node in ast.walk(self.tree) if isinstance(node, FunctionNode | ast.ClassDef)):
+        for node in (node for node in self.nodes[self.source] if isinstance(node, FunctionNode | ast.ClassDef)):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
                 if self._is_compile(called) or (isinstance(decorator, ast.Call) and self._is_partial(decorator)):
@@ -159,7 +159,7 @@ class _Search:
         return "unknown"
 
     def _certainty_of_name(self, name: str, call: ast.Call, assignments: int) -> _Certainty | None:
-        before = [node for node in ast.walk(self.tree) if getattr(node, "lineno", call.lineno) < call.lineno]
+        before = [node for node in self.nodes[self.source] if getattr(node, "lineno", call.lineno) < call.lineno]
         bindings = [
             node
             for node in before
@@ -196,8 +196,8 @@ class _Search:
         """Return the functions and classes of all sources with a name."""
         return [
             (source, node)
-            for source, tree in self.trees.items()
-            for node in ast.walk(tree)
+            for source, nodes in self.nodes.items()
+            for node in nodes
             if isinstance(node, FunctionNode | ast.ClassDef) and node.name == name
         ]
 
@@ -205,8 +205,8 @@ class _Search:
         """Return the methods of the classes of all sources with a name."""
         return [
             (source, node)
-            for source, tree in self.trees.items()
-            for kind in ast.walk(tree)
+            for source, nodes in self.nodes.items()
+            for kind in nodes
             if isinstance(kind, ast.ClassDef)
             for node in kind.body
             if isinstance(node, FunctionNode) and node.name == name

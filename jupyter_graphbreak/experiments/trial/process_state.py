@@ -439,7 +439,7 @@ def preserved_line_cache() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in linecache.cache.keys() - before.keys():
+        for name in [name for name in linecache.cache if name not in before]:
             if is_own_code(name) and not name.startswith("<"):
                 del linecache.cache[name]
         linecache.cache.update(before)

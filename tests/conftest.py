@@ -96,8 +96,8 @@ def light_compilation() -> Iterator[None]:
     """Skip slow work in compilations that no test needs.
 
     Dynamo flushes the processor's caches to time guards. A full garbage collection visits a million objects of PyTorch
-    and would happen every few compilations, because each compilation starts with a partial one. All collections together
-    would take a tenth of the time of the tests that compile.
+    and would happen every few compilations, because each compilation starts with a partial one. All collections would
+    take a tenth of the time of the tests that compile.
     """
     if warm_processes.COLD in os.environ:
         yield

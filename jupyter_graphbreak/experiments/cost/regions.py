@@ -158,7 +158,8 @@ class _Trial:
 
     def _by_block(self, entry: Entry) -> Variant:
         own = self._compiled.places_in_subject()
-        return Variant(replace(entry, inner={own[place]: True for place in self._blocks.places}), compiled=False)
+        blocks = frozenset((own[place], "") for place in self._blocks.places)
+        return Variant(replace(entry, inner=blocks), compiled=False)
 
     def _with_nested_regions(self, entry: Entry) -> Variant:
         regions: dict[Any, Any] = {}

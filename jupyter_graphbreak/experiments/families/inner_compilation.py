@@ -146,19 +146,20 @@ class _Writer:
             self._decorate(call, files)
             return call.name
         known = [self._expression(place) for place in call.places]
+        method = f".{call.method}" if call.method not in {"", "forward"} else ""
         expressions = [expression for expression in known if expression is not None]
         if len(expressions) < len(known):
             self.is_possible = False
             return call.name
         if len(expressions) > 1:
-            return self._add_loop(call, expressions)
+            return self._add_loop(call, method, expressions)
         self._insert(expressions[0], [_statement(expressions[0], self._options, call)])
-        return expressions[0]
+        return expressions[0] + method
 
-    def _add_loop(self, call: InnerCall, expressions: Sequence[str]) -> str:
-        """Compile each module of a list."""
+    def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
+        """Compile each module of a list, or a method of each."""
         lists = {expression.rpartition("[")[0] for expression in expressions}
-        name = f"each {call.name} of {min(lists)}"
+        name = f"each {call.name}{method} of {min(lists)}"
         if len(lists) != 1 or not min(lists):
             self.is_possible = False
             return call.name
@@ -182,7 +183,7 @@ class _Writer:
         if self._entry.is_module or self._entry.owner:
             owner = self._owner_expression()
             if owner is not None:
-                return _joined(owner, place.removeprefix(f"{self._entry.receiver}."))
+                return _joined(owner, f"{place}.".removeprefix(f"{self._entry.receiver}.").removesuffix("."))
         root = place.partition(".")[0].partition("[")[0]
         if root in self._entry.parameters:
             argument = self._argument_for(root)
@@ -332,10 +333,10 @@ def _has_plain_options(node: ast.expr) -> bool:
 
 def _statement(expression: str, options: str, call: InnerCall) -> str:
     """Return the statement that compiles a module in place."""
-    if call.is_usual_call:
+    if not call.method:
         return f"{expression}.compile{options or '()'}"
     further = f", {options[1:-1]}" if options else ""
-    return f"{expression}.forward = torch.compile({expression}.forward{further})"
+    return f"{expression}.{call.method} = torch.compile({expression}.{call.method}{further})"
 
 
 def _joined(expression: str, place: str) -> str | None:

@@ -56,7 +56,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class InnerCall:
-    """A function that an entry calls, or modules that are alike.
+    """A function that an entry calls, or modules that are alike or a method of them.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ class InnerCall:
     places : tuple of str
         The places of the modules in the entry's state, such as "net.layers.0"; the place of an attribute of the module
         that is the entry itself is "layers.0". Empty for a function.
-    is_usual_call : bool
-        Whether ``Module.compile`` affects the calls of the modules.
+    method : str
+        The method of the modules to compile; empty if ``Module.compile`` affects their calls.
     filename : str
         The file of the function.
     functions : frozenset of tuple
@@ -75,7 +75,7 @@ class InnerCall:
 
     name: str
     places: tuple[str, ...] = ()
-    is_usual_call: bool = True
+    method: str = ""
     filename: str = ""
     functions: frozenset[tuple[str, str]] = frozenset()
 

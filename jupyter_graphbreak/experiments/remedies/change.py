@@ -51,9 +51,9 @@ class Change:
     inner: tuple[InnerCall, ...] = ()
 
     @property
-    def inner_places(self) -> dict[str, bool]:
-        """The places of the modules to compile inside the function; whether ``Module.compile`` affects their calls."""
-        return {place: part.is_usual_call for part in self.inner for place in part.places}
+    def inner_places(self) -> frozenset[tuple[str, str]]:
+        """The place of each module to compile inside the function, with the method, which is empty for its calls."""
+        return frozenset((place, part.method) for part in self.inner for place in part.places)
 
     def __bool__(self) -> bool:
         return bool(self.texts or self.settings or self.codes)

@@ -19,6 +19,7 @@ from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import is_library, is_of_standard_library, package_paths
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 #: The smallest share of the entry's operations that is worth a separate graph, the smallest share of the operations
-#: of the largest part, and the fewest operations.
+#: of the largest part, and the fewest operations unless the whole model is a single layer.
 _MIN_SHARE = 0.05
 _MIN_SHARE_OF_LARGEST = 0.3
 _MIN_OPS = 3
@@ -82,13 +83,16 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
             original.run(program, subject, original.pool[0])
     breaking = _breaking_lines(report, files)
     total = root.ops
+    # In a short example, a single layer stands for a model.
+    is_one_layer = len({id(node.module) for node in root.walk() if node.module is not None}) == 1
     ops: dict[tuple[Any, ...], int] = defaultdict(int)
     parts: dict[tuple[Any, ...], list[CallNode]] = defaultdict(list)
-    for node in _clean_parts(root, breaking, places):
+    for node in _clean_parts(root, breaking, places, is_one_layer=is_one_layer):
         key = _kind_of(node, places)
         ops[key] += node.ops
         parts[key].append(node)
-    enough = max(_MIN_OPS, total * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
+    fewest = 1 if is_one_layer else _MIN_OPS
+    enough = max(fewest, total * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
     largest = sorted((key for key in ops if ops[key] >= enough), key=lambda key: -ops[key])[:_MAX_PARTS]
     calls = [_inner_call(parts[key], places) for key in largest]
     if not calls:
@@ -110,49 +114,55 @@ def _breaking_lines(report: Report, files: Mapping[str, str]) -> set[tuple[str, 
     return lines
 
 
-def _clean_parts(node: CallNode, breaking: set[tuple[str, int]], places: Mapping[int, str]) -> Iterator[CallNode]:
+def _clean_parts(
+    node: CallNode, breaking: set[tuple[str, int]], places: Mapping[int, str], *, is_one_layer: bool
+) -> Iterator[CallNode]:
     """Yield the topmost nodes that can be compiled and below which nothing breaks."""
     for child in node.children.values():
         if not child.ops:
             continue
         if any(_breaks(part.code, breaking) for part in child.walk()):
-            yield from _clean_parts(child, breaking, places)
+            yield from _clean_parts(child, breaking, places, is_one_layer=is_one_layer)
         else:
-            yield from _compilable_parts(child, places)
+            yield from _compilable_parts(child, places, is_one_layer=is_one_layer)
 
 
 def _breaks(code: CodeType | None, breaking: set[tuple[str, int]]) -> bool:
     return code is not None and any((code.co_filename, line) in breaking for _, _, line in code.co_lines() if line)
 
 
-def _compilable_parts(node: CallNode, places: Mapping[int, str]) -> Iterator[CallNode]:
+def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:
     """Yield a node, or the modules inside it if it is only a wrapper or cannot be compiled in place."""
-    if node.module is not None and _is_compilable(node, places.get(id(node.module))):
+    place = places.get(id(node.module))
+    is_compilable = node.module is not None and _is_compilable(node, place, is_one_layer=is_one_layer)
+    if is_compilable and not node.is_helper:
         yield node
         return
-    inner = [part for child in node.children.values() for part in _compilable_parts(child, places)]
+    inner = [
+        part for child in node.children.values() for part in _compilable_parts(child, places, is_one_layer=is_one_layer)
+    ]
     is_wrapper = any(part.module is not None and part.ops >= _WRAPPER_SHARE * node.ops for part in inner)
     code = node.code
     is_own_function = code is not None and code.co_qualname.isidentifier() and not is_library(code.co_filename)
-    if is_own_function and not is_wrapper:
+    if (is_own_function and not is_wrapper) or (is_compilable and not inner):
         yield node
     else:
         yield from inner
 
 
-def _is_compilable(node: CallNode, place: str | None) -> bool:
-    """Return whether a module has a public place, and is more than a single layer of PyTorch."""
+def _is_compilable(node: CallNode, place: str | None, *, is_one_layer: bool) -> bool:
+    """Return whether a module has a public place, and is the whole model or more than a single layer of PyTorch."""
     if place is None or any(step.startswith("_") for step in place.split(".")):
         return False
     is_of_torch = node.code is not None and is_foreign_file(node.code.co_filename)
-    return not is_of_torch or any(part.module is not None for part in node.walk() if part is not node)
+    return is_one_layer or not is_of_torch or any(part.module is not None for part in node.walk() if part is not node)
 
 
 def _kind_of(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
     """Return a key that is the same for modules that are alike."""
     if node.module is None:
         return (node.code,)
-    return node.code, _INDEX.sub("[]", places[id(node.module)]), node.is_usual_call
+    return node.code, _INDEX.sub("[]", places[id(node.module)]), node.method
 
 
 def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str]) -> InnerCall:
@@ -163,29 +173,29 @@ def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str]) -> InnerCa
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
     kind = type(first.module).__name__
-    return InnerCall(kind, tuple(modules), is_usual_call=first.is_usual_call, functions=functions)
+    return InnerCall(kind, tuple(modules), first.method, functions=functions)
 
 
 @dataclass(eq=False)
 class CallNode:
-    """The calls of one function, or of one module's ``forward``, by one caller.
+    """The calls of one function, or of one module's method, by one caller.
 
     Parameters
     ----------
     code : CodeType or None
         The code of the function; ``None`` for the root.
     module : torch.nn.Module or None
-        The module, if the function is its ``forward``.
-    is_usual_call : bool
-        Whether ``Module.compile`` affects the call: it goes through ``Module.__call__``, and the class is not one of
-        PyTorch's, whose frames Dynamo skips (torch 2.13).
+        The module, if the function is its ``forward``, or another public method of a class that is not PyTorch's.
+    method : str
+        The name of the module's method; empty if ``Module.compile`` affects the call: it goes through
+        ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
     own_ops : int
         The number of operations that the function performs itself.
     """
 
     code: CodeType | None = None
     module: torch.nn.Module | None = None
-    is_usual_call: bool = False
+    method: str = ""
     own_ops: int = 0
     children: dict[tuple[Any, ...], CallNode] = field(default_factory=dict)
 
@@ -193,6 +203,11 @@ class CallNode:
     def ops(self) -> int:
         """The number of operations, with those of the functions that it calls."""
         return self.own_ops + sum(child.ops for child in self.children.values())
+
+    @property
+    def is_helper(self) -> bool:
+        """Whether the function is a method that the module's ``forward`` or other code calls by its name."""
+        return self.method not in {"", "forward"}
 
     def walk(self) -> Iterator[CallNode]:
         """Yield the node and all nodes below it."""
@@ -240,28 +255,32 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
 def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool]) -> CallNode:
     """Return the node of a call that begins; the caller's own for functions that are part of it."""
     code = frame.f_code
-    module = _module_of(frame)
     if code.co_filename == OPTIMIZERS:
         return CallNode()  # its operations do not count
     if code not in is_foreign:
         is_foreign[code] = is_foreign_file(code.co_filename)
+    module = _module_of(frame, is_foreign=is_foreign[code])
     if module is None and is_foreign[code]:
         return caller
     key = code, id(module)
     if key not in caller.children:
         outer = frame.f_back
         is_usual = outer is not None and outer.f_code in MODULE_CALLS and not is_foreign[code]
-        caller.children[key] = CallNode(code, module, is_usual)
+        caller.children[key] = CallNode(code, module, "" if is_usual else code.co_name)
     return caller.children[key]
 
 
-def _module_of(frame: FrameType) -> torch.nn.Module | None:
-    """Return the module whose ``forward`` a frame runs."""
+def _module_of(frame: FrameType, *, is_foreign: bool) -> torch.nn.Module | None:
+    """Return the module whose ``forward``, or whose public method if it is not PyTorch's, a frame runs."""
     code = frame.f_code
-    if code.co_name != "forward" or not code.co_argcount:
+    is_forward = code.co_name == "forward"
+    if not code.co_argcount or (not is_forward and (is_foreign or code.co_name.startswith("_"))):
         return None
     first = frame.f_locals.get(code.co_varnames[0])
-    return first if isinstance(first, torch.nn.Module) else None
+    if not isinstance(first, torch.nn.Module):
+        return None
+    is_method = attribute_of(attribute_of(type(first), code.co_name), "__code__") is code
+    return first if is_forward or is_method else None
 
 
 def is_foreign_file(filename: str) -> bool:

@@ -28,7 +28,7 @@ from jupyter_graphbreak.recording.targets import own_codes, reached
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall, StartedCall
@@ -66,8 +66,9 @@ class Entry:
         The option ``guard_filter_fn`` of ``torch.compile``.
     compiles_itself : bool
         Whether to call it without compiling it, because it compiles a function inside it.
-    inner : mapping
-        The places of the modules to compile instead of it, and whether ``Module.compile`` affects their calls.
+    inner : frozenset of tuple
+        The place of each module to compile instead of it, and its method, which is empty if ``Module.compile`` affects
+        its calls.
     wrapped : int or None
         Identifies the callable among those that the run called.
     modes : CallModes
@@ -88,7 +89,7 @@ class Entry:
     dynamic: bool | None = None
     guard_filter: Callable[..., Any] | None = None
     compiles_itself: bool = False
-    inner: Mapping[str, bool] = field(default_factory=dict)
+    inner: frozenset[tuple[str, str]] = frozenset()
     wrapped: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     twins: tuple[Twin, ...] = ()

@@ -1,4 +1,4 @@
-"""Compile modules inside an entry, which itself is called uncompiled."""
+"""Compile modules inside an entry, or methods of them; the entry itself is called uncompiled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
@@ -39,19 +39,18 @@ class InnerModules:
     ----------
     subject : Subject
         The copies to which the entry belongs.
-    places : mapping
-        The places of the modules, and whether ``Module.compile`` affects their calls. If it does not, ``forward`` is
-        compiled.
+    places : collection of tuple
+        The place of each module, and the method that is compiled; empty if ``Module.compile`` affects its calls.
     compile_ : callable
         Compiles a function.
     """
 
-    def __init__(self, subject: Subject, places: Mapping[str, bool], compile_: Callable[[Any], Any]) -> None:
+    def __init__(self, subject: Subject, places: Collection[tuple[str, str]], compile_: Callable[[Any], Any]) -> None:
         self._subject = subject
         self._places = places
         self._compile = compile_
-        #: The compiled functions by the ids of the modules, which are kept so that the ids stay unique.
-        self._compiled: dict[int, tuple[torch.nn.Module, Any]] = {}
+        #: The compiled functions by the ids of the modules, which are kept so that the ids stay unique, and methods.
+        self._compiled: dict[tuple[int, str], tuple[torch.nn.Module, Any]] = {}
 
     @contextlib.contextmanager
     def compiled(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
@@ -66,11 +65,11 @@ class InnerModules:
         modules = list(modules_of(self._subject, args, kwargs)) if self._places else []
         try:
             for place, module in modules:
-                if place in self._places:
-                    name = "_compiled_call_impl" if self._places[place] else "forward"
+                for method in (method for of_module, method in self._places if of_module == place):
+                    name = method or "_compiled_call_impl"
                     attributes = vars(module)
                     before.append((attributes, name, attributes.get(name, _MISSING)))
-                    attributes[name] = self._compiled_function(module, name)
+                    attributes[name] = self._compiled_function(module, method)
             yield
         finally:
             for attributes, name, value in before:
@@ -79,11 +78,11 @@ class InnerModules:
                 else:
                     attributes[name] = value
 
-    def _compiled_function(self, module: torch.nn.Module, name: str) -> Any:
-        if id(module) not in self._compiled:
-            function = module._call_impl if name == "_compiled_call_impl" else module.forward  # noqa: SLF001
-            self._compiled[id(module)] = module, self._compile(function)
-        return self._compiled[id(module)][1]
+    def _compiled_function(self, module: torch.nn.Module, method: str) -> Any:
+        key = id(module), method
+        if key not in self._compiled:
+            self._compiled[key] = module, self._compile(getattr(module, method or "_call_impl"))
+        return self._compiled[key][1]
 
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls an entry while the modules are compiled; the entry itself if there are none."""

@@ -87,9 +87,15 @@ def test_a_part_of_the_object_of_a_method_is_compiled() -> None:
     assert changed == "import torch\nsearcher.model.compile()\nsearch = searcher.search\nsearch(1)"
 
 
+def test_a_method_of_the_object_of_a_method_is_compiled() -> None:
+    text = "import torch\nlm = LM()\nsearch = torch.compile(lm.search)\nsearch(1)"
+    changed = text_for(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
+    assert changed == "import torch\nlm = LM()\nlm.logits = torch.compile(lm.logits)\nsearch = lm.search\nsearch(1)"
+
+
 def test_a_module_that_module_compile_does_not_affect_gets_a_compiled_forward() -> None:
     text = "import torch\nnet = Net()\n@torch.compile(dynamic=True)\ndef step(x):\n    return net(x)"
-    changed = text_for(text, CompiledEntry("step", parameters=("x",)), InnerCall("Net", ("net",), is_usual_call=False))
+    changed = text_for(text, CompiledEntry("step", parameters=("x",)), InnerCall("Net", ("net",), "forward"))
     assert changed == text.replace(
         "@torch.compile(dynamic=True)", "net.forward = torch.compile(net.forward, dynamic=True)"
     )

@@ -61,6 +61,31 @@ def integrate(x):
         k += 1
     return x
 """
+BEAM_SEARCH = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(3, 4)
+
+    def score(self, ids):
+        return torch.log_softmax(self.out(torch.tanh(ids)), -1).exp()
+
+    def search(self, start):
+        best, total = start, 0.0
+        for _ in range(2):
+            scores = self.score(best)
+            best = best + scores.argmax().item()
+            total += float(str(scores.max().item()))
+        return best, total
+
+
+model = Model()
+compiled = torch.compile(model.search, backend="eager")
+"""
 GAN = """\
 import torch
 from torch import nn
@@ -192,12 +217,20 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             '+net.compile(backend="eager")',
             marks=pytest.mark.exhaustive,
         ),
-        (
+        pytest.param(
             SOLVER,
             "integrate",
             3 * torch.ones(5),
             "Compile half instead of integrate",
             '+@torch.compile(backend="eager")',
+            marks=pytest.mark.exhaustive,
+        ),
+        (
+            BEAM_SEARCH,
+            "compiled",
+            torch.ones(3),
+            "Compile model.score instead of Model.search",
+            '+model.score = torch.compile(model.score, backend="eager")',
         ),
         pytest.param(
             GAN,
@@ -216,7 +249,7 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             marks=pytest.mark.exhaustive,
         ),
     ],
-    ids=["sampler", "solver", "gan", "layers"],
+    ids=["sampler", "solver", "beam_search", "gan", "layers"],
 )
 def test_the_part_that_an_expert_would_compile_is_named_and_works(
     tmp_path: Path, text: str, name: str, argument: torch.Tensor, what: str, line: str

@@ -571,7 +571,25 @@ class Subject:
         if assigns_attributes:
             self._namespaces = list(in_modules)
         known = {(id(vars(module)), name) for module, names in in_modules for name in names}
+        methods = {kind: self._swap_methods(kind, stored) for kind in kinds if stored and self._is_users_type(kind)}
+        self._swap_variables(functions, known)
+        kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
+        for kind in kinds:
+            if self._is_users_type(kind):
+                swapped = self._swap_attributes(kind, with_members=assigns_attributes)
+                swapped |= methods.get(kind, set())
+                self._namespaces.append((kind, frozenset(name for _, name in swapped)))
+                known |= swapped
+        self._swap_parts(own, are_changed=assigns_attributes)
+        self._swap_assigned(assigned, known)
+        self.assigned += library_parts(own)
+        self._swap_attached_data(loggers.values())
+
+    def _swap_variables(self, functions: list[tuple[types.FunctionType, set[str]]], known: set[VariableKey]) -> None:
+        """Swap the globals and closure variables of functions that are not copied, unless they are known."""
         for function, names in functions:
+            if id(function) in self._memo:  # it was copied with its class
+                continue
             scope = function.__globals__
             accesses: list[Any] = [(name, scope, _item_access(scope, name)) for name in sorted(names)]
             cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -580,17 +598,6 @@ class Subject:
                 if (id(holder), name) not in known:
                     known.add((id(holder), name))
                     self._swap(_Place(name, *access))
-        kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
-        for kind in kinds:
-            if is_own(kind) and not self._is_library_type(kind):
-                swapped = self._swap_attributes(kind, with_members=assigns_attributes)
-                swapped |= self._swap_methods(kind, stored) if stored else set()
-                self._namespaces.append((kind, frozenset(name for _, name in swapped)))
-                known |= swapped
-        self._swap_parts(own, are_changed=assigns_attributes)
-        self._swap_assigned(assigned, known)
-        self.assigned += library_parts(own)
-        self._swap_attached_data(loggers.values())
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
@@ -709,6 +716,9 @@ class Subject:
 
     def _is_library(self, function: types.FunctionType) -> bool:
         return is_library(function.__code__.co_filename)
+
+    def _is_users_type(self, kind: type) -> bool:
+        return is_own(kind) and not self._is_library_type(kind)
 
     def _is_library_type(self, kind: type) -> bool:
         home = getattr(sys.modules.get(kind.__module__), "__file__", None)

@@ -826,8 +826,12 @@ def _with_differences(
             seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
             if disqualifying is not None:
                 return replace(seen, disqualifying=f"{disqualifying}, on {case.input.example.what}")
-        elif disqualifying is not None and seen.noted is None:
-            seen = replace(seen, noted=f"it {disqualifying} with {case.input.example.what}")
+            continue
+        # A result that requires gradients cannot be used everywhere, even if all gradients are zero.
+        needless = next((difference.text for difference in more if difference.kind == "needless gradient"), None)
+        noted = disqualifying or needless
+        if noted is not None and seen.noted is None:
+            seen = replace(seen, noted=f"it {noted} with {case.input.example.what}")
     return seen
 
 

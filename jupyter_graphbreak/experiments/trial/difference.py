@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Kind = Literal[
     "value", "exception", "argument", "gradient", "requires_grad", "aliasing", "state",
-    "printed", "stderr", "warned", "logged", "zero gradient", "random state", "different error",
+    "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
 ]  # fmt: skip
 #: Acceptable differences of a changed program: the report lists them, and the user decides.
-ACCEPTABLE: frozenset[Kind] = frozenset(
-    {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "different error"}
-)
+ACCEPTABLE: frozenset[Kind] = frozenset({
+    "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
+})  # fmt: skip
 _MAX_LENGTH = 60
 #: Prefixes of the errors that a graph raises if a value breaks an assumption.
 _ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
@@ -227,7 +227,7 @@ def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
             what = ("no gradient", "does") if required else ("a gradient", "does not")
-            kind: Kind = "zero gradient" if only_zeros and not required else "requires_grad"
+            kind: Kind = "needless gradient" if only_zeros and not required else "requires_grad"
             yield Difference(kind, f"makes {place} require {what[0]}, but the original {what[1]}")
 
 

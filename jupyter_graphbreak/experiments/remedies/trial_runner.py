@@ -775,7 +775,12 @@ def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Re
         kept: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == kept]
     if not _is_finite((expected.value, expected.gradients)):
-        return [difference for difference in diffs if difference.kind != "gradient"]
+        # An undefined gradient is not zero even if none is needed.
+        needless = [
+            replace(difference, kind="needless gradient") if difference.is_further_gradient else difference
+            for difference in diffs
+        ]
+        return [difference for difference in needless if difference.kind != "gradient"]
     return diffs
 
 

@@ -52,6 +52,11 @@ class Difference:
         """Whether values, gradients and exceptions are equal nevertheless."""
         return self.kind in ACCEPTABLE
 
+    @property
+    def is_further_gradient(self) -> bool:
+        """Whether a tensor requires a gradient that it does not require in the original."""
+        return self.kind == "requires_grad" and " require a gradient" in self.text
+
 
 def differences(
     expected: Result, actual: Result, *, values: bool = True, varying: frozenset[str] = frozenset()

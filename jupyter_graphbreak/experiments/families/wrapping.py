@@ -109,9 +109,13 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
     options: set[str] = set()
     if any(_compiles_otherwise(draft, names) for draft in all_drafts):
         return None
-    is_found = any(_sites(draft, names) for draft in all_drafts) or _is_decorated(site.draft, function)
-    if not is_found and any(_compiles_unknown(draft, names) for draft in all_drafts):
+    if any(_compiles_otherwise(draft, names) for draft in all_drafts):
         return None
+    is_found = any(_sites(draft, names) for draft in all_drafts) or _is_decorated(site.draft, function)
+    if not is_found and any(_may_compile(draft, names, all_drafts, is_own=draft is site.draft) for draft in all_drafts):
+        return None
+    texts: dict[str, str] = {}
+    options: set[str] = set()
     for source, draft in others.items():
         sites = [call for call in _sites(draft, names) if _is_one_of(call.args[0], names)]
         if not sites:
@@ -167,14 +171,24 @@ def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
     return any(_is_compile(node, torch) for node in function.decorator_list)
 
 
-def _compiles_unknown(draft: Draft, names: set[str]) -> bool:
-    """Whether a source compiles something that may be the function: neither a different function nor class."""
+def _may_compile(draft: Draft, names: set[str], drafts: Sequence[Draft], *, is_own: bool) -> bool:
+    """Whether a source compiles something unknown that may be the function: neither another function nor a class.
+
+    A source other than the function's own may compile attributes of anything. A function that compiles its argument
+    counts if one of the names is passed to it.
+    """
     torch = name_of_torch(draft) or "torch"
     defined = {node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)} - names
-    return any(
-        isinstance(node, ast.Call) and _is_compile(node, torch) and node.args and not _is_one_of(node.args[0], defined)
-        for node in ast.walk(draft.tree)
-    )
+    calls = [node for known in drafts for node in ast.walk(known.tree) if isinstance(node, ast.Call)]
+    given_to = {dotted(call.func) for call in calls if any(_is_one_of(argument, names) for argument in call.args)}
+    for node in ast.walk(draft.tree):
+        if not isinstance(node, ast.Call) or not _is_compile(node, torch) or not node.args:
+            continue
+        target, around = node.args[0], draft.enclosing_function(node)
+        is_possible = is_own or isinstance(target, ast.Name)
+        if is_possible and not _is_one_of(target, defined) and (around is None or around.name in given_to):
+            return True
+    return False
 
 
 def _is_one_of(node: ast.expr, names: set[str]) -> bool:

@@ -571,6 +571,7 @@ class Subject:
         if assigns_attributes:
             self._namespaces = list(in_modules)
         known = {(id(vars(module)), name) for module, names in in_modules for name in names}
+        stored |= self._callers_of(stored, own)
         methods = {kind: self._swap_methods(kind, stored) for kind in kinds if stored and self._is_users_type(kind)}
         self._swap_variables(functions, known)
         kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
@@ -609,6 +610,17 @@ class Subject:
             for member in kind.__members__.values():
                 self._swap(_Place(f"{kind.__name__}.{member.name}", *_attributes_access(member)))
         return {(id(kind), name) for name in names}
+
+    def _callers_of(self, variables: set[VariableKey], functions: list[types.FunctionType]) -> set[VariableKey]:
+        """Return the names of the functions that use some of the variables, directly or by calling each other."""
+        used: list[tuple[VariableKey, set[VariableKey]]] = []
+        for function in functions if variables else ():
+            origin = self._origin(function.__globals__)
+            used.append(((origin, function.__name__), {(origin, name) for name in global_names(function.__code__)}))
+        found: set[VariableKey] = set()
+        while new := {key for key, names in used if key not in found and not names.isdisjoint(variables | found)}:
+            found |= new
+        return found
 
     def _swap_methods(self, kind: type, stored: set[VariableKey]) -> set[VariableKey]:
         """Swap copies in for the methods that share a global with copied functions if one of them assigns it."""

@@ -105,10 +105,6 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
     all_drafts = (site.draft, *others.values())
     # Created or renamed in one cell, and compiled in another.
     names = _names_of(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
-    texts: dict[str, str] = {}
-    options: set[str] = set()
-    if any(_compiles_otherwise(draft, names) for draft in all_drafts):
-        return None
     if any(_compiles_otherwise(draft, names) for draft in all_drafts):
         return None
     is_found = any(_sites(draft, names) for draft in all_drafts) or _is_decorated(site.draft, function)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import CodeType
 
+    from jupyter_graphbreak.experiments.frontends import CopiedFunction
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
-    from jupyter_graphbreak.experiments.trial.memory import Twin
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.records.source_texts import FindCell
 
@@ -388,7 +388,7 @@ def compare(
     backend: str = "eager",
     find_cell: FindCell = lambda _: None,
     seconds: float | None = None,
-    twins: tuple[Twin, ...] = (),
+    copied: CopiedFunction | None = None,
     effects: RunEffects | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
@@ -404,8 +404,8 @@ def compare(
         Returns the cell that a code object comes from, given its file name; for the report.
     seconds : float or None
         The time limit; by default 120 seconds.
-    twins : tuple of Twin
-        The copies of the function's large memory, if the function is a copy.
+    copied : CopiedFunction, optional
+        The function with its large memory, if it is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
     """
@@ -414,7 +414,8 @@ def compare(
     from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-    entry = replace(entry_of(fn, *first.args, **first.kwargs), twins=twins)
+    entry = entry_of(fn, *first.args, **first.kwargs)
+    entry = replace(entry, twins=copied.twins, kept=copied.kept) if copied is not None else entry
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     try:
         effect = effects.of(entry.call) if effects is not None else None

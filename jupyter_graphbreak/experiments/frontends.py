@@ -7,7 +7,7 @@ import functools
 import re
 import types
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.memory import Twin
     from jupyter_graphbreak.experiments.trial.outcome import Result
+    from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report
@@ -119,7 +120,7 @@ def captures(backend: str) -> list[tuple[str, Capture]]:
 _CAPTURE_SEED = 2
 #: Kinds of differences, besides the value, that make a program wrong, and kinds that get a note.
 _WRONG_KINDS = {"requires_grad", "gradient"}
-_NOTED_KINDS = {"aliasing", "zero gradient"}
+_NOTED_KINDS = {"aliasing", "zero gradient", "needless gradient"}
 
 
 class Examination:
@@ -397,18 +398,19 @@ def frontends_after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
 
 
-def copy_for_comparison(fn: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Twin, ...]]:
-    """Return a copy of a function and its state, so that the front ends can be compared on it after it has run.
+class CopiedFunction(NamedTuple):
+    """A copy of a function, the copies of its large memory, and what names in code that is not copied refer to."""
 
-    Returns
-    -------
-    callable
-        The copy.
-    tuple of Twin
-        The copies of its large memory, with their originals.
-    """
+    call: Callable[..., Any]
+    twins: tuple[Twin, ...]
+    kept: KeptNames
+
+
+def copy_for_comparison(fn: Callable[..., Any]) -> CopiedFunction:
+    """Return a copy of a function and its state, so that the front ends can be compared on it after it has run."""
     memory = KeptMemory()
-    return Subject(_uncompiled(fn), blocks=memory).call, tuple(memory.twins)
+    subject = Subject(_uncompiled(fn), blocks=memory)
+    return CopiedFunction(subject.call, tuple(memory.twins), subject.kept_names())
 
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:

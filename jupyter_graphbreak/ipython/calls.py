@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from jupyter_graphbreak.experiments.frontends import CopiedFunction
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
-    from jupyter_graphbreak.experiments.trial.memory import Twin
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.results import Frontends
@@ -70,18 +70,18 @@ class FrontendComparison:
         """Return a function that compares the front ends on some calls, with copies of their current inputs."""
         from jupyter_graphbreak.experiments.frontends import copy_for_comparison
 
-        function, twins = copy_for_comparison(calls[0][0])
+        copied = copy_for_comparison(calls[0][0])
         given = [arguments.copy() for arguments in _arguments(calls)]
-        return lambda effects: self._compare(function, given, effects, twins)
+        return lambda effects: self._compare(copied.call, given, effects, copied)
 
     def _compare(
-        self, function: Any, given: list[Arguments], effects: RunEffects | None, twins: tuple[Twin, ...] = ()
+        self, function: Any, given: list[Arguments], effects: RunEffects | None, copied: CopiedFunction | None = None
     ) -> Frontends:
         from jupyter_graphbreak.api.single_calls import compare
 
         first, *others = given
         return compare(
-            function, first, others, backend=self._backend, find_cell=self._cells.find, twins=twins, effects=effects
+            function, first, others, backend=self._backend, find_cell=self._cells.find, copied=copied, effects=effects
         )
 
     def _evaluated_again(self, call: ast.Call) -> EvaluatedCall:

@@ -123,17 +123,17 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         return
     choice = site.draft.enclosing(site.node, ast.IfExp)
     if choice is not None and (choice is site.node or _contains(choice.test, site.node)):
-        yield from _propose_for_expression(site, choice)
+        yield from _propose_for_expression(site, choice, _decided_operands(problem, site, choice.test))
         return
     branch = site.draft.enclosing(site.node, ast.If)
     if branch is None or not (branch is site.node or _contains(branch.test, site.node)):
         return
     chain = _whole_chain(problem, site, branch)
     if chain is not branch:
-        yield from _propose_for_statement(site, chain)
+        yield from _propose_for_statement(site, chain, _decided_operands(problem, site, chain.test))
     yield from _drop_test(site, branch)
     yield from _keep_flag_as_tensor(site, branch)
-    yield from _propose_for_statement(site, branch)
+    yield from _propose_for_statement(site, branch, _decided_operands(problem, site, branch.test))
 
 
 def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
@@ -172,14 +172,28 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
                 yield replace(proposal, title=f"{_COND} on line {node.lineno}")
 
 
+def _decided_operands(problem: Problem, site: Site, test: ast.expr) -> int:
+    """Return how many operands of a test were evaluated before the first one that breaks: Python decides these."""
+    if not isinstance(test, ast.BoolOp):
+        return 0
+    broken = [place.node for place in _places(problem, site)]
+    first = [n for n, operand in enumerate(test.values) if any(_contains(operand, node) for node in broken)]
+    return min(first, default=0)
+
+
+def _places(problem: Problem, site: Site) -> list[Site]:
+    """Return the places of all breaks in the source of a break."""
+    places = (site_at(problem, break_.location) for break_ in problem.report.breaks)
+    return [place for place in places if place is not None and place.draft is site.draft]
+
+
 def _contains(outer: ast.AST, inner: ast.AST) -> bool:
     return any(node is inner for node in ast.walk(outer))
 
 
 def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
     """Return the outermost branch of an ``elif`` chain up to which all branches break."""
-    places = [site_at(problem, break_.location) for break_ in problem.report.breaks]
-    broken = [place.node for place in places if place is not None and place.draft is site.draft]
+    broken = [place.node for place in _places(problem, site)]
     first = branch
     for enclosing in site.draft.ancestors(branch):
         if not isinstance(enclosing, ast.If) or enclosing.orelse != [first] or not site.draft.is_elif(first):
@@ -191,9 +205,9 @@ def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
     return first
 
 
-def _propose_for_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
+def _propose_for_expression(site: Site, choice: ast.IfExp, decided: int = 0) -> Iterator[Proposal]:
     torch, needed = site.torch()
-    test, kept = split_test(choice.test)
+    test, kept = split_test(choice.test, decided)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
@@ -235,9 +249,10 @@ def _cond(torch: str, condition: str, taken: str, other: str) -> str:
     return f"{torch}.cond({condition}, {sides[0]}, {sides[1]})"
 
 
-def _propose_for_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
+def _propose_for_statement(site: Site, branch: ast.If, decided: int = 0) -> Iterator[Proposal]:
     torch, needed = site.torch()
-    test, kept = _split(branch)
+    returns = any(isinstance(node, ast.Return | ast.Continue) for node in (*branch.body, *branch.orelse))
+    test, kept = split_test(branch.test, 0 if returns else decided)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
@@ -281,11 +296,6 @@ def _variants(
     guarded = guarded_arm(arms[0], name, torch, is_taken=True), guarded_arm(arms[1], name, torch, is_taken=False)
     if guarded != arms:
         yield _GUARDED, name, guarded, [f"{name} = {parenthesized(condition)}"]
-
-
-def _split(branch: ast.If) -> tuple[ast.expr, str]:
-    """Return the part of the test that a tensor decides, and the text of the operands before it that Python tests."""
-    return split_test(branch.test)
 
 
 def _under_python_test(site: Site, branch: ast.If, kept: str, merged: list[str]) -> list[str] | None:
@@ -429,7 +439,7 @@ def _in_place(
     site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
     """Change a tensor in place by a neutral value if the branch would not change it."""
-    only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and _split(branch)[1] == "" else None
+    only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and not split_test(branch.test)[1] else None
     if not isinstance(only, ast.AugAssign) or type(only.op) not in _IN_PLACE:
         return
     sign, neutral = _IN_PLACE[type(only.op)]

@@ -59,11 +59,18 @@ def _is_size(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "ndim"
 
 
-def split_test(test: ast.expr) -> tuple[ast.expr, str]:
-    """Return the part of a test that a tensor decides, and the text of the operands before it that Python decides."""
+def split_test(test: ast.expr, decided: int = 0) -> tuple[ast.expr, str]:
+    """Return the part of a test that a tensor decides, and the text of the operands before it that Python decides.
+
+    Parameters
+    ----------
+    test : ast.expr
+    decided : int
+        How many operands at the beginning Python is known to decide; others may be seen by their syntax.
+    """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""
-    first = next((n for n, node in enumerate(test.values) if not is_host_test(node)), 0)
+    first = next((n for n, node in enumerate(test.values) if n >= decided and not is_host_test(node)), 0)
     if not first:
         return test, ""
     kept = " and ".join(ast.unparse(node) for node in test.values[:first])
@@ -168,11 +175,14 @@ def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exa
 
 
 def _is_exact(node: ast.expr) -> bool:
-    """Whether all numbers in an expression are exact in single precision, except those moved to the host."""
+    """Whether all numbers in an expression are exact in single precision, and compared as they are.
+
+    Numbers moved to the host count as exact: single precision represents them, but not what Python computes from them.
+    """
     pending: list[ast.AST] = [node]
     while pending:
         part = pending.pop()
-        if isinstance(part, ast.Name) or (isinstance(part, ast.Constant) and not _is_single(part.value)):
+        if isinstance(part, ast.Name | ast.BinOp) or (isinstance(part, ast.Constant) and not _is_single(part.value)):
             return False
         pending += [
             child for child in ast.iter_child_nodes(part) if not isinstance(child, ast.expr) or on_host(child) is None

@@ -69,7 +69,7 @@ def wrap_function(
     elsewhere = _compiled_elsewhere(site, function)
     if elsewhere is None:
         return None
-    parts = _Parts(inner, parameter, body(call), torch, elsewhere.options)
+    parts = _Parts(inner, parameter, body(call), torch, elsewhere)
     if function in draft.tree.body:
         all_splices = _around_function(draft, function, parts, splices)
     else:
@@ -79,20 +79,21 @@ def wrap_function(
 
 
 class _Parts(NamedTuple):
-    """The inner function's name and additional parameter, the outer one's lines, torch's name, compile options."""
+    """The inner function's name and additional parameter, the outer one's lines, torch's name, and other sources."""
 
     inner: str
     parameter: str | None
     lines: list[str]
     torch: str
-    options: str
+    elsewhere: _Elsewhere
 
 
 class _Elsewhere(NamedTuple):
-    """New texts of other sources that no longer compile a function, and the options with which they compiled it."""
+    """New texts of other sources that no longer compile a function, their options, and the function's names."""
 
     texts: dict[str, str]
     options: str
+    names: set[str]
 
 
 def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None:
@@ -101,17 +102,18 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
     name = owner.name if isinstance(owner, ast.ClassDef) else function.name
     drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
     others = {source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)}
-    names = {name}
-    if isinstance(owner, ast.ClassDef):  # created in one cell, and compiled in another
-        names = names.union(*(_assigned_from(draft, name) for draft in (site.draft, *others.values())))
+    all_drafts = (site.draft, *others.values())
+    # Created or renamed in one cell, and compiled in another.
+    names = _names_of(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
+    if any(_compiles_otherwise(draft, names) for draft in all_drafts):
+        return None
+    is_found = any(_sites(draft, names) for draft in all_drafts) or _is_decorated(site.draft, function)
+    if not is_found and any(_may_compile(draft, names, all_drafts, is_own=draft is site.draft) for draft in all_drafts):
+        return None
     texts: dict[str, str] = {}
     options: set[str] = set()
-    if any(_compiles_otherwise(draft, names) for draft in (site.draft, *others.values())):
-        return None
     for source, draft in others.items():
-        torch = name_of_torch(draft) or "torch"
-        calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call)]
-        sites = [call for call in calls if _is_compile(call, torch) and call.args and _is_one_of(call.args[0], names)]
+        sites = [call for call in _sites(draft, names) if _is_one_of(call.args[0], names)]
         if not sites:
             continue
         if any(
@@ -123,7 +125,7 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
         if text is None:
             return None
         texts[source] = text
-    return _Elsewhere(texts, next(iter(options), "")) if len(options) <= 1 else None
+    return _Elsewhere(texts, next(iter(options), ""), names) if len(options) <= 1 else None
 
 
 def _defines(draft: Draft, name: str) -> bool:
@@ -131,9 +133,58 @@ def _defines(draft: Draft, name: str) -> bool:
     return any(isinstance(node, FunctionNode | ast.ClassDef) and node.name == name for node in draft.tree.body)
 
 
-def _assigned_from(draft: Draft, name: str) -> set[str]:
-    assigned = [n for n in ast.walk(draft.tree) if isinstance(n, ast.Assign) and name in names_read(n.value)]
-    return {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]:
+    """Return a function's or class's name, and the names assigned from it or from one of these names.
+
+    Objects of a class may be made anywhere, but only the top level names a function again.
+    """
+    assigned = [
+        node
+        for draft in drafts
+        for node in (ast.walk(draft.tree) if is_class else draft.tree.body)
+        if isinstance(node, ast.Assign)
+    ]
+    names, count = {name}, 0
+    while len(names) > count:
+        count = len(names)
+        for node in assigned:
+            called = dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
+            is_result = called in names and not (is_class and called == name)
+            if not is_result and not names.isdisjoint(names_read(node.value)):
+                names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+def _sites(draft: Draft, names: set[str]) -> list[ast.Call]:
+    """Return the calls of ``torch.compile`` whose argument reads one of the names."""
+    torch = name_of_torch(draft) or "torch"
+    calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call) and _is_compile(node, torch)]
+    return [call for call in calls if call.args and not names.isdisjoint(names_read(call.args[0]))]
+
+
+def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
+    torch = name_of_torch(draft) or "torch"
+    return any(_is_compile(node, torch) for node in function.decorator_list)
+
+
+def _may_compile(draft: Draft, names: set[str], drafts: Sequence[Draft], *, is_own: bool) -> bool:
+    """Whether a source compiles something unknown that may be the function: neither another function nor a class.
+
+    A source other than the function's own may compile attributes of anything. A function that compiles its argument
+    counts if one of the names is passed to it.
+    """
+    torch = name_of_torch(draft) or "torch"
+    defined = {node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)} - names
+    calls = [node for known in drafts for node in ast.walk(known.tree) if isinstance(node, ast.Call)]
+    given_to = {dotted(call.func) for call in calls if any(_is_one_of(argument, names) for argument in call.args)}
+    for node in ast.walk(draft.tree):
+        if not isinstance(node, ast.Call) or not _is_compile(node, torch) or not node.args:
+            continue
+        target, around = node.args[0], draft.enclosing_function(node)
+        is_possible = is_own or isinstance(target, ast.Name)
+        if is_possible and not _is_one_of(target, defined) and (around is None or around.name in given_to):
+            return True
+    return False
 
 
 def _is_one_of(node: ast.expr, names: set[str]) -> bool:
@@ -172,11 +223,15 @@ def _around_function(
     head = draft.text[begin:opened]
     if "\n" in head or "[" in head:
         return None
-    sites = _compile_sites(draft, function.name, parts.torch)
-    all_splices = [*splices, *(draft.replacement(call, function.name) for call in sites)]
+    sites = _sites(draft, parts.elsewhere.names)
+    if not all(_is_one_of(call.args[0], parts.elsewhere.names) for call in sites):
+        return None  # something that calls the function is compiled
+    all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)]
     if not any(_is_compile(node, parts.torch) for node in function.decorator_list):
         at = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
-        all_splices.append(Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.options}\n"))
+        all_splices.append(
+            Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.elsewhere.options}\n")
+        )
     all_splices.append(Splice(begin, opened + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}"))
     unit = step_of(draft, function)
     signature = f"def {function.name}{draft.text[opened : _signature_end(draft, function)]}"
@@ -210,9 +265,9 @@ def _around_method(
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
     opened = draft.text.index("(", draft.start_of(method)) + 1
-    sites = _module_sites(draft, owner.name, parts.torch)
+    sites = _sites(draft, parts.elsewhere.names)
     head = f"{_extra_parameter(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
-    decorator = f"@{parts.torch}.compile{_options(draft, sites) or parts.options}"
+    decorator = f"@{parts.torch}.compile{_options(draft, sites) or parts.elsewhere.options}"
     moved = (line.removeprefix(indent) for line in lines)
     inner = "\n".join([decorator, f"def {parts.inner}({head}", *moved])
     after = draft.line_end(owner.end_lineno or owner.lineno)
@@ -240,30 +295,8 @@ def _is_bound_to_its_class(method: FunctionNode) -> bool:
     return False
 
 
-def _module_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
-    """Return the calls that compile objects of a class."""
-    assigned = [
-        node for node in ast.walk(draft.tree) if isinstance(node, ast.Assign) and name in names_read(node.value)
-    ]
-    names = {name, *(target.id for node in assigned for target in node.targets if isinstance(target, ast.Name))}
-    calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call) and _is_compile(node, torch)]
-    return [call for call in calls if call.args and names & names_read(call.args[0])]
-
-
 def _is_compile(decorator: ast.expr, torch: str) -> bool:
     return dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) == f"{torch}.compile"
-
-
-def _compile_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
-    return [
-        node
-        for node in ast.walk(draft.tree)
-        if isinstance(node, ast.Call)
-        and dotted(node.func) == f"{torch}.compile"
-        and node.args
-        and isinstance(node.args[0], ast.Name)
-        and node.args[0].id == name
-    ]
 
 
 def _options(draft: Draft, sites: Sequence[ast.Call]) -> str:

@@ -52,6 +52,8 @@ _MAX_UNSEEN = 3
 #: The maximum number of calls with sizes around constants of the code, and the largest such size that is always tried.
 _MAX_AROUND_CONSTANTS = 4
 _MAX_CONSTANT_SIZE = 128
+#: The maximum number of numbers that get edge values.
+_MAX_EDGE_NUMBERS = 2
 #: The maximum number of pairs of calls from which such calls are derived.
 _MAX_PAIRS = 200
 #: PyTorch compiles sizes 0 and 1 separately; they are used only if the run has them.
@@ -102,6 +104,15 @@ class TriedCandidate:
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
 
+@dataclass(frozen=True)
+class _FurtherCalls:
+    """Calls that the run never made, and their results without compiling and with the unchanged compiled entry."""
+
+    calls: list[RepeatedCall] = field(default_factory=list)
+    expected: list[Result] = field(default_factory=list)
+    original: list[Result] = field(default_factory=list)
+
+
 class CallTrials:
     """Repeats the calls of an entry with candidates, and compares them with the unchanged entry.
 
@@ -144,14 +155,28 @@ class CallTrials:
         #: The seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
         around = calls_around_constants(usable, self.varied, assigned, numbers_in_code(entry.call))
-        self._around_constants = [calls[0], *around] if around else []
-        self._expected_around = self._replay_around(entry, Adjustment(), compiles=False)
-        self._original_around = self._replay_around(entry, Adjustment())
+        self._assigned = assigned
+        self._around_constants = self._further_calls([calls[0], *around] if around else [])
         self._varying = self._find_varying_places()
         self._known = [
             {difference.text for difference in differences(*pair, varying=self._varying)}
             for pair in zip(self._expected, self.original.results, strict=True)
         ]
+
+    def _further_calls(self, calls: list[RepeatedCall]) -> _FurtherCalls:
+        """Run the unchanged entry on further calls."""
+        expected = self._replayed(self.entry, calls, Adjustment(), compiles=False)
+        if any(result.raised is not None for result in expected):  # such a call may leave its state half changed
+            is_refused = [result.raised is not None for result in expected]
+            calls = [call for _, call in sorted(zip(is_refused, calls, strict=True), key=lambda pair: pair[0])]
+            expected = self._replayed(self.entry, calls, Adjustment(), compiles=False)
+        original = self._replayed(self.entry, calls, Adjustment())
+        return _FurtherCalls(calls, expected, original)
+
+    @functools.cached_property
+    def _with_edge_numbers(self) -> _FurtherCalls:
+        """Calls with zero and negative numbers, which matter to changes of the code: they may be the first calls."""
+        return self._further_calls(calls_with_edge_numbers(self._usable, self.varied, self._assigned))
 
     def _find_varying_places(self) -> frozenset[str]:
         """Return the places that hold, say, the time of day; the entry runs again if compilation makes a difference."""
@@ -200,25 +225,39 @@ class CallTrials:
             with changed() if changed is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
                 tried = self._judged(candidate, replayed, removes_breaks=changed is not None)
-                if tried.verdict == "works" and (reason := self._why_not_around(entry, candidate)) is not None:
-                    tried = replace(tried, verdict="works on what ran", reason=reason)
+                if tried.verdict == "works":
+                    changes_code = changed is not None or not candidate.changes_only_calls
+                    reason = self._why_not_around(entry, candidate, changes_code=changes_code)
+                    tried = replace(tried, verdict="works on what ran", reason=reason) if reason is not None else tried
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
             verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
             return TriedCandidate(candidate, verdict, reason, seconds=time.perf_counter() - start)
         return replace(tried, seconds=time.perf_counter() - start)
 
-    def _replay_around(self, entry: Entry, adjustment: Adjustment, *, compiles: bool = True) -> list[Result]:
-        """Return the results of calls with sizes around the constants of the code."""
-        if not self._around_constants:
-            return []
-        return replay(entry, self._around_constants, adjustment, self.owner, compiles=compiles).results
+    def _why_not_around(self, entry: Entry, candidate: RecompileCandidate, *, changes_code: bool) -> str | None:
+        """Return how a candidate differs for sizes around the constants of the code and for edge numbers.
 
-    def _why_not_around(self, entry: Entry, candidate: RecompileCandidate) -> str | None:
-        """Return how a candidate differs for sizes around the constants of the code; ``None`` if it does not."""
-        results = self._replay_around(entry, candidate.adjustment)
-        rows = zip(self._around_constants, self._expected_around, self._original_around, results, strict=True)
-        for call, expected, original, result in rows:
+        ``None`` if it does not.
+        """
+        has_edges = changes_code or candidate.adjustment.tensors
+        for further in (self._around_constants, *([self._with_edge_numbers] if has_edges else [])):
+            results = self._replayed(entry, further.calls, candidate.adjustment)
+            if (why := self._why_not_further(further, results)) is not None:
+                return why
+        return None
+
+    def _replayed(
+        self, entry: Entry, calls: list[RepeatedCall], adjustment: Adjustment, *, compiles: bool = True
+    ) -> list[Result]:
+        return replay(entry, calls, adjustment, self.owner, compiles=compiles).results if calls else []
+
+    def _why_not_further(self, further: _FurtherCalls, results: list[Result]) -> str | None:
+        for call, expected, original, result in zip(
+            further.calls, further.expected, further.original, results, strict=True
+        ):
             if expected.raised is not None or original.raised is not None:
+                if expected.raised is not None and original.raised is not None and result.raised is None:
+                    return f"it raises nothing, but the original raises {describe_error(expected.raised)}{_on(call)}"
                 continue
             if result.raised is not None:
                 is_refused = type(result.raised).__name__ == _REFUSED_MARK
@@ -446,6 +485,18 @@ def calls_around_constants(
         if len(found) == _MAX_AROUND_CONSTANTS:
             break
     return list(found.values())
+
+
+def calls_with_edge_numbers(
+    calls: Sequence[SeenCall], varied: Varied, assigned: Collection[Path]
+) -> list[RepeatedCall]:
+    """Return the first call with zero and negative values of each number that varied."""
+    return [
+        _with_values(calls[0], [number], (value,), assigned)
+        for number in varied.numbers[:_MAX_EDGE_NUMBERS]
+        for value in ((0, -1) if number.is_whole else (0.0, -1.5))
+        if value not in number.values
+    ]
 
 
 def _allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None:

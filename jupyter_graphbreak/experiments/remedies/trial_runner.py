@@ -162,6 +162,9 @@ _MAX_EDGES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
 #: The maximum number of inputs that the original refuses, for which it is compiled as well.
 _MAX_REFUSED = 2
+#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the one with nan.
+_KINDS_OF_EDGES = ("size 0", "size", " empty", " with one row")
+_NAN = "all tensors nan"
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this many seconds.
 _MAX_SECONDS_FOR_EDGES = 6.0
 #: The share of the remaining time after which a program does not run on further inputs.
@@ -685,7 +688,7 @@ class TrialRunner:
         model = outermost_module(subject.call, subject.arguments or self.entry.arguments)
         for code in codes:
             exec(code, {"model": model})  # noqa: S102 - a switch
-        return Subject(subject.call, subject.arguments)
+        return Subject(subject.call, subject.arguments, kept=subject.kept_names())
 
     def _run_all(
         self,
@@ -772,7 +775,12 @@ def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Re
         kept: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == kept]
     if not _is_finite((expected.value, expected.gradients)):
-        return [difference for difference in diffs if difference.kind != "gradient"]
+        # An undefined gradient is not zero even if none is needed.
+        needless = [
+            replace(difference, kind="needless gradient") if difference.is_further_gradient else difference
+            for difference in diffs
+        ]
+        return [difference for difference in needless if difference.kind != "gradient"]
     return diffs
 
 
@@ -823,8 +831,12 @@ def _with_differences(
             seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
             if disqualifying is not None:
                 return replace(seen, disqualifying=f"{disqualifying}, on {case.input.example.what}")
-        elif disqualifying is not None and seen.noted is None:
-            seen = replace(seen, noted=f"it {disqualifying} with {case.input.example.what}")
+            continue
+        # A result that requires gradients cannot be used everywhere, even if all gradients are zero.
+        needless = next((difference.text for difference in more if difference.kind == "needless gradient"), None)
+        noted = disqualifying or needless
+        if noted is not None and seen.noted is None:
+            seen = replace(seen, noted=f"it {noted} with {case.input.example.what}")
     return seen
 
 
@@ -854,13 +866,18 @@ def _edges_to_compile(edges: list[ReferenceCase], which: EdgeChoice) -> list[Ref
         elif not kind.startswith("size") and not case.input.other_kind:
             refused.setdefault(kind, case)
     most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(which, _MAX_OTHER_KINDS)
-    return [*list(accepted.values())[:most], *list(refused.values())[:_MAX_REFUSED]]
+    # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
+    with_nan = [accepted.pop(_NAN)] if _NAN in accepted else []
+    return [*[*with_nan, *accepted.values()][:most], *list(refused.values())[:_MAX_REFUSED]]
 
 
 def _kind_of_edge(case: ReferenceCase) -> str:
     """Return the kind of an edge input: a size, values or a number."""
     what = case.input.example.what
-    return "size 0" if what.startswith("size 0") else "size" if what.startswith("size") else what.partition(" =")[0]
+    for kind in _KINDS_OF_EDGES:
+        if what.startswith(kind) or what.endswith(kind):
+            return kind
+    return what.partition(" =")[0]
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Kind = Literal[
     "value", "exception", "argument", "gradient", "requires_grad", "aliasing", "state",
-    "printed", "stderr", "warned", "logged", "zero gradient", "random state", "different error",
+    "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
 ]  # fmt: skip
 #: Acceptable differences of a changed program: the report lists them, and the user decides.
-ACCEPTABLE: frozenset[Kind] = frozenset(
-    {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "different error"}
-)
+ACCEPTABLE: frozenset[Kind] = frozenset({
+    "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
+})  # fmt: skip
 _MAX_LENGTH = 60
 #: Prefixes of the errors that a graph raises if a value breaks an assumption.
 _ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
@@ -51,6 +51,11 @@ class Difference:
     def is_acceptable(self) -> bool:
         """Whether values, gradients and exceptions are equal nevertheless."""
         return self.kind in ACCEPTABLE
+
+    @property
+    def is_further_gradient(self) -> bool:
+        """Whether a tensor requires a gradient that it does not require in the original."""
+        return self.kind == "requires_grad" and " require a gradient" in self.text
 
 
 def differences(
@@ -227,7 +232,7 @@ def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
             what = ("no gradient", "does") if required else ("a gradient", "does not")
-            kind: Kind = "zero gradient" if only_zeros and not required else "requires_grad"
+            kind: Kind = "needless gradient" if only_zeros and not required else "requires_grad"
             yield Difference(kind, f"makes {place} require {what[0]}, but the original {what[1]}")
 
 

@@ -22,6 +22,7 @@ from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, form
 from jupyter_graphbreak.experiments.trial.process_state import SETS_COMPILER, ProcessState
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls, key_of, owner_of
+from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.recording.targets import own_codes, reached
@@ -75,6 +76,8 @@ class Entry:
         The modes of its call.
     twins : tuple of Twin
         The copies of its large memory, with their originals.
+    kept : KeptNames
+        What the names in code that is not copied referred to.
     reuses : bool
         Whether it used code compiled for a different entry.
     weakly_held : tuple
@@ -93,6 +96,7 @@ class Entry:
     wrapped: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     twins: tuple[Twin, ...] = ()
+    kept: KeptNames = field(default_factory=KeptNames)
     reuses: bool = False
     weakly_held: tuple[Any, ...] = ()
 
@@ -103,7 +107,7 @@ class Entry:
 
     def set_up(self) -> AbstractContextManager[None]:
         """Return a context in which runs use the modes of the entry and share memory."""
-        return shared_run_setup(self.modes, self.twins)
+        return shared_run_setup(self.modes, self.twins, self.kept)
 
     def why_not_run(self) -> str | None:
         """Return the reason why it cannot run again, as a sentence; ``None`` if it can."""
@@ -199,6 +203,7 @@ class KeptEntries:
                 wrapped=entered.wrapped,
                 modes=entered.modes,
                 twins=tuple(memory.twins),
+                kept=subject.kept_names(),
                 reuses=entered.reuses,
                 weakly_held=subject.weakly_held(),
             )
@@ -223,7 +228,9 @@ class KeptEntries:
         if not callable(options.backend):
             options = options._replace(backend="eager")
         kept, name = subject.arguments or given, callable_name(started.call)
-        self.generators.append(Entry(name, None, subject.call, kept, *options, modes=started.modes))
+        self.generators.append(
+            Entry(name, None, subject.call, kept, *options, modes=started.modes, kept=subject.kept_names())
+        )
 
     def note_end(self, started: StartedCall, result: Any) -> None:
         """Compare the state after a call with that before it: a context around the call may restore the state later."""
@@ -254,7 +261,7 @@ class KeptEntries:
             undo_compile_in_place(subject.call)
         self._with_nan[key] = number, replace(
             kept, call=subject.call, arguments=subject.arguments or given, modes=started.modes,
-            twins=tuple(memory.twins), weakly_held=subject.weakly_held(),
+            twins=tuple(memory.twins), kept=subject.kept_names(), weakly_held=subject.weakly_held(),
         )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:

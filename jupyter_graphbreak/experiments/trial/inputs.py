@@ -279,6 +279,11 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
     """Yield arguments in which a default, ``None``, an empty list or a truth value replaces one tensor."""
     defaults, tested = _defaults(fn), _tested_parameters(fn)
     reads_numbers = not _READ_NUMBERS.isdisjoint(_names(fn))
+    flags = [name for name, value in first.named(fn).items() if type(value) is bool]
+    for name in (name for name in flags if name in tested and name not in defaults):  # None is as good as false
+        without = _replace_argument(first, fn, name, None)
+        yield f"{name} = None", f"{name} = None", without
+        yield f"{name} = None, all tensors negated", f"{name} = None", _map_arguments(without, _negated)
     given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
     for name, default in defaults.items():  # None is no value of another kind: the function expects it
         if name in given and is_instance(default, bool | int | float):

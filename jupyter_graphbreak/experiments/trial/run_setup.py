@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.call_modes import DEFAULT_MODES, CallModes
 from jupyter_graphbreak.experiments.trial.memory import Memory
+from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """The modes of runs, and the memory that their copies share."""
+    """The modes of runs, the memory that their copies share, and what names referred to."""
 
     modes: CallModes = field(default_factory=CallModes.now)
     memory: Memory = field(default_factory=Memory)
+    kept: KeptNames = field(default_factory=KeptNames)
 
 
 _CURRENT: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", default=None)
@@ -33,7 +35,7 @@ def current_setup() -> RunSetup:
 
 
 @contextlib.contextmanager
-def shared_run_setup(modes: CallModes, twins: Iterable[Twin] = ()) -> Iterator[None]:
+def shared_run_setup(modes: CallModes, twins: Iterable[Twin] = (), kept: KeptNames | None = None) -> Iterator[None]:
     """Use the same modes and memory for all runs while the context is open; code between runs uses the default modes.
 
     A nested context has no effect.
@@ -44,11 +46,13 @@ def shared_run_setup(modes: CallModes, twins: Iterable[Twin] = ()) -> Iterator[N
         The modes of the call that runs repeat.
     twins : iterable of Twin
         The kept copies of large memory.
+    kept : KeptNames, optional
+        What names referred to when the call started.
     """
     if _CURRENT.get() is not None:
         yield
         return
-    setup = RunSetup(modes, Memory(twins))
+    setup = RunSetup(modes, Memory(twins), kept or KeptNames())
     token = _CURRENT.set(setup)
     try:
         with DEFAULT_MODES.entered():

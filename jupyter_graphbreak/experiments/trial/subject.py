@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import enum
 import functools
 import inspect
@@ -44,6 +43,12 @@ from jupyter_graphbreak.experiments.trial.copies import (
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
+from jupyter_graphbreak.experiments.trial.shared_names import (
+    KeptNames,
+    functions_in,
+    global_names,
+    with_functions,
+)
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.copies import Blocks
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
 
 _MISSING = object()
 _OWN_PACKAGE = __name__.partition(".")[0]
@@ -83,13 +89,17 @@ class _Place:
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], None]
+    #: The variable; ``None`` for an object that stays in its place.
+    key: VariableKey | None = None
 
 
 class _SwappedPlace:
     """A name read by code that is not copied, such as a method: it refers to the copy only while a program runs."""
 
-    def __init__(self, place: _Place, inside: Any) -> None:
+    def __init__(self, place: _Place, inside: Any, *, is_function: bool = False) -> None:
+        self._is_function = is_function
         self.name = place.name
+        self.key = place.key
         self._place = place
         self._inactive_value = inside
         self._is_original = inside is place.read()
@@ -107,7 +117,7 @@ class _SwappedPlace:
     @property
     def is_constant(self) -> bool:
         """Whether the value is the original, such as a number: nothing is swapped until a run assigns to the name."""
-        return self._is_original or is_atom(self._inactive_value) or is_code(self._inactive_value)
+        return self._is_original or (is_code(self._inactive_value) and not self._is_function)
 
     def exchange(self) -> None:
         content = self._place.read()
@@ -150,6 +160,8 @@ class Subject:
         The arguments of its calls. They are copied with the rest, so shared objects and shared memory stay shared.
     blocks : Blocks, optional
         The copies of large memory, for a copy that is kept and never runs.
+    kept : KeptNames, optional
+        What names referred to when the copied function was called; by default, those of the entry that runs.
 
     Attributes
     ----------
@@ -171,16 +183,23 @@ class Subject:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], arguments: Arguments | None = None, blocks: Blocks | None = None
+        self,
+        fn: Callable[..., Any],
+        arguments: Arguments | None = None,
+        blocks: Blocks | None = None,
+        kept: KeptNames | None = None,
     ) -> None:
         self._memo: dict[Any, Any] = {}
         setup = current_setup()
+        self._kept = setup.kept if kept is None else kept
         self.modes, self.memory = setup.modes, setup.memory
         self._blocks = self.memory if blocks is None else blocks
         self._separate: set[Any] = set()
         self._uncopied: list[Any] = []
         self.assigned: list[LibraryPart] = []
+        #: The copied namespaces by the ids of their originals, and the other way round.
         self._globals: dict[int, dict[str, Any]] = {}
+        self._origins: dict[int, int] = {}
         self._functions: list[types.FunctionType] = []
         self._places: list[_Place | _SwappedPlace] = []
         self._entered = 0
@@ -216,12 +235,22 @@ class Subject:
         """Yield the objects that a call may change, by name; the name of the module or instance itself is empty."""
         if self.owner is not None:
             yield "", self.owner
-        seen = set()
+        variables: set[VariableKey] = set()
+        known: dict[str, list[Any]] = {}
         for place in self._places:
-            value = place.read()
-            if value is not _MISSING and place.name not in seen:
-                seen.add(place.name)
-                yield place.name, value
+            value, others = place.read(), known.setdefault(place.name, [])
+            is_new = place.key not in variables if place.key is not None else all(value is not it for it in others)
+            if value is _MISSING or not is_new or (not is_atom(value) and any(value is it for it in others)):
+                continue
+            others.append(value)
+            if place.key is not None:
+                variables.add(place.key)
+            yield (place.name if len(others) == 1 else f"{place.name} ({len(others)})"), value
+
+    def kept_names(self) -> KeptNames:
+        """Return the copies to which names refer while this subject runs, for code that is not copied."""
+        swapped = (place for place in self._places if isinstance(place, _SwappedPlace) and place.key is not None)
+        return KeptNames({place.key: place.read() for place in swapped if place.key is not None}, dict(self._origins))
 
     def functions(self) -> list[types.FunctionType]:
         """Return the copied functions."""
@@ -303,7 +332,8 @@ class Subject:
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for place in self._places:
             if _is_variable(place.read()):
-                result.setdefault(place.name, (place.read(), place.write))
+                same = [it.write for it in self._places if it is place or (it.key == place.key is not None)]
+                result.setdefault(place.name, (place.read(), functools.partial(_write_all, same)))
         for name, root in self.roots():
             parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
@@ -432,9 +462,9 @@ class Subject:
             with contextlib.suppress(ValueError):  # an empty cell
                 cell.cell_contents = self._copy(old.cell_contents, variable)
                 if not library:
-                    self._places.append(_Place(variable, *_cell_access(cell)))
+                    self._places.append(_Place(variable, *_cell_access(cell, old)))
         if not library:
-            names = _global_names(function.__code__)
+            names = global_names(function.__code__)
             for variable in sorted(scope if names & _READ_ANY_GLOBAL else names):
                 self._copy_global(variable, scope)
             self._places += _function_places(result)
@@ -477,11 +507,17 @@ class Subject:
         return result
 
     def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
-        if id(scope) not in self._globals:
-            self._globals[id(scope)] = result = dict(scope)
+        origin = self._origin(scope)
+        if origin not in self._globals:
+            self._globals[origin] = result = dict(scope)
+            self._origins[id(result)] = origin
             copy_fx_wraps(scope, result)
             weakref.finalize(self, forget_fx_wraps, id(result))  # a reference would keep it alive
-        return self._globals[id(scope)]
+        return self._globals[origin]
+
+    def _origin(self, scope: dict[str, Any]) -> int:
+        """Return the id of the namespace of which one is a copy, or its own id."""
+        return self._origins.get(id(scope)) or self._kept.scopes.get(id(scope), id(scope))
 
     def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
         value = scope.get(name, _MISSING)
@@ -495,8 +531,10 @@ class Subject:
             return
         if value is not _MISSING:
             scope[name] = self._copy(value, name)
-        if all(place.name != name for place in self._places):
-            self._places.append(_Place(name, *_item_access(scope, name)))
+        read, write, _ = _item_access(scope, name)
+        key = self._origin(scope), name
+        if all(place.key != key for place in self._places):
+            self._places.append(_Place(name, read, write, key))
 
     def _swap_uncopied_state(self) -> None:
         """Swap the globals, closures and class attributes that are used by code that is not copied."""
@@ -510,6 +548,7 @@ class Subject:
         kinds = dict.fromkeys(part for part in parts if is_instance(part, type))
         assigned: dict[tuple[int, str], Any] = {}
         functions = []
+        stored: set[VariableKey] = set()
         assigns_attributes = False
         own: list[types.FunctionType] = []
         loggers: dict[int, logging.Filterer] = {}
@@ -519,10 +558,12 @@ class Subject:
                 loggers[id(item)] = item
             if is_instance(item, types.FunctionType) and not self._is_library(item) and is_own(item):
                 loggers.update((id(named), named) for named in _named_loggers(item.__code__))
-                names = _global_names(item.__code__)
+                names = global_names(item.__code__)
                 kinds.update((value, None) for name in names if is_instance(value := item.__globals__.get(name), type))
                 assigned.update(assigned_attributes(item))
                 own.append(item)
+                origin = self._origin(item.__globals__)
+                stored.update((origin, name) for name in global_names(item.__code__, ("STORE", "DELETE")))
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
@@ -530,7 +571,26 @@ class Subject:
         if assigns_attributes:
             self._namespaces = list(in_modules)
         known = {(id(vars(module)), name) for module, names in in_modules for name in names}
+        stored |= self._callers_of(stored, own)
+        methods = {kind: self._swap_methods(kind, stored) for kind in kinds if stored and self._is_users_type(kind)}
+        self._swap_variables(functions, known)
+        kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
+        for kind in kinds:
+            if self._is_users_type(kind):
+                swapped = self._swap_attributes(kind, with_members=assigns_attributes)
+                swapped |= methods.get(kind, set())
+                self._namespaces.append((kind, frozenset(name for _, name in swapped)))
+                known |= swapped
+        self._swap_parts(own, are_changed=assigns_attributes)
+        self._swap_assigned(assigned, known)
+        self.assigned += library_parts(own)
+        self._swap_attached_data(loggers.values())
+
+    def _swap_variables(self, functions: list[tuple[types.FunctionType, set[str]]], known: set[VariableKey]) -> None:
+        """Swap the globals and closure variables of functions that are not copied, unless they are known."""
         for function, names in functions:
+            if id(function) in self._memo:  # it was copied with its class
+                continue
             scope = function.__globals__
             accesses: list[Any] = [(name, scope, _item_access(scope, name)) for name in sorted(names)]
             cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -539,16 +599,6 @@ class Subject:
                 if (id(holder), name) not in known:
                     known.add((id(holder), name))
                     self._swap(_Place(name, *access))
-        kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
-        for kind in kinds:
-            if is_own(kind) and not self._is_library_type(kind):
-                swapped = self._swap_attributes(kind, with_members=assigns_attributes)
-                self._namespaces.append((kind, frozenset(name for _, name in swapped)))
-                known |= swapped
-        self._swap_parts(own, are_changed=assigns_attributes)
-        self._swap_assigned(assigned, known)
-        self.assigned += library_parts(own)
-        self._swap_attached_data(loggers.values())
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
@@ -560,6 +610,34 @@ class Subject:
             for member in kind.__members__.values():
                 self._swap(_Place(f"{kind.__name__}.{member.name}", *_attributes_access(member)))
         return {(id(kind), name) for name in names}
+
+    def _callers_of(self, variables: set[VariableKey], functions: list[types.FunctionType]) -> set[VariableKey]:
+        """Return the names of the functions that use some of the variables, directly or by calling each other."""
+        used: list[tuple[VariableKey, set[VariableKey]]] = []
+        for function in functions if variables else ():
+            origin = self._origin(function.__globals__)
+            used.append(((origin, function.__name__), {(origin, name) for name in global_names(function.__code__)}))
+        found: set[VariableKey] = set()
+        while new := {key for key, names in used if key not in found and not names.isdisjoint(variables | found)}:
+            found |= new
+        return found
+
+    def _swap_methods(self, kind: type, stored: set[VariableKey]) -> set[VariableKey]:
+        """Swap copies in for the methods that share a global with copied functions if one of them assigns it."""
+        swapped = set()
+        for name, member in list(vars(kind).items()):
+            used = [
+                (self._origin(function.__globals__), name)
+                for function in functions_in(member)
+                if self._origin(function.__globals__) in self._globals and not self._is_library(function)
+                for name in global_names(function.__code__)
+            ]
+            if not stored.isdisjoint(used):
+                place = _Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name))
+                copy = with_functions(member, self._copy_function)
+                self._places.append(_SwappedPlace(place, copy, is_function=True))
+                swapped.add((id(kind), name))
+        return swapped
 
     def _swap_parts(self, functions: list[types.FunctionType], *, are_changed: bool) -> None:
         """Swap the data in the defaults and attributes of functions that are not copied, such as methods.
@@ -626,6 +704,7 @@ class Subject:
             value = place.read()
         except ValueError:  # an empty cell
             return False
+        value = self._kept.values.get(place.key, value) if place.key is not None else value
         before = len(self._places)
         if value is _MISSING or is_atom(value):
             self._places.append(_SwappedPlace(place, value))
@@ -649,6 +728,9 @@ class Subject:
 
     def _is_library(self, function: types.FunctionType) -> bool:
         return is_library(function.__code__.co_filename)
+
+    def _is_users_type(self, kind: type) -> bool:
+        return is_own(kind) and not self._is_library_type(kind)
 
     def _is_library_type(self, kind: type) -> bool:
         home = getattr(sys.modules.get(kind.__module__), "__file__", None)
@@ -747,54 +829,55 @@ def _identity(value: Any) -> Any:
     return value
 
 
+def _write_all(writes: list[Callable[[Any], None]], value: Any) -> None:
+    for write in writes:
+        write(value)
+
+
 def _ignore(_: Any) -> None:
     """Write nothing, since the object stays in its place."""
 
 
-def _global_names(code: types.CodeType) -> set[str]:
-    """Return the names of the globals that a function, or a function inside it, reads or writes."""
-    names = {instr.argval for instr in dis.get_instructions(code) if instr.opname.endswith("_GLOBAL")}
-    inner = [_global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return names.union(*inner)
+_Access = tuple["Callable[[], Any]", "Callable[[Any], None]", "VariableKey"]
 
 
-def _cell_access(cell: types.CellType) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _cell_access(cell: types.CellType, original: types.CellType | None = None) -> _Access:
     def write(value: Any) -> None:
         if value is not _MISSING:
             cell.cell_contents = value
 
-    return lambda: cell.cell_contents, write
+    return lambda: cell.cell_contents, write, (id(original or cell), "")
 
 
-def _item_access(scope: dict[str, Any], name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _item_access(scope: dict[str, Any], name: str) -> _Access:
     def write(value: Any) -> None:
         if value is _MISSING:
             scope.pop(name, None)
         else:
             scope[name] = value
 
-    return lambda: scope.get(name, _MISSING), write
+    return lambda: scope.get(name, _MISSING), write, (id(scope), name)
 
 
-def _part_access(function: types.FunctionType, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    return functools.partial(getattr, function, name), functools.partial(setattr, function, name)
+def _part_access(function: types.FunctionType, name: str) -> _Access:
+    return functools.partial(getattr, function, name), functools.partial(setattr, function, name), (id(function), name)
 
 
-def _attributes_access(item: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _attributes_access(item: Any) -> _Access:
     """Return functions that read and replace all attributes of an object."""
 
     def write(attributes: Any) -> None:
         vars(item).clear()
         vars(item).update(attributes)
 
-    return lambda: dict(vars(item)), write
+    return lambda: dict(vars(item)), write, (id(item), "")
 
 
-def _attribute_access(kind: type | types.ModuleType, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _attribute_access(kind: type | types.ModuleType, name: str) -> _Access:
     def write(value: Any) -> None:
         if value is not _MISSING:
             setattr(kind, name, value)
         elif name in vars(kind):
             delattr(kind, name)
 
-    return lambda: vars(kind).get(name, _MISSING), write
+    return lambda: vars(kind).get(name, _MISSING), write, (id(kind), name)

@@ -2617,3 +2617,202 @@ class Net(torch.nn.Module):
 f = Net()
 def given():
     return (torch.linspace(-1, 2, 18).reshape(2, 3, 3),)
+# === a filter of a logger, right
+class Keep(logging.Filter):
+    def filter(self, record):
+        return record.levelno >= logging.INFO
+def setup():
+    log.addFilter(Keep())
+def f(x):
+    y = x + 1
+    log.info("mean %.3f", y.mean().item())
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a filter of a logger, wrong
+seen = {"n": 0}
+class Keep(logging.Filter):
+    def filter(self, record):
+        seen["n"] += 1
+        return seen["n"] < 3
+def setup():
+    log.addFilter(Keep())
+def f(x):
+    y = x + 1
+    log.info("mean %.3f", y.mean().item())
+    if x.shape[0] == 7:
+        y = y + seen["n"]
+    log.info("sum %.3f", y.sum().item())
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a list that a method changes, right
+lines = []
+class Meter:
+    def tick(self):
+        lines.append(1)
+        return len(lines)
+meter = Meter()
+def f(x):
+    y = x + len(lines)
+    n = meter.tick()
+    print("tick", n)
+    return y * n
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a list that a method changes, wrong
+lines = []
+class Meter:
+    def tick(self):
+        lines.append(1)
+        return len(lines)
+meter = Meter()
+def f(x):
+    y = x + 1
+    print("tick", meter.tick())
+    if x.shape[0] == 7:
+        y = y + len(lines)
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a global that a method assigns, right
+total = 0
+class Meter:
+    def tick(self):
+        global total
+        total += 1
+meter = Meter()
+def f(x):
+    meter.tick()
+    y = x * total
+    print("sum", y.sum().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a global that a method assigns, wrong
+total = 0
+class Meter:
+    def tick(self):
+        global total
+        total += 1
+        return total
+meter = Meter()
+def f(x):
+    y = x + 1
+    print("tick", meter.tick())
+    if x.shape[0] == 7:
+        y = y + total
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === closures with variables of one name, right
+def make(k):
+    items = []
+    def add():
+        items.append(k)
+        return len(items)
+    return add
+first, second = make(0), make(10)
+def f(x):
+    y = x * (10 * first() + second())
+    print("sum", y.sum().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === closures with variables of one name, wrong
+def make(k):
+    items = []
+    def add():
+        items.append(k)
+        return len(items)
+    def size():
+        return len(items)
+    return add, size
+add_a, size_a = make(0)
+add_b, size_b = make(10)
+def f(x):
+    y = x + size_a()
+    print("added", add_a(), add_b())
+    if x.shape[0] == 7:
+        y = y + size_b()
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === suppressed errors, right
+def f(x, n):
+    y = x + 1
+    with contextlib.suppress(ValueError):
+        y = y * n.item()
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(2.0))
+# === suppressed errors, wrong
+def f(x, n):
+    y = x + 1
+    with contextlib.suppress(ValueError, OverflowError):
+        y = y * int(n.item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor(2.0))
+def hostile():
+    return [(torch.ones(3), torch.tensor(math.nan)), (torch.ones(3), torch.tensor(math.inf))]
+# === a flag beside a test, right
+def f(x, flag):
+    if flag and x.sum() > 0:
+        y = x * 2
+    else:
+        y = x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), True)
+def hostile():
+    return [(torch.ones(3), None), (torch.ones(3), []), (torch.ones(3), "yes"), (torch.ones(3), 0)]
+# === a flag beside a test, wrong
+def f(x, flag):
+    return x * 2 if x.sum() > 100 or flag else x + 1
+def given():
+    return (torch.linspace(-1, 2, 6), True)
+def hostile():
+    return [(torch.ones(3), None), (torch.ones(3), []), (torch.ones(3), "yes"), (torch.ones(3), 0)]
+# === a difference of numbers, right
+def f(x):
+    if x.sum().item() - 1 > 0.5:
+        y = x * 2
+    else:
+        y = x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a difference of numbers, wrong
+def f(x):
+    if x.sum().item() + 1 - x.sum().item() > 0.5:
+        y = x * 2
+    else:
+        y = x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    return [(torch.tensor([1e8]),), (torch.tensor([1e12]),)]
+# === rows written in place, right
+def f(x):
+    out = x * 1
+    for i, row in enumerate(x):
+        if row.sum() > 0:
+            out[i] = row * 2
+        else:
+            out[i] = row + 1
+    return out
+def given():
+    return (torch.linspace(-1, 2, 6).reshape(3, 2),)
+# === rows written in place, wrong
+def f(x):
+    out = torch.zeros_like(x)
+    for i, row in enumerate(x):
+        if row.sum() > 0:
+            out[i] = row * 2
+        else:
+            out[i, 0] = -1
+    return out
+def given():
+    return (torch.linspace(-1, 2, 6).reshape(3, 2),)

@@ -704,6 +704,30 @@ def test_both_sides_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
     assert not [remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.person]
 
 
+def test_a_change_that_runs_both_sides_is_not_proven_if_one_divides_by_a_number_that_varied() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.step = 1
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * (12 // self.step) if self.step % 3 else x - self.step
+
+    net, x = Net(), torch.ones(3)
+
+    def call_with(step: int) -> Callable[[Any], object]:
+        def call(compiled: Any) -> object:
+            net.step = step
+            return compiled(x)
+
+        return call
+
+    report = try_on_calls(net, map(call_with, (2, 4, 5)))
+    both_sides = [r for r in report.remedies or [] if "torch.cond" in r.title and r.verdict in WORKING]
+    assert [remedy.verdict for remedy in both_sides] == ["works on what ran"]
+    assert (both_sides[0].reason or "").endswith("on self.step = 0")
+
+
 def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
     def either(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] > 10:

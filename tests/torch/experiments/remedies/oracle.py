@@ -119,16 +119,16 @@ def _left_uncompiled(path: Path) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def set_up(loaded: LoadedProgram) -> Iterator[None]:
-    """Set the warning filters and log handlers that a program requires, temporarily."""
-    handlers = {name: list(logging.getLogger(name).handlers) for name in ("program.log",)}
+    """Set the warning filters, and the handlers and filters of logs, that a program requires, temporarily."""
+    log = logging.getLogger("program.log")
+    handlers, filters = list(log.handlers), list(log.filters)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         try:
             getattr(loaded.module, "setup", lambda: None)()
             yield
         finally:
-            for name, before in handlers.items():
-                logging.getLogger(name).handlers[:] = before
+            log.handlers[:], log.filters[:] = handlers, filters
 
 
 def observe_call(
@@ -178,6 +178,7 @@ def observe_call(
         for name in list(logging.root.manager.loggerDict):
             if name.startswith("program."):
                 logging.getLogger(name).handlers.clear()
+                logging.getLogger(name).filters.clear()
     events[:] = [event for event in events if event[0] != "warning" or "torch" not in event[1].lower()]
     parts = {"value": value, "arguments": arguments} | {
         name: part

@@ -278,16 +278,16 @@ def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None
 
 
 def test_arguments_share_memory_are_missing_or_truth_values_and_a_mask_selects_one_element() -> None:
-    def f(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
-        return x[x > 0] * (2 if flag else 3)
+    def f(x: torch.Tensor, flag: torch.Tensor, doubled: bool) -> torch.Tensor:
+        return x[x > 0] * (2 if flag and doubled else 3)
 
-    found = {
-        one.example.what: one for one in edge_inputs(Arguments(torch.linspace(-1, 2, 6), torch.tensor(1.0)), f, {})
-    }
-    x, part = found["flag in the memory of x"].arguments.copy().args
+    given = Arguments(torch.linspace(-1, 2, 6), torch.tensor(1.0), True)
+    found = {one.example.what: one for one in edge_inputs(given, f, {})}
+    x, part, _ = found["flag in the memory of x"].arguments.copy().args
     x.add_(1)
     assert part == x[0] == 0
     assert [found[f"flag = {value}"].arguments.args[1] for value in ("None", "[]")] == [None, []]
+    assert found["doubled = None"].arguments.args[2] is None
     assert found["flag = True"].arguments.args[1].dtype == torch.bool
     selected = found["all tensors with one positive number"].arguments.args[0]
     assert int((selected > 0).sum()) == 1

@@ -41,6 +41,14 @@ def function(*lines: str) -> str:
             ["if mask is not None:", "    x = torch.where(mask.sum() > 0, x * mask, x)", "return x"],
         ),
         (
+            ["if mask and x.sum() > 0:", "    x = x * 2", "return x"], "x.sum() > 0",
+            ["if mask:", "    x = torch.where(x.sum() > 0, x * 2, x)", "return x"],
+        ),
+        (
+            ["if x.sum().item() + 1 > 2: x = x + 1", "return x"], "x.sum().item()",
+            ["x = torch.where(x.sum().double() + 1 > 2, x + 1, x)", "return x"],
+        ),
+        (
             ["if x.sum() > 0:", "    return x, 1", "return -x, 1"], "x.sum() > 0",
             ["return (torch.where(x.sum() > 0, x, -x), 1)"],
         ),

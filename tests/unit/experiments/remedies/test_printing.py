@@ -71,6 +71,24 @@ def test_the_compile_call_moves_to_the_inner_function() -> None:
 
 
 @pytest.mark.parametrize(
+    ("compiling", "changed"),
+    [
+        ("h = f\ng = torch.compile(h, backend='eager')\n", "h = f\ng = h\n"),
+        ("g = [torch.compile(h) for h in (f, abs)]\n", None),
+        ("g = torch.compile(lambda x: f(x))\n", None),
+    ],
+)
+def test_a_function_with_a_second_name_is_compiled_once(compiling: str, changed: str | None) -> None:
+    text = f"import torch\ndef f(x):\n    print(x)\n    return x\n{compiling}"
+    moved = [text for text in texts("output", problem(text, "print(x)", "GB0059", entry="def f(")) if "later" in text]
+    if changed is None:
+        assert not moved
+    else:
+        assert moved[0].endswith(changed)
+        assert "@torch.compile(backend='eager')\ndef _f_compiled(" in moved[0]
+
+
+@pytest.mark.parametrize(
     ("check", "code", "handed_out", "after"),
     [
         ("if x.isnan().any():\n        raise ValueError('nan')", "x.isnan().any()", "x.isnan().any(),",

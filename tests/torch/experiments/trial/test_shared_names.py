@@ -1,0 +1,96 @@
+"""Copied functions and the methods they call see the same globals, and variables with one name stay apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.memory import KeptMemory
+from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.subject import Subject
+
+TICKS: list[int] = []
+TOTAL = 0
+
+
+def add_one() -> None:
+    global TOTAL  # noqa: PLW0603 - it is what the test is about
+    TOTAL += 1
+
+
+class Meter:
+    def add_one(self) -> None:
+        add_one()
+
+    def tick(self) -> None:
+        TICKS.append(1)
+
+    @property
+    def total(self) -> int:
+        add_one()
+        return TOTAL
+
+
+METER = Meter()
+
+
+def count(x: torch.Tensor) -> torch.Tensor:
+    METER.tick()
+    return x * len(TICKS)
+
+
+def total(x: torch.Tensor) -> torch.Tensor:
+    METER.add_one()
+    return x * METER.total + TOTAL
+
+
+def runs_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
+    """Copy a function as an entry, let it run in the process, and return the results of two runs of the entry."""
+    x = torch.ones(())
+    kept = Subject(fn, Arguments(x), KeptMemory())
+    fn(x)
+    assert kept.arguments is not None
+    with sandboxed(), shared_run_setup(kept.modes, kept=kept.kept_names()):
+        subject = Subject(kept.call, kept.arguments)
+        results = []
+        for _ in range(2):
+            subject.restore()
+            results.append(float(run(subject.call, subject, kept.arguments).value))
+    return results
+
+
+def test_function_reads_the_list_that_a_method_changes() -> None:
+    TICKS.clear()
+    assert runs_of_entry(count) == [1.0, 1.0]
+    assert TICKS == [1]
+
+
+def test_function_reads_the_global_that_its_methods_assign() -> None:
+    globals()["TOTAL"] = 0
+    assert runs_of_entry(total) == [4.0, 4.0]
+    assert TOTAL == 2
+
+
+def test_variables_of_one_name_are_restored_and_compared_separately() -> None:
+    def counter() -> Callable[[], int]:
+        items: list[int] = []
+
+        def add() -> int:
+            items.append(1)
+            return len(items)
+
+        return add
+
+    first, second = counter(), counter()
+
+    def both(x: torch.Tensor) -> torch.Tensor:
+        return x * (10 * first() + second())
+
+    subject = Subject(both, Arguments(torch.ones(())))
+    for _ in range(2):
+        subject.restore()
+        assert subject.call(torch.ones(())) == 11
+    assert [value for name, value in subject.state().items() if name.startswith("items")] == [[1], [1]]

@@ -204,7 +204,7 @@ export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
   });
   const calls = leadsTo.map((it): IHint => {
     const row = breakRow(mark, it);
-    const place = [row?.label ?? '', ...(row?.details ?? [])].join(', ');
+    const place = [row?.label ?? '', ...(row?.details ?? []).slice(0, 1)].join(', '); // prettier-ignore
     return {
       title: breakHeading(mark, it),
       className: 'gb-cut',
@@ -238,7 +238,7 @@ export function hintTooltip(
   const shown = hints.slice(0, MOST_UNDER_POINTER);
   for (const { title, className, paragraphs } of shown) {
     const strong = makeElement('strong', className);
-    strong.textContent = title;
+    strong.append(...withCode(title));
     box.append(strong, ...paragraphs.filter(Boolean).map(paragraphOf));
   }
   if (shown.length < total) {
@@ -249,6 +249,22 @@ export function hintTooltip(
 
 function paragraphOf(words: string): HTMLElement {
   const paragraph = makeElement('p');
-  paragraph.textContent = words;
+  paragraph.append(...withCode(words));
   return paragraph;
+}
+
+/** A text in which words between backticks are code. */
+function withCode(text: string): (string | HTMLElement)[] {
+  const parts = text.split('`');
+  if (parts.length % 2 === 0) {
+    return [text];
+  }
+  return parts.map((part, index) => {
+    if (index % 2 === 0) {
+      return part;
+    }
+    const code = makeElement('code');
+    code.textContent = part;
+    return code;
+  });
 }

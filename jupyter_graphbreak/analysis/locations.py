@@ -283,8 +283,12 @@ class Sources:
         return filename is not None and self.kind(filename) == "library"
 
     def files(self) -> dict[str, str]:
-        """Return the file name of each source, by source id."""
-        return {ident: filename for filename, ident in self._ids.items()}
+        """Return the file name of each source, by source id; of a cell, that of the code below its magics."""
+        files: dict[str, str] = {}
+        for filename, ident in self._ids.items():
+            if ident not in files or self.line_offset(filename) > self.line_offset(files[ident]):
+                files[ident] = filename
+        return files
 
     def name_of(self, ident: str) -> str:
         """Return the user's name of the source with an id."""
@@ -465,7 +469,7 @@ class Sources:
                 if place is not None:
                     near.setdefault(place.source, set()).update(range(place.line - distance, place.line + distance + 1))
         shown = []
-        for source in map(self.source, list(self._ids)):
+        for source in map(self.source, self.files().values()):
             segments = source.segments
             if source.kind == "library":
                 segments = [part for segment in segments for part in _parts(segment, near.get(source.id, set()))]
@@ -481,7 +485,11 @@ class Sources:
         return re.sub(r"^.*/(?:site|dist)-packages/", "", path)
 
     def _id(self, filename: str) -> str:
-        return self._ids.setdefault(filename, f"s{len(self._ids) + 1}")
+        if filename not in self._ids:
+            text = self._texts.get(filename)
+            others = (ident for other, ident in self._ids.items() if _is_same_cell(text, self._texts.get(other)))
+            self._ids[filename] = next(others, f"s{len(set(self._ids.values())) + 1}")
+        return self._ids[filename]
 
     def _line(self, text: SourceText, line: int) -> str | None:
         lines = self._lines.get(text.filename)
@@ -538,6 +546,13 @@ def _parts(segment: Segment, lines: set[int]) -> Iterator[Segment]:
             continue
         end = next((i for i, j in zip(kept[position:], kept[position + 1 :], strict=False) if j != i + 1), kept[-1])
         yield Segment(segment.first_line + index, "\n".join(text[index : end + 1]))
+
+
+def _is_same_cell(one: SourceText | None, other: SourceText | None) -> bool:
+    """Return whether two texts are one cell: a magic such as ``%%time`` runs its code under a different file name."""
+    if one is None or other is None or one.kind != "cell" or other.kind != "cell":
+        return False
+    return (one.name, one.segments) == (other.name, other.segments)
 
 
 def _characters(text: str, utf8_offset: int) -> int:

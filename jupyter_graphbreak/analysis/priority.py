@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from jupyter_graphbreak.report.eager import counted_functions
 from jupyter_graphbreak.report.schema import BreakCost
 
 if TYPE_CHECKING:
@@ -49,15 +50,17 @@ def with_priorities(report: AnyReport) -> AnyReport:
 def _costs(report: Report) -> dict[str, BreakCost]:
     frames = {frame.id: frame for frame in report.frames}
     resumes = {resume.id: resume for resume in report.resumes}
+    skipped = {function.id: function for function in report.skipped}
     costs = {}
     for break_ in report.breaks:
         own_resumes = [resumes[ident] for ident in break_.resumes if ident in resumes]
         compiled = [frames[ident] for resume in own_resumes for ident in resume.frames if ident in frames]
         seconds = [frame.compile_s for frame in compiled if frame.compile_s is not None]
+        eager = [skipped[ident] for ident in dict.fromkeys(break_.skipped) if ident in skipped]
         costs[break_.id] = BreakCost(
             graphs=len({graph for resume in own_resumes for graph in resume.graphs}),
             compile_s=round(sum(seconds), 6) if seconds else None,
-            eager=len(set(break_.skipped)),
+            eager=len(counted_functions(report, eager)),
         )
     return costs
 

@@ -344,7 +344,7 @@ class Observation:
         from jupyter_graphbreak.ipython.cell.texts import compiler_for
 
         find = self._cells.find
-        compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
+        compile_text = compiler_for(self._shell, find)
         own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
         again = Rerun(report, files, kept, find, self._show_status)
         try_remedies = functools.partial(

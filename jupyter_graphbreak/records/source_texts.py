@@ -27,12 +27,16 @@ _MAX_LINES = 2000
 
 
 class CellText(msgspec.Struct, frozen=True):
-    """A cell: its name, its text in the editor, and the lines and columns removed from its front to run it."""
+    """A cell: its name, its text in the editor, and the lines and columns removed from its front to run it.
+
+    If ``shared`` is true, code of other cells may have the same file name.
+    """
 
     name: str
     text: str
     line_offset: int = 0
     indent: int = 0
+    shared: bool = False
 
 
 #: Returns the cell that a code object comes from, given its file name; ``None`` if it is not from a cell.
@@ -56,6 +60,7 @@ def recorded_sources(
     The running cell, if its file name is given, comes first, even if only functions of other cells took part.
     """
     lines: dict[str, set[int]] = {running: set()} if running is not None else {}
+    names: dict[str, set[str]] = {}
     functions: dict[str, dict[int, str]] = {}
     records = list(records)
     without_code = {
@@ -68,16 +73,24 @@ def recorded_sources(
             if line is None:
                 continue
             lines.setdefault(filename, set()).add(line)
+            names.setdefault(filename, set()).add(plain_function(function))
             if part == "happened" or (part == "frame" and not is_library(filename)):
                 functions.setdefault(filename, {}).setdefault(line, function)
     if not any(lines.values()):
         return []
     sources = (
-        source_of_cell(filename, cell) if (cell := find_cell(filename)) is not None
+        source_of_cell(filename, cell)
+        if (cell := find_cell(filename)) is not None and _is_from(cell, names.get(filename, set()))
         else source_of_file(filename, linecache.getlines(filename), mentioned, functions.get(filename, {}))
         for filename, mentioned in lines.items()
     )  # fmt: skip
     return [source for source in sources if source is not None]
+
+
+def _is_from(cell: CellText, functions: set[str]) -> bool:
+    """Return whether functions with the file name of a cell are from this cell."""
+    named = (name for name in functions if not name.startswith("<"))
+    return not cell.shared or all(re.search(rf"\bdef {re.escape(name)}\b", cell.text) for name in named)
 
 
 def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:

@@ -219,7 +219,7 @@ class BreakCost(msgspec.Struct, frozen=True):
     compile_s : float or None
         The time for compiling its resume functions, if it was measured.
     eager : int
-        The number of functions that run eagerly because of it.
+        The number of functions that run eagerly because of it, without those of Python's standard library.
     """
 
     graphs: int = 0

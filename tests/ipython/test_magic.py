@@ -79,6 +79,44 @@ def test_a_break_is_shown_at_its_line(shell: Shell) -> None:
     assert "line 6 in f" in shell.bundles[0]["text/plain"]
 
 
+EXPLAIN = "%%compile_explain -q -o told"
+
+
+@pytest.mark.parametrize(
+    "magics",
+    [
+        f"{EXPLAIN} --try\n%%time",
+        f"%%time\n{EXPLAIN}",
+        *(
+            pytest.param(magics, marks=pytest.mark.exhaustive)
+            for magics in (
+                f"{EXPLAIN} --try\n\n%%capture\n",
+                f"%%capture\n\n{EXPLAIN} --try",
+                f"%%time\n{EXPLAIN} --try",
+                f"{EXPLAIN}\n%%time\n%%capture",
+            )
+        ),
+    ],
+)
+def test_a_break_below_another_magic_is_at_its_line(shell: Shell, magics: str) -> None:
+    text = f"{magics}\n{BREAK}f(torch.ones(2))"
+    shell.run("%%time\nimport torch\ndef other(x):\n    return x")
+    shell.run(text)
+    told = shell.ip.user_ns["told"]
+    (break_,) = told.breaks
+    assert text.split("\n")[break_.location.line - 1] == "    torch._dynamo.graph_break()"
+    assert [source.name for source in told.sources] == [f"Cell In[{shell.ip.execution_count - 1}]"]
+    assert {remedy.verdict for remedy in told.remedies or []} <= {"works"}
+
+
+def test_code_of_an_earlier_cell_below_time_is_not_taken_for_that_of_this_cell(shell: Shell) -> None:
+    shell.run(f"%%time\n{BREAK}")
+    shell.run("%%compile_explain\n%%time\nf(torch.ones(2))\nx = 1")
+    (break_,) = shell.report.breaks
+    assert break_.location is not None
+    assert "cell" not in {source.kind for source in shell.report.sources if source.id == break_.location.source}
+
+
 def test_report_of_a_cell_that_fails_is_shown_and_the_error_stays(shell: Shell) -> None:
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))\n1 / 0")
     assert isinstance(result.error_in_exec, ZeroDivisionError)

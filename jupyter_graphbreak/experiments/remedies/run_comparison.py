@@ -163,7 +163,9 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
             return "not tried", stop_reason(error)
         case OtherThreadError():
             return "not tried", str(error)
-        case CannotApplyError() | SyntaxError():
+        case SyntaxError():
+            return "fails", f"not valid Python: {error.msg}" + (f", line {error.lineno}" if error.lineno else "")
+        case CannotApplyError():
             return "fails", f"cannot be applied: {error}"
     return "fails", f"raises {error_summary(error)}"
 

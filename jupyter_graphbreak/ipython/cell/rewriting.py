@@ -120,7 +120,9 @@ class BeginObservation:
         )
 
     def _visited(self, node: ast.AST) -> ast.AST:
-        self._on_visit()
+        # A cell magic, such as %%time, may give the rest of the cell, with our magic in it, to the transformers.
+        if not isinstance(node, ast.Module) or not _cell_magic(node.body)[0]:
+            self._on_visit()
         return located(self._with_observation(node)) if isinstance(node, ast.Module) else node
 
     def _with_observation(self, node: ast.Module) -> ast.Module:

@@ -18,7 +18,7 @@ from jupyter_graphbreak.ipython.cell.function import (
 )
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
 from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, internal_call, is_magic_line, magic_options
-from jupyter_graphbreak.records.source_texts import CellText
+from jupyter_graphbreak.records.source_texts import CellText, FindCell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 _MAGIC = "compile_explain"  # the magic of a cell or of a line in it
+#: The beginning of the file names that ``%%time`` gives to the code of any cell.
+_TIMED = "<timed "
 
 
 class CellTexts:
@@ -55,7 +57,8 @@ class CellTexts:
 
     def enter(self, filename: str) -> None:
         """Note the running cell; its text may be missing in the history, which can be disabled."""
-        self._current = (filename, self._running_text(filename), self._number(filename) or self._shell.execution_count)
+        text = self._running_text(filename)
+        self._current = (filename, text, self._running_number(filename, text))
 
     def enter_caller(self) -> None:
         """Note the running cell, if any, whose code has called the line magic."""
@@ -68,8 +71,11 @@ class CellTexts:
 
     def find(self, filename: str) -> CellText | None:
         """Return the cell with a file name, ``None`` for a file."""
-        if self._current is not None and filename == self._current[0]:
+        is_timed = filename.startswith(_TIMED)
+        if self._current is not None and (is_timed or filename == self._current[0]):
             _, text, number = self._current
+            if is_timed:
+                return CellText(f"Cell In[{number}]", text.rstrip("\n"), *_stripped_by_magic(text), shared=True)
         else:
             cell_number = self._number(filename)
             if cell_number is None:
@@ -91,6 +97,14 @@ class CellTexts:
         known: dict[str, int] = getattr(self._shell.compile, "_filename_map", {})
         return known.get(filename)
 
+    def _running_number(self, filename: str, text: str) -> int:
+        """Return the number of the running cell; IPython counts on before it runs a cell of a magic such as %%time."""
+        history = self._shell.history_manager
+        raw = history.input_hist_raw if history is not None else []
+        if text.lstrip().startswith("%%") and raw and raw[-1].strip() == text.strip():
+            return len(raw) - 1
+        return self._number(filename) or self._shell.execution_count
+
     def _running_text(self, filename: str) -> str:
         """Return the text of the running cell in the editor, from the message that the kernel is handling."""
         request = self.request()
@@ -111,9 +125,30 @@ def _stripped_front(text: str) -> tuple[int, int]:
     if first is None:
         return 0, 0
     if is_magic_line(lines[first]):
-        body = next((line for line in lines[first + 1 :] if line.strip()), "")
-        return 0, len(body) - len(body.lstrip())
+        return 0, _first_indent(lines[first + 1 :])
+    if lines[first].startswith("%%") and any(map(is_magic_line, lines)):
+        return _stripped_by_magic(text)
     return first, len(lines[first]) - len(lines[first].lstrip())
+
+
+def _stripped_by_magic(text: str) -> tuple[int, int]:
+    """Return the number of lines and columns above the code that a different cell magic runs, such as ``%%time``.
+
+    Our own magic may be above it, or be the first line of that code.
+    """
+    lines = text.split("\n")
+    first = next((index for index, line in enumerate(lines) if line.strip() and not line.startswith("%%")), 0)
+    magics = [index for index, line in enumerate(lines[:first]) if line.startswith("%%")]
+    others = [index for index in magics if not is_magic_line(lines[index])]
+    above = others[-1] + 1 if others else 0
+    if not any(is_magic_line(lines[index]) for index in magics if index >= above):  # IPython removes blank lines
+        above = first
+    return above, _first_indent(lines[first:])
+
+
+def _first_indent(lines: list[str]) -> int:
+    first = next((line for line in lines if line.strip()), "")
+    return len(first) - len(first.lstrip())
 
 
 @without_warnings()
@@ -146,13 +181,15 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     return codes
 
 
-def compiler_for(shell: InteractiveShell, is_cell: Callable[[str], bool]) -> Callable[[str, str], list[CodeType]]:
+def compiler_for(shell: InteractiveShell, find: FindCell) -> Callable[[str, str], list[CodeType]]:
     """Return a function that compiles the text of a cell or a file under its file name."""
 
     @without_warnings()
     def compile_text(text: str, filename: str) -> list[CodeType]:
-        if is_cell(filename):
-            return compile_cell(text, filename, shell)
+        cell = find(filename)
+        if cell is not None:
+            run = text.split("\n", cell.line_offset)[-1]  # without the lines that did not run as code of this file
+            return compile_cell(run, filename, shell)
         return [compile(text, filename, "exec", dont_inherit=True)]
 
     return compile_text

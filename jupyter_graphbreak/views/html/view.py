@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from jupyter_graphbreak.report.eager import counted_functions
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.html.environment import Part, style_sheet
 from jupyter_graphbreak.views.html.highlight import coloured, escaped
@@ -295,7 +296,8 @@ class View:
 
     def eager_functions(self, break_: Break) -> str:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
-        names = Counter(self._skipped[ident].function for ident in break_.skipped if ident in self._skipped)
+        functions = [self._skipped[ident] for ident in break_.skipped if ident in self._skipped]
+        names = Counter(function.function for function in counted_functions(self.report, functions) or functions)
         shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
         more = len(shown) - _MAX_NAMES
         return ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

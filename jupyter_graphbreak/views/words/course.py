@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from jupyter_graphbreak.report.eager import counted_functions
 from jupyter_graphbreak.views.words.lines import break_numbers
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class _Course:
         self._home_frame = {break_.id: _home_frame(places, break_) for break_ in report.breaks}
         self._eager_of_frame: dict[str, list[Skipped]] = {}
         self._eager_of_break: dict[str | None, list[Skipped]] = {}
-        for skipped in report.skipped:
+        for skipped in counted_functions(report, report.skipped):
             if skipped.frame is not None:
                 self._eager_of_frame.setdefault(skipped.frame, []).append(skipped)
             else:

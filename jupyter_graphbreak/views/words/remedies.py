@@ -192,21 +192,27 @@ def own_edit(report: Report) -> tuple[str, bool]:
     target = breaks_of(report, remedy)
     if remedy.verdict in WORKING:
         removed = f"removes {target}" if target else "removes no break"
-        differences = f" ({'; '.join(remedy.differences)})" if remedy.differences else ""
-        return f"{remedy.title}: {_RESULTS[remedy.verdict]}{differences}, {removed}", True
+        doubts = [*remedy.differences, *_never_ran(remedy)]
+        doubt = f" ({'; '.join(doubts)})" if doubts else ""
+        return f"{remedy.title}: {_RESULTS[remedy.verdict]}{doubt}, {removed}", True
     if remedy.verdict == "break stays":
         return f"{remedy.title}: does not remove {target or 'any break'}", False
     label, reason = _RESULTS.get(remedy.verdict, verdict_label(remedy)), basis(remedy)
     return f"{remedy.title}: {label}" + (f" ({reason})" if reason else ""), False
 
 
+def _never_ran(remedy: Remedy) -> list[str]:
+    """Return what a working change was not tried with, or where it may differ; empty for a proof."""
+    if remedy.reason:
+        return [remedy.reason]
+    is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
+    return ["one side of a condition never ran"] if is_about_sides else []
+
+
 def _comparison(remedy: Remedy) -> str:
     """Return the number of compared inputs, and the sides of conditions that ran."""
     evidence = remedy.evidence
-    is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
-    never = ", but one side of a condition never ran" if is_about_sides else ""
-    if remedy.reason:
-        never = f", but {remedy.reason}"
+    never = "".join(f", but {doubt}" for doubt in _never_ran(remedy))
     if evidence is None:
         return never.removeprefix(", ")
     equal = f"{and_list(evidence.compared)} equal" if evidence.compared else "ran"

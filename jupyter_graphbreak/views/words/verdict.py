@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.knowledge.switches import switch_with_title
+from jupyter_graphbreak.report.eager import counted_functions
 from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
@@ -88,7 +89,7 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
         return "bad", f"No breaks, but {limited}.{_end_of_recompiles(report)}"
     if not report.graphs:
         return "plain", f"Nothing was compiled{_why_nothing(report) or ' in this run'}."
-    eager = _names(_name(report, skipped) for skipped in report.skipped)
+    eager = _eager_names(report)
     if eager:
         return "plain", f"No breaks, but {eager} ran eagerly."
     if report.recompiles:
@@ -244,7 +245,7 @@ def _why_nothing(report: Report) -> str:
     """Return why nothing was compiled: ": norm ran eagerly", ": the first call of f had no tensor operation, ..."."""
     # The name of a torch wrapper is useless to the reader; the name of the function called through it is not.
     through = _names(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
-    eager = _names(_name(report, skipped) for skipped in report.skipped) or through
+    eager = _eager_names(report) or through
     if eager:
         return f": {eager} ran eagerly"
     empty = [_name(report, frame) for frame in report.frames if frame.outcome == "empty"]
@@ -313,6 +314,10 @@ def _name(report: Report, subject: Frame | Skipped) -> str:
     if location is None:
         return one_line(subject.function)
     return "" if is_wrapper_of_torch(report, location) else one_line(function_of(report, location))
+
+
+def _eager_names(report: Report) -> str:
+    return _names(_name(report, skipped) for skipped in counted_functions(report, report.skipped))
 
 
 def _names(functions: Iterable[str]) -> str:

@@ -50,16 +50,14 @@ export function noteParts(
     // Beyond the named breaks, it is the first of those that are not.
     id: line.breaks[index]?.break.id ?? ''
   }));
-  const [first] = line.leadsTo;
-  if (first !== undefined) {
-    const signs = firstOf(line.leadsTo, MOST_LEADS_TO, breakSign);
+  firstOf(line.leadsTo, MOST_LEADS_TO, breakSign).forEach((sign, index) =>
     parts.push({
-      text: `→ ${signs.join(' ')}`,
+      text: index === 0 ? `→ ${sign}` : sign,
       className: 'gb-cut',
       kind: 'break',
-      id: first.break.id
-    });
-  }
+      id: line.leadsTo[index]?.break.id ?? ''
+    })
+  );
   const { eager, scope } = line;
   if (eager !== null && eager !== above?.eager) {
     const [kind, { id }] = ['skipped', eager];
@@ -165,37 +163,83 @@ export function editorDescription(
   return trans._n('%1 graph break marked', '%1 graph breaks marked', breaks);
 }
 
-/** A break at its position in an editor. */
-export interface IBreakAt extends IBreakOnLine {
+/** What the tooltip says about one part of a line, and the text that the part covers. */
+export interface IHint {
+  readonly title: string;
+  readonly className: string;
+  readonly paragraphs: readonly string[];
   readonly from: number;
   readonly to: number;
-  readonly mark: IMark;
+}
+
+/** What the tooltip says about a break of a line. */
+export function breakHint(
+  mark: IMark,
+  graphBreak: IBreakOnLine,
+  trans: TranslationBundle
+): IHint {
+  const { from, to, stale } = mark;
+  return {
+    title: breakHeading(mark, graphBreak),
+    className: 'gb-cut',
+    paragraphs: [
+      ...(breakRow(mark, graphBreak)?.more ?? []),
+      ...(stale ? [trans.__('The line has changed since.')] : [])
+    ],
+    from: stale ? from : from + graphBreak.start,
+    to: stale ? to : from + graphBreak.end
+  };
+}
+
+/** What the tooltip says about the note beside a line, except about its own breaks. */
+export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
+  const { line, to } = mark;
+  const { leadsTo, eager, scope, notes } = line;
+  const hint = (row: Row, className = 'gb-dim'): IHint => ({
+    title: heading(row),
+    className,
+    paragraphs: [row.details.join(', '), ...row.more],
+    from: to,
+    to
+  });
+  const calls = leadsTo.map((it): IHint => {
+    const row = breakRow(mark, it);
+    const place = [row?.label ?? '', ...(row?.details ?? []).slice(0, 1)].join(', '); // prettier-ignore
+    return {
+      title: breakHeading(mark, it),
+      className: 'gb-cut',
+      paragraphs: [
+        trans.__('A call on this line leads to this break: %1', place),
+        ...(leadsTo.length === 1 ? (row?.more ?? []) : [])
+      ],
+      from: to,
+      to
+    };
+  });
+  const others = [
+    eager && rowFor(mark, 'skipped', eager.id),
+    scope && rowFor(mark, 'scope', scope.id),
+    ...notes.map(({ row }) => row)
+  ];
+  return [...calls, ...others.flatMap(row => (row ? [hint(row)] : []))];
 }
 
 /**
- * The tooltip of breaks.
+ * The tooltip about parts of a line.
  *
- * @param breaks - The breaks.
- * @param total - How many breaks there are; only the first are shown.
- * @param trans - The language of the reader.
+ * @param hints - The parts.
+ * @param total - How many parts there are; only the first are shown.
  */
-export function breakTooltip(
-  breaks: readonly IBreakAt[],
-  total: number,
-  trans: TranslationBundle
+export function hintTooltip(
+  hints: readonly IHint[],
+  total: number
 ): HTMLElement {
   const box = makeElement('div', 'jp-GraphBreakMark-hint gb-colours');
-  const shown = breaks.slice(0, MOST_UNDER_POINTER);
-  for (const graphBreak of shown) {
-    const { mark } = graphBreak;
-    const title = makeElement('strong', 'gb-cut');
-    title.textContent = breakHeading(mark, graphBreak);
-    box.append(title);
-    const paragraphs = [
-      ...(breakRow(mark, graphBreak)?.more ?? []),
-      ...(mark.stale ? [trans.__('The line has changed since.')] : [])
-    ];
-    box.append(...paragraphs.map(paragraphOf));
+  const shown = hints.slice(0, MOST_UNDER_POINTER);
+  for (const { title, className, paragraphs } of shown) {
+    const strong = makeElement('strong', className);
+    strong.append(...withCode(title));
+    box.append(strong, ...paragraphs.filter(Boolean).map(paragraphOf));
   }
   if (shown.length < total) {
     box.append(paragraphOf(`${shown.length}/${total}`));
@@ -205,6 +249,22 @@ export function breakTooltip(
 
 function paragraphOf(words: string): HTMLElement {
   const paragraph = makeElement('p');
-  paragraph.textContent = words;
+  paragraph.append(...withCode(words));
   return paragraph;
+}
+
+/** A text in which words between backticks are code. */
+function withCode(text: string): (string | HTMLElement)[] {
+  const parts = text.split('`');
+  if (parts.length % 2 === 0) {
+    return [text];
+  }
+  return parts.map((part, index) => {
+    if (index % 2 === 0) {
+      return part;
+    }
+    const code = makeElement('code');
+    code.textContent = part;
+    return code;
+  });
 }

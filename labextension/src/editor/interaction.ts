@@ -5,7 +5,13 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { ISelection } from '../notebook/runs';
 import { totalOf } from '../report/lookup';
-import { breakHeading, breakTooltip, type IBreakAt } from './descriptions';
+import {
+  breakHeading,
+  breakHint,
+  hintTooltip,
+  type IHint,
+  noteHints
+} from './descriptions';
 import { markAt, markField } from './markstate';
 import { notePlacement } from './noteplacement';
 import { isOf } from './positions';
@@ -99,16 +105,15 @@ export function interaction({
     // A cell clips its contents.
     tooltips({ parent: document.body }),
     hoverTooltip((view, position) => {
-      const breaks = breaksAt(view.state, position);
-      const total = totalAt(view.state, position, breaks.length);
-      const [first] = breaks;
+      const { hints, total } = hintsAt(view.state, position, trans);
+      const [first] = hints;
       return first === undefined
         ? null
         : {
             pos: first.from,
             end: first.to,
             above: true,
-            create: () => ({ dom: breakTooltip(breaks, total, trans) })
+            create: () => ({ dom: hintTooltip(hints, total) })
           };
     })
   ];
@@ -178,35 +183,35 @@ function announcementFor(transaction: Transaction): string {
         .join('. ');
 }
 
-/** How many breaks are at a position, including those beyond the limit of the line. */
-function totalAt(state: EditorState, position: number, known: number): number {
-  const breaks = markAt(state, position)?.line.breaks ?? [];
-  return known + totalOf(breaks) - breaks.length;
+/** What a tooltip says, and how many parts there are, with those beyond the limits of the line. */
+interface IHints {
+  readonly hints: readonly IHint[];
+  readonly total: number;
 }
 
 /**
- * The breaks at a position, the innermost first, or all breaks of a stale line.
+ * What to say about a position: its breaks, the innermost first, or all breaks of a stale line.
  *
- * At the end of a line, where its note is, these are all breaks of the line if none contains the position.
+ * At the end of a line, where its note is, this is everything about the line if no break contains the position.
  */
-function breaksAt(state: EditorState, position: number): IBreakAt[] {
+export function hintsAt(
+  state: EditorState,
+  position: number,
+  trans: TranslationBundle
+): IHints {
   const mark = markAt(state, position);
   if (mark === undefined) {
-    return [];
+    return { hints: [], total: 0 };
   }
-  const { line, from, to, stale } = mark;
-  const breaks = line.breaks.map(graphBreak =>
-    stale
-      ? { ...graphBreak, from, to, mark }
-      : {
-          ...graphBreak,
-          from: from + graphBreak.start,
-          to: from + graphBreak.end,
-          mark
-        }
-  );
-  const around = breaks
-    .filter(range => range.from <= position && position <= range.to)
+  const { breaks, leadsTo, notes } = mark.line;
+  const own = breaks.map(it => breakHint(mark, it, trans));
+  const around = own
+    .filter(({ from, to }) => from <= position && position <= to)
     .sort((one, other) => one.to - one.from - (other.to - other.from));
-  return around.length === 0 && position === to ? breaks : around;
+  const isNote = around.length === 0 && position === mark.to;
+  const hints = isNote ? [...own, ...noteHints(mark, trans)] : around;
+  const hidden = [breaks, ...(isNote ? [leadsTo, notes] : [])].map(
+    parts => totalOf(parts) - parts.length
+  );
+  return { hints, total: hidden.reduce((sum, it) => sum + it, hints.length) };
 }

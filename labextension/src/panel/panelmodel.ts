@@ -79,7 +79,9 @@ export class PanelModel {
   }
 
   setRuns(runs: readonly IRun[], hasNotebook: boolean): void {
-    this._update({ runs, hasNotebook });
+    // A tree that appears later must not take the focus for an earlier request.
+    const focusRequests = runs.length > 0 ? this._state.focusRequests : 0;
+    this._update({ runs, hasNotebook, focusRequests });
   }
 
   setCanExplain(canExplain: boolean): void {
@@ -160,9 +162,12 @@ export class PanelModel {
     this._update({ limit: rowLimit(this._state, this.rows) + PAGE_SIZE });
   }
 
-  /** Focus the active row. */
+  /** Focus the active row, if there are rows. */
   requestFocus(): void {
-    this._update({ focusRequests: this._state.focusRequests + 1 });
+    const { runs, focusRequests } = this._state;
+    if (runs.length > 0) {
+      this._update({ focusRequests: focusRequests + 1 });
+    }
   }
 
   setMessage(message: string): void {

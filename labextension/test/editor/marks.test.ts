@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { EditorView } from '@codemirror/view';
 import { nullTranslator } from '@jupyterlab/translation';
 
+import { hintsAt } from '../../src/editor/interaction';
 import {
   markExtension,
   showMarks,
@@ -123,6 +124,23 @@ test('of breaks inside others, the innermost is selected, unless the outer one w
     userEvent: 'select'
   });
   assert.deepEqual(selected, [outer!.break.id, 'inner', outer!.break.id]);
+});
+
+test('the tooltip of a note says where a call leads, and why a function runs eagerly', () => {
+  const { state } = editor();
+  const titlesAt = (line: number, column?: number): string[] => {
+    const { from, to } = state.doc.line(line);
+    const position = column === undefined ? to : from + column;
+    const { hints } = hintsAt(state, position, OPTIONS.trans);
+    return hints.map(({ title, paragraphs }) => `${title} | ${paragraphs[0]}`);
+  };
+  const [call] = titlesAt(16);
+  assert.match(
+    call!,
+    /^Break 2: .* \| A call on this line leads to this break: log_stats\(x\), /
+  );
+  assert.deepEqual(titlesAt(16, 4), []);
+  assert.match(titlesAt(18).join(), /^Runs eagerly/);
 });
 
 test('an editor without marks has no gutter', () => {

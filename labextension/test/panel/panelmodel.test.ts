@@ -57,6 +57,18 @@ test('a state is replaced, not changed', () => {
   assert.deepEqual({ ...before, runs: [] }, copy);
 });
 
+test('a tree takes the focus only when it is requested, not when it appears', () => {
+  const model = makeModel([]);
+  model.requestFocus();
+  model.setRuns([RUN], true);
+  assert.equal(model.state.focusRequests, 0);
+  model.requestFocus();
+  assert.equal(model.state.focusRequests, 1);
+  model.setRuns([], true);
+  model.setRuns([RUN], true);
+  assert.equal(model.state.focusRequests, 0);
+});
+
 test('a change without effect is not emitted', () => {
   const model = makeModel();
   let emissions = 0;

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.report.cost import Cost, CostPart, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Remedy
-from jupyter_graphbreak.report.schema import Break, Device, Report
+from jupyter_graphbreak.report.schema import Break, Device, Report, Skipped
+from jupyter_graphbreak.views.words.verdict import verdict
 
 
 def a_break(ident: str, line: int, source: str = "s1") -> Break:
@@ -54,3 +57,27 @@ def test_the_most_expensive_settled_entry_counts() -> None:
     unsettled = entry({"b2": 9000}, {}, settled=False)
     assert with_priorities(report(entry({"b1": 50}, {}), unsettled)).order == ["b1", "b2", "b3"]
     assert with_priorities(report(entry({"b1": 50}, {}), entry({"b2": 60}, {}))).order == ["b2", "b1", "b3"]
+
+
+def test_functions_of_python_and_parts_of_functions_are_not_counted_as_eager() -> None:
+    places = {
+        "step": Location("s1", 2, 9, function="step"),
+        "<genexpr>": Location("s1", 5, 5),
+        "<listcomp>": Location("s1", 12, 12),
+        "_check": Location("s3", 40, 44),
+    }
+    skipped = [Skipped(f"k{at}", None, name, place, "", "b1") for at, (name, place) in enumerate(places.items())]
+    of_python = Source("s3", "typing.py", "library", "typing.py")
+    base = report()
+    made = with_priorities(
+        replace(
+            base,
+            sources=[*base.sources, of_python],
+            breaks=[replace(base.breaks[0], outcome="skipped", skipped=[function.id for function in skipped])],
+            skipped=skipped,
+            remedies=None,
+        )
+    )
+    assert made.breaks[0].cost is not None
+    assert made.breaks[0].cost.eager == 2
+    assert verdict(made).text == "1 break, line 3. Nothing was compiled: step ran eagerly."

@@ -192,12 +192,14 @@ def step(x):
     assert own.verdict == "works on what ran"
 
 
-@pytest.mark.parametrize(("new", "wanted"), [("return x - missing(", "SyntaxError"), ("return missing", "NameError")])
+@pytest.mark.parametrize(
+    ("new", "wanted"),
+    [("return x - missing(", "not valid Python: '(' was never closed, line 17"), ("return missing", "NameError")],
+)
 def test_a_failure_has_a_reason(judged: Judge, new: str, wanted: str) -> None:
     own = judged(("return y + 1", new))
     assert own.verdict == "fails"
-    assert own.reason is not None
-    assert wanted in own.reason or "cannot be applied" in own.reason
+    assert wanted in (own.reason or "")
 
 
 def test_a_patch_may_also_change_files_that_are_not_python(judged: Judge) -> None:

@@ -1,0 +1,45 @@
+"""Which of the functions that run eagerly matter to a reader."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Report, Skipped
+
+#: Parts of functions to which Python gives their own code.
+_COMPREHENSIONS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"})
+
+
+def counted_functions(report: Report, functions: Collection[Skipped]) -> list[Skipped]:
+    """Return the functions that are worth counting and naming.
+
+    These are not the functions of Python's standard library, which compute nothing with tensors, or a comprehension in
+    a function that is counted.
+    """
+    of_python = {
+        source.id
+        for source in report.sources
+        if source.kind == "library" and _top_module(source.path or "") in sys.stdlib_module_names
+    }
+    own = [function for function in functions if function.location is None or function.location.source not in of_python]
+    around = [function.location for function in own if function.function not in _COMPREHENSIONS]
+    return [
+        function
+        for function in own
+        if function.function not in _COMPREHENSIONS or not any(_contains(lines, function.location) for lines in around)
+    ]
+
+
+def _top_module(path: str) -> str:
+    return path.partition("/")[0].removesuffix(".py")
+
+
+def _contains(outer: Location | None, inner: Location | None) -> bool:
+    if outer is None or inner is None or outer.source != inner.source:
+        return False
+    return outer.line <= inner.line and inner.end_line <= outer.end_line

@@ -411,15 +411,15 @@ AOTAutograd cache always misses | compile_time#a-cache-that-is-not-used | logs e
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#what-breaks-in-training-code | around a break
-what is guarded: type, identity or content of an object? | recompiles#what-does-dynamo-guard-on-values-objects-lists-modules | what the code has read
-the second call is slow as well | compile_time#the-second-call-is-slow-too-how-many-calls-of-warm-up | another size or number
+what is guarded of an object? | recompiles#what-does-dynamo-guard-on | what the code has read
+second call is slow | compile_time#the-second-call-is-slow-too-warm-up | another size or number
 develop without waiting for the compiler | compile_time#while-you-change-code-wait-less | generates no code
 what speed-up can I expect? | cost#how-much-faster-will-it-be-on-a-cpu | 163 models
 does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-it-be-on-a-cpu | get_num_threads
 calls seem to become slower in my benchmark | cost#a-stopwatch-that-can-be-trusted | the queue is full
 the process needs more memory after compiling | cost#out-of-memory-only-when-compiled | about 130 MB
 backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | one that breaks
-no_grad or inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
+inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
 tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
 compiled.training is True in eval mode | where_to_compile#the-model | in the right mode
 decorate forward in the class | where_to_compile#torch-compile-above-a-method | `pickle` and `deepcopy` stay
@@ -431,7 +431,7 @@ nms | libraries#detectors | torchvision.ops.nms
 torch.cuda.graph or reduce-overhead? | gpu#cuda-graphs | by hand
 does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler | ROCm
 torch.jit or torch.compile or torch.export? | frontends | a faster program in Python
-is an append carried out in each call? | common_breaks#side-effects-are-appends-and-attributes-carried-out-in-each-call | after the graph, in each call
+is an append carried out in each call? | common_breaks#side-effects-appends-attributes-counters | replays them after the graph
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
 """
 

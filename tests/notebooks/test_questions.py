@@ -431,7 +431,7 @@ nms | libraries#detectors | torchvision.ops.nms
 torch.cuda.graph or reduce-overhead? | gpu#cuda-graphs | by hand
 does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler | ROCm
 torch.jit or torch.compile or torch.export? | frontends | a faster program in Python
-is an append carried out in each call? | common_breaks#side-effects-appends-attributes-counters | replays them after the graph
+is append carried out? | common_breaks#side-effects-appends-attributes-counters | replays them after the graph
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
 """
 

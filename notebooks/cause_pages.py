@@ -162,8 +162,8 @@ WITHOUT_PROGRAM = {
     "GB0087": "In PyTorch 2.13 a custom operator without `register_fake` is an error "
     "([](../errors.md#of-operators-kernels-and-files)); one of `torch.library.define` breaks as [GB0090](gb0090.md).",
     "GB0097": "PyTorch 2.13 traces `append` and `appendleft` of such a deque.",
-    "GB0103": "PyTorch 2.13 traces methods that a subclass overrides. (With the backend `eager`, one that calls `super()` "
-    "runs again in the graph, and its result can be wrong; with inductor it is right.)",
+    "GB0103": "PyTorch 2.13 traces methods that a subclass overrides. (With the backend `eager`, one that calls "
+    "`super()` runs again in the graph, and its result can be wrong; with inductor it is right.)",
     "GB0115": "It takes a function that raises for an item, which is an error without compiling as well.",
     "GB0151": "PyTorch 2.13 traces `signature` and `getfullargspec`; `getsource` and `currentframe` break as "
     "[GB0007](gb0007.md).",

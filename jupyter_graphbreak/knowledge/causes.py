@@ -909,6 +909,12 @@ CAUSES = (
         settings=((_UNPACK_GENERATORS,),),
     ),
     KnownCause(
+        "GB0256",
+        ("User-defined object with non-function __getattr__",),
+        title="`__getattr__` that is no Python function",
+        advice="write __getattr__ as a function: def __getattr__(self, name): return self[name]",
+    ),
+    KnownCause(
         "GB0263",
         ("attempted to trace contextlib.contextmanager",),
         title="`contextlib.contextmanager` with `enable_trace_contextlib` switched off",

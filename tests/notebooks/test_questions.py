@@ -433,6 +433,17 @@ does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler | ROCm
 torch.jit or torch.compile or torch.export? | frontends | a faster program in Python
 is append carried out? | common_breaks#side-effects-appends-attributes-counters | replays them after the graph
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
+EasyDict in a compiled function | common_breaks#in-plain-python | argparse.Namespace
+__getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
+the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has none
+does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | pads nothing by itself
+how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
+which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
+Python.h: No such file | in_a_notebook#no-gpu-no-compiler | in the version of your Python
+cannot find -lcuda in WSL | in_a_notebook#no-gpu-no-compiler | LIBRARY_PATH
+retain_grad in compiled code | causes/gb0108 | on the result
+str() of a Decimal | causes/gb0005 | before the call
+np.issubdtype(array.dtype, ...) | causes/gb0157 | Ask the tensor
 """
 
 

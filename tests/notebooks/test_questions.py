@@ -444,6 +444,14 @@ cannot find -lcuda in WSL | in_a_notebook#no-gpu-no-compiler | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
 str() of a Decimal | causes/gb0005 | before the call
 np.issubdtype(array.dtype, ...) | causes/gb0157 | Ask the tensor
+BatchNorm in training mode | common_breaks#in-pytorch-and-numpy | sparse=True
+torch._dynamo.reset() | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | or its old name
+tensorrt as a backend | cost#which-backend-one-of-your-own | openvino
+fill the cache in a Docker build | compile_time#kept-on-disk-the-second-start | the same model of GPU
+compile_times() | compile_time#what-takes-the-time | of all compilations so far
+wandb.log in a training step | libraries#wandb-tensorboard-mlflow | every so many steps
+run it on a phone | frontends | ExecuTorch
+is_dynamo_compiling | escape_hatches#others-that-look-alike | under `torch.compile` only
 """
 
 

@@ -452,6 +452,10 @@ compile_times() | compile_time#what-takes-the-time | of all compilations so far
 wandb.log in a training step | libraries#wandb-tensorboard-mlflow | every so many steps
 run it on a phone | frontends | ExecuTorch
 is_dynamo_compiling | escape_hatches#others-that-look-alike | under `torch.compile` only
+pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | `torch.jit.script_method`
+is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
+does torch.compile support training? | training | runs compiled code as well
+go on without a compiler | in_a_notebook#no-gpu-no-compiler | disable=not works
 """
 
 

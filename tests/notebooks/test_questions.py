@@ -90,7 +90,7 @@ double backward is not supported | training#a-gradient-of-a-gradient | torch.fun
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
 compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | it compiles again
 forward hook does not run | training#a-hook-that-never-runs | before
-compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | then wrap it
+compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | compile the wrapper
 FSDP with torch.compile | training#fsdp-fully-shard | each block
 all_reduce in compiled code | training#collectives-in-compiled-code | async_op
 ranks hang or NCCL times out | logs#prevent-ranks-from-hanging | warm-up step
@@ -234,7 +234,7 @@ spawned processes without a main guard | compile_time#worker-processes | __main_
 A different number of tensors was saved | errors#of-gradients-and-the-backward-pass | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
-torch.manual_seed in forward | training#what-breaks-in-training-code | Call `torch.manual_seed` before
+torch.manual_seed in forward | training#what-breaks-in-training-code | To call before the compiled function
 full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | silently wrong
 torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs in each call
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()

@@ -283,7 +283,7 @@ the first block of LoRA: requires_grad mismatch | recompiles#what-else-makes-it-
 AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not traced
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
-mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | guard=False
+mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | with `guard=True`
 a model of matrix products gains nothing | cost#how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
@@ -456,6 +456,9 @@ pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | 
 is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
 does torch.compile support training? | training | runs compiled code as well
 go on without a compiler | in_a_notebook#no-gpu-no-compiler | disable=not works
+what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | inductor again
+forbid_in_graph or disallow_in_graph? | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
+a callback when something compiles | settings#functions-of-torch-compiler-and-torch-dynamo | on_compile_start
 """
 
 

@@ -33,6 +33,7 @@ KINDS = {
             "branch_assert",
             "item",
             "item_check",
+            "math_function",
             "tolist",
             "tolist_sizes",
         ),

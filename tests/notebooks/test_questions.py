@@ -457,8 +457,12 @@ is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
 does torch.compile support training? | training | runs compiled code as well
 go on without a compiler | in_a_notebook#no-gpu-no-compiler | disable=not works
 what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | inductor again
-forbid_in_graph or disallow_in_graph? | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
+forbid_in_graph | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
 a callback when something compiles | settings#functions-of-torch-compiler-and-torch-dynamo | on_compile_start
+math.sqrt of a tensor | causes/gb0033 | Use the function of torch
+for layer in self.layers: does it break? | common_breaks#in-pytorch-and-numpy | nn.ModuleList
+the random module in a model | common_breaks#in-python-s-standard-library | random.choice
+module 'torch' has no attribute 'compile' | in_a_notebook#no-gpu-no-compiler | came with 2.0
 """
 
 

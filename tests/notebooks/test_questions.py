@@ -423,7 +423,7 @@ inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or
 tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
 compiled.training is True in eval mode | where_to_compile#the-model | in the right mode
 decorate forward in the class | where_to_compile#torch-compile-above-a-method | `pickle` and `deepcopy` stay
-sample text from a model in training | where_to_compile#generate | it shares the weights
+sample text from a model in training | where_to_compile#generate | shares the weights
 a transformers pipeline | libraries#transformers | pipe.model.compile()
 flash_attention_2 or sdpa | libraries#transformers | batches without padding
 random transforms of torchvision | libraries#torchvision-timm | in the `DataLoader`

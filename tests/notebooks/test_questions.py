@@ -463,6 +463,9 @@ math.sqrt of a tensor | causes/gb0033 | Use the function of torch
 for layer in self.layers: does it break? | common_breaks#in-pytorch-and-numpy | nn.ModuleList
 the random module in a model | common_breaks#in-python-s-standard-library | random.choice
 module 'torch' has no attribute 'compile' | in_a_notebook#no-gpu-no-compiler | came with 2.0
+tv_tensors.Image breaks | libraries#torchvision-timm | as_subclass(torch.Tensor)
+LightningCLI | libraries#lightning-and-fabric | the network inside the module
+a test that fails if the CPU waits for the GPU | cost#on-a-gpu | set_sync_debug_mode
 """
 
 

@@ -213,9 +213,23 @@ _UNDERSCORE = r"\_"
 
 _REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 _OTHERS_INTRODUCTION = """\
-Rare causes, in the words of PyTorch's registry; words in braces depend on your code. What to do is the same for most:
-call the code before or after the compiled function, or leave it out of the graph ([](../escape_hatches.md)). `--try`
-works for these as well."""
+Rare causes, in the words of PyTorch's registry; words in braces depend on your code. *What to do* follows from the kind
+of PyTorch's hint. `--try` works for these as well."""
+_MOVE_IT = (
+    "Call this code before or after the compiled function, or "
+    "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out)."
+)
+#: What the hints that PyTorch gives for many causes mean for a reader, by their first words.
+_GENERAL_HINTS = {
+    "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
+    f"If it raises as well, the code is at fault. If not: {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
+    "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-it-to-pytorch): PyTorch "
+    "considers this a bug of its own.",
+    "This graph break may have been caused by": "Fix the break before it first: this one may follow from it.",
+    "This graph break may be difficult": _MOVE_IT,
+    "This graph break is fundamental": _MOVE_IT,
+    "It may be possible to write Dynamo": _MOVE_IT,
+}
 _ALL_SKIPS = "../common_breaks.md#every-reason-why-a-function-runs-eagerly"
 
 
@@ -354,7 +368,16 @@ def _others_page(registry: dict[str, dict[str, Any]], known: Container[str]) -> 
     for ident, entry in sorted(registry.items()):
         if ident in known:
             continue
-        parts += [f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}", *_explained(entry)]
+        general = [
+            text for start, text in _GENERAL_HINTS.items() if any(hint.startswith(start) for hint in entry["Hints"])
+        ]
+        parts += [
+            f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}",
+            f"*What to do*: {(general or [_MOVE_IT])[0]}",
+            *_explained(
+                {**entry, "Hints": [hint for hint in entry["Hints"] if not hint.startswith(tuple(_GENERAL_HINTS))]}
+            ),
+        ]
         parts.append(f"[{ident} in PyTorch's registry]({_REGISTRY_SITE}{ident.lower()}.html)")
     return _assembled(parts)
 

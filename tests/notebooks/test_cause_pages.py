@@ -282,6 +282,7 @@ def test_every_id_of_pytorchs_registry_has_an_address_with_its_name() -> None:
         assert page != cause_pages.OTHERS or f"({ident.lower()})=\n## {ident}: " in pages[page]
         words = re.findall(r"\w+", entry["Gb_type"])
         assert not anchor or set(words) <= set(re.findall(r"\w+", pages[page].replace("\\_", "_")))
+    assert pages[cause_pages.OTHERS].count("\n*What to do*: ") == pages[cause_pages.OTHERS].count("\n## ")
 
 
 def test_a_page_has_its_parts_in_order() -> None:

@@ -219,6 +219,15 @@ _MOVE_IT = (
     "Call this code before or after the compiled function, or "
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out)."
 )
+#: Ids of calls in general, and what helps with any function.
+_ANY_CALL = {"GB0007", "GB0008", "GB0059", "GB0147", "GB0156"}
+_ANY_OTHER = (
+    "Anything else that Dynamo does not trace, such as a function of a C extension: call it before or after the "
+    "compiled function, and pass the result. If it computes on tensors, [wrap it in a custom operator]"
+    "(../escape_hatches.md#custom-operators-one-opaque-operation), which is no break. Or accept one break, and "
+    "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out). "
+    "[Libraries](../libraries.md) have a page."
+)
 #: What the hints that PyTorch gives for many causes mean for a reader, by their first words.
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
@@ -539,6 +548,8 @@ def _page(cause: KnownCause, shown: Sequence[Example], entry: dict[str, Any] | N
         parts.append("The code breaks the graph here on purpose.")
     if shown:
         parts.append(_in_short(shown))
+    if cause.id in _ANY_CALL:
+        parts.append(_ANY_OTHER)
     for example in shown:
         parts += _example(example, alone=len(shown) == 1)
     if not shown:

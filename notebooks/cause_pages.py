@@ -33,6 +33,7 @@ KINDS = {
             "branch_assert",
             "item",
             "item_check",
+            "math_function",
             "tolist",
             "tolist_sizes",
         ),
@@ -49,7 +50,7 @@ KINDS = {
         ),
     ),
     "The size of a result depends on values": (
-        *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel"),
+        *("mask", "nonzero", "repeat_interleave", "bincount", "one_hot", "no_meta_kernel", "non_compliant_op"),
     ),
     "It prints, logs or measures": (
         "print",
@@ -90,7 +91,15 @@ KINDS = {
             "cudnn",
             "device_context",
             *("simple_namespace", "pow", "max_key", "eval", "copy_dict", "bisect", "finditer", "gc", "len_of_c_object"),
-            *("iterator_argument", "default_object"),
+            *(
+                "iterator_argument",
+                "default_object",
+                "str_of_c_object",
+                "dataclass_fields",
+                "mapping_proxy",
+                "getattr_in_c",
+            ),
+            *("dict_keys_tensor", "mapping_proxy_tensor", "ndarray_dtype", "unittest_warns", "profiler"),
         ),
     ),
     "The break is in a block": ("loop", "with_block"),
@@ -107,7 +116,7 @@ KINDS = {
             "deepcopy_module",
         ),
         *("parameter", "requires_grad_result", "requires_grad_created", "module_hook", "checkpoint"),
-        *("function_duplicate",),
+        *("function_duplicate", "retain_grad", "functorch", "optimizer_closure"),
     ),
     "It uses tensors in an unusual way": (
         "data_dtype",
@@ -116,12 +125,14 @@ KINDS = {
         "resize_as",
         "set_of_tensors",
         "sparse",
+        *("sparse_factory", "to_sparse", "tensor_attribute"),
         *("nested", "share_memory", "data_ptr_equal", "nbytes"),
     ),
     "Dynamo leaves it out on purpose": (
         "rnn",
         "generator",
         "generator_across",
+        "generator_send",
         "scripted",
         "disable",
         "disable_inside",
@@ -129,6 +140,58 @@ KINDS = {
         "step_unsupported",
         "skip_frame",
     ),
+}
+_IS_AN_ERROR = "This is an error, and not a break: [](../errors.md) has programs."
+_NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
+_GONE = "PyTorch 2.13, which built this site, no longer gives this reason."
+_NEWER = "The reason is newer than PyTorch 2.13, which built this site"
+#: Why the page of a cause has no program.
+WITHOUT_PROGRAM = {
+    **dict.fromkeys(
+        (
+            *("BackendCompilerFailed", "InternalTorchDynamoError", "InductorError", "GB0064", "GB0111", "GB0112"),
+            *("GB0219", "GB4315"),
+        ),
+        _IS_AN_ERROR,
+    ),
+    **dict.fromkeys(
+        ("GB0034", "GB0086", "GB0093", "GB0175", "GB0177", "GB0213", "GB6270", "GB9741"),
+        _NOT_FOUND,
+    ),
+    **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE),
+    "GB0009": "PyTorch 2.13 gives the reason [GB0008](gb0008.md) instead.",
+    "GB0031": "PyTorch 2.13 gives the reason of the break inside the method, such as [GB0059](gb0059.md).",
+    "GB0035": "In PyTorch 2.13 it takes a `__bool__` that returns no `bool`, which is a `TypeError` without compiling "
+    "as well.",
+    "GB0039": "[](../recompiles.md#the-limit) has programs.",
+    "GB0065": "It names the call that leads to a break. A report shows the break itself: "
+    "[](../resume.md#a-break-three-calls-deep).",
+    "GB0070": "PyTorch 2.13 gives the reason [GB0124](gb0124.md) instead.",
+    "GB0087": "In PyTorch 2.13 a custom operator without `register_fake` is an error "
+    "([](../errors.md#of-operators-kernels-and-files)); one of `torch.library.define` breaks as [GB0090](gb0090.md).",
+    "GB0097": "PyTorch 2.13 traces `append` and `appendleft` of such a deque.",
+    "GB0103": "PyTorch 2.13 traces methods that a subclass overrides. (With the backend `eager`, one that calls "
+    "`super()` runs again in the graph, and its result can be wrong; with inductor it is right.)",
+    "GB0115": "It takes a function that raises for an item, which is an error without compiling as well.",
+    "GB0151": "PyTorch 2.13 traces `signature` and `getfullargspec`; `getsource` and `currentframe` break as "
+    "[GB0007](gb0007.md).",
+    "GB0160": "PyTorch 2.13 gives the reason [GB4347](gb4347.md) instead.",
+    "GB0172": "It takes a process group: [](../training.md#collectives-in-compiled-code) has a program.",
+    "GB0184": "In PyTorch 2.13 it takes an object without `__str__` and `__repr__`, and every object has them.",
+    "GB0218": "PyTorch 2.13 gives the reason [GB0124](gb0124.md) instead.",
+    "GB0269": "The setting tests PyTorch itself. In PyTorch 2.13, functions that were compiled under it break until "
+    "the process ends, so switch it off before the first call.",
+    "GB0300": "PyTorch 2.13 gives the reason [GB0157](gb0157.md) first, since it does not trace `array.dtype`.",
+    "GB2412": f"{_NEWER}.",
+    "GB2549": "It takes more than 100,000 values of one generator, which Dynamo traces one by one.",
+    "GB4240": "PyTorch 2.13 gives the reason GB4880 ([](others.md#gb4880)) instead.",
+    "GB5821": f"{_NEWER} and traces such a hook.",
+    "GB6025": "PyTorch 2.13 gives the reason [GB0811](gb0811.md) instead.",
+    "GB6066": f"{_NEWER}; there it is [GB0156](gb0156.md).",
+    "GB6815": f"{_NEWER}; there it is [GB0156](gb0156.md).",
+    "GB7324": "It is an error under `fullgraph=True`. Without that, the code breaks as [GB8985](gb8985.md).",
+    "GB9118": f"{_NEWER} and traces such a branch.",
+    "Generator in use beyond compiled code": "PyTorch 2.13 gives the reason [GB4347](gb4347.md) first.",
 }
 #: The page of the causes for which we only have the text of PyTorch's registry.
 OTHERS = "others"
@@ -150,9 +213,32 @@ _UNDERSCORE = r"\_"
 
 _REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 _OTHERS_INTRODUCTION = """\
-Rare causes, in the words of PyTorch's registry; words in braces depend on your code. What to do is the same for most:
-call the code before or after the compiled function, or leave it out of the graph ([](../escape_hatches.md)). `--try`
-works for these as well."""
+Rare causes, in the words of PyTorch's registry; words in braces depend on your code. *What to do* follows from the kind
+of PyTorch's hint. `--try` works for these as well."""
+_MOVE_IT = (
+    "Call this code before or after the compiled function, or "
+    "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out)."
+)
+#: Ids of calls in general, and what helps with any function.
+_ANY_CALL = {"GB0007", "GB0008", "GB0059", "GB0147", "GB0156"}
+_ANY_OTHER = (
+    "Anything else that Dynamo does not trace, such as a function of a C extension: call it before or after the "
+    "compiled function, and pass the result. If it computes on tensors, [wrap it in a custom operator]"
+    "(../escape_hatches.md#custom-operators-one-opaque-operation), which is no break. Or accept one break, and "
+    "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out). "
+    "[Libraries](../libraries.md) have a page."
+)
+#: What the hints that PyTorch gives for many causes mean for a reader, by their first words.
+_GENERAL_HINTS = {
+    "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
+    f"If it raises as well, the code is at fault. If not: {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
+    "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-it-to-pytorch): PyTorch "
+    "considers this a bug of its own.",
+    "This graph break may have been caused by": "Fix the break before it first: this one may follow from it.",
+    "This graph break may be difficult": _MOVE_IT,
+    "This graph break is fundamental": _MOVE_IT,
+    "It may be possible to write Dynamo": _MOVE_IT,
+}
 _ALL_SKIPS = "../common_breaks.md#every-reason-why-a-function-runs-eagerly"
 
 
@@ -291,7 +377,16 @@ def _others_page(registry: dict[str, dict[str, Any]], known: Container[str]) -> 
     for ident, entry in sorted(registry.items()):
         if ident in known:
             continue
-        parts += [f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}", *_explained(entry)]
+        general = [
+            text for start, text in _GENERAL_HINTS.items() if any(hint.startswith(start) for hint in entry["Hints"])
+        ]
+        parts += [
+            f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}",
+            f"*What to do*: {(general or [_MOVE_IT])[0]}",
+            *_explained(
+                {**entry, "Hints": [hint for hint in entry["Hints"] if not hint.startswith(tuple(_GENERAL_HINTS))]}
+            ),
+        ]
         parts.append(f"[{ident} in PyTorch's registry]({_REGISTRY_SITE}{ident.lower()}.html)")
     return _assembled(parts)
 
@@ -453,11 +548,14 @@ def _page(cause: KnownCause, shown: Sequence[Example], entry: dict[str, Any] | N
         parts.append("The code breaks the graph here on purpose.")
     if shown:
         parts.append(_in_short(shown))
+    if cause.id in _ANY_CALL:
+        parts.append(_ANY_OTHER)
     for example in shown:
         parts += _example(example, alone=len(shown) == 1)
     if not shown:
         parts += _advice(cause)
         parts += ["## In PyTorch's words", *_explained(entry)] if entry else []
+        parts += ["## Why there is no program here", WITHOUT_PROGRAM[cause.id]]
     if cause.is_named_by_call:
         parts += ["## By the function that is called", *_calls()]
     if cause.settings:

@@ -515,6 +515,12 @@ CAUSES = (
         rewrites=("draw with randint_like",),
     ),
     KnownCause(
+        "GB0108",
+        ("Tensor.retain_grad() with AOTDispatcher",),
+        title="`Tensor.retain_grad()`",
+        advice="return the tensor, and call retain_grad() on the result of the compiled function",
+    ),
+    KnownCause(
         "GB0109",
         ("Tensor.tolist() with non-integer tensor",),
         title="`Tensor.tolist()`",
@@ -766,6 +772,12 @@ CAUSES = (
         rewrites=("copy with clone()",),
     ),
     KnownCause(
+        "GB0180",
+        ("dataclass fields failure",),
+        title="`dataclasses.fields()` of a class",
+        advice="call dataclasses.fields() on an object of the class, or before the compiled function",
+    ),
+    KnownCause(
         "GB0184",
         ("failed to call str() on user defined object",),
         title="`str()` of an object of your class",
@@ -897,6 +909,12 @@ CAUSES = (
         settings=((_UNPACK_GENERATORS,),),
     ),
     KnownCause(
+        "GB0256",
+        ("User-defined object with non-function __getattr__",),
+        title="`__getattr__` that is no Python function",
+        advice="write __getattr__ as a function: def __getattr__(self, name): return self[name]",
+    ),
+    KnownCause(
         "GB0263",
         ("attempted to trace contextlib.contextmanager",),
         title="`contextlib.contextmanager` with `enable_trace_contextlib` switched off",
@@ -927,6 +945,13 @@ CAUSES = (
         rewrites=("delete the call",),
         is_deliberate=True,
         is_safe=True,
+        since="2.10",
+    ),
+    KnownCause(
+        "GB0277",
+        ("Attempted to wrap sparse Tensor with VariableTracker",),
+        title="Sparse tensor made in compiled code",
+        advice="make the tensor sparse, and dense again, before or after the compiled function",
         since="2.10",
     ),
     KnownCause(

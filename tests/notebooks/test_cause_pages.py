@@ -265,9 +265,11 @@ def test_each_fix_lets_the_caches_keep_the_graph_and_does_what_its_line_says(tmp
         assert fixed == "kept, kept"
 
 
-def test_every_example_has_known_causes_and_is_listed_once() -> None:
+def test_every_cause_has_an_example_or_says_why_not_and_every_example_is_listed_once() -> None:
     assert [name for names in cause_pages.KINDS.values() for name in names] == [item.name for item in EXAMPLES]
-    assert {ident for example in EXAMPLES for ident in example.ids} <= {cause.id for cause in CAUSES}
+    shown = {ident for example in EXAMPLES for ident in example.ids}
+    assert shown | set(cause_pages.WITHOUT_PROGRAM) == {cause.id for cause in CAUSES}
+    assert not shown & set(cause_pages.WITHOUT_PROGRAM)
 
 
 def test_every_id_of_pytorchs_registry_has_an_address_with_its_name() -> None:
@@ -280,6 +282,7 @@ def test_every_id_of_pytorchs_registry_has_an_address_with_its_name() -> None:
         assert page != cause_pages.OTHERS or f"({ident.lower()})=\n## {ident}: " in pages[page]
         words = re.findall(r"\w+", entry["Gb_type"])
         assert not anchor or set(words) <= set(re.findall(r"\w+", pages[page].replace("\\_", "_")))
+    assert pages[cause_pages.OTHERS].count("\n*What to do*: ") == pages[cause_pages.OTHERS].count("\n## ")
 
 
 def test_a_page_has_its_parts_in_order() -> None:

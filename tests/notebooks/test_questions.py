@@ -90,7 +90,7 @@ double backward is not supported | training#a-gradient-of-a-gradient | torch.fun
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
 compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | it compiles again
 forward hook does not run | training#a-hook-that-never-runs | before
-compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | then wrap it
+compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | compile the wrapper
 FSDP with torch.compile | training#fsdp-fully-shard | each block
 all_reduce in compiled code | training#collectives-in-compiled-code | async_op
 ranks hang or NCCL times out | logs#prevent-ranks-from-hanging | warm-up step
@@ -234,7 +234,7 @@ spawned processes without a main guard | compile_time#worker-processes | __main_
 A different number of tensors was saved | errors#of-gradients-and-the-backward-pass | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
-torch.manual_seed in forward | training#what-breaks-in-training-code | Call `torch.manual_seed` before
+torch.manual_seed in forward | training#what-breaks-in-training-code | To call before the compiled function
 full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | silently wrong
 torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs in each call
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
@@ -283,7 +283,7 @@ the first block of LoRA: requires_grad mismatch | recompiles#what-else-makes-it-
 AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not traced
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
-mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | guard=False
+mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | with `guard=True`
 a model of matrix products gains nothing | cost#how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
@@ -321,7 +321,7 @@ mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-
 gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | the same parameters
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
-scipy in forward | libraries#scipy-opencv-pil-numba-pybind | even if its arguments are NumPy arrays
+scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
 a comprehension on Python 3.12 | common_breaks#in-plain-python | Before Python 3.12
 json, uuid, hashlib in forward | common_breaks#in-python-s-standard-library | Which functions are traced
@@ -411,6 +411,63 @@ AOTAutograd cache always misses | compile_time#a-cache-that-is-not-used | logs e
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#what-breaks-in-training-code | around a break
+what is guarded of an object? | recompiles#what-does-dynamo-guard-on | what the code has read
+second call is slow | compile_time#the-second-call-is-slow-too-warm-up | another size or number
+develop without waiting for the compiler | compile_time#while-you-change-code-wait-less | generates no code
+what speed-up can I expect? | cost#how-much-faster-will-it-be-on-a-cpu | 163 models
+does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-it-be-on-a-cpu | get_num_threads
+calls seem to become slower in my benchmark | cost#a-stopwatch-that-can-be-trusted | the queue is full
+the process needs more memory after compiling | cost#out-of-memory-only-when-compiled | about 130 MB
+backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | one that breaks
+inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
+tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
+compiled.training is True in eval mode | where_to_compile#the-model | in the right mode
+decorate forward in the class | where_to_compile#torch-compile-above-a-method | `pickle` and `deepcopy` stay
+sample text from a model in training | where_to_compile#generate | shares the weights
+a transformers pipeline | libraries#transformers | pipe.model.compile()
+flash_attention_2 or sdpa | libraries#transformers | batches without padding
+random transforms of torchvision | libraries#torchvision-timm | in the `DataLoader`
+nms | libraries#detectors | torchvision.ops.nms
+torch.cuda.graph or reduce-overhead? | gpu#cuda-graphs | by hand
+does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler | ROCm
+torch.jit or torch.compile or torch.export? | frontends | a faster program in Python
+is append carried out? | common_breaks#side-effects-appends-attributes-counters | replays them after the graph
+graph break or recompile: what is the difference? | questions#find-breaks | for a later call
+EasyDict in a compiled function | common_breaks#in-plain-python | argparse.Namespace
+__getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
+the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has none
+does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | pads nothing by itself
+how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
+which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
+Python.h: No such file | in_a_notebook#no-gpu-no-compiler | in the version of your Python
+cannot find -lcuda in WSL | in_a_notebook#no-gpu-no-compiler | LIBRARY_PATH
+retain_grad in compiled code | causes/gb0108 | on the result
+str() of a Decimal | causes/gb0005 | before the call
+np.issubdtype(array.dtype, ...) | causes/gb0157 | Ask the tensor
+BatchNorm in training mode | common_breaks#in-pytorch-and-numpy | sparse=True
+torch._dynamo.reset() | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | or its old name
+tensorrt as a backend | cost#which-backend-one-of-your-own | openvino
+fill the cache in a Docker build | compile_time#kept-on-disk-the-second-start | the same model of GPU
+compile_times() | compile_time#what-takes-the-time | of all compilations so far
+wandb.log in a training step | libraries#wandb-tensorboard-mlflow | every so many steps
+run it on a phone | frontends | ExecuTorch
+is_dynamo_compiling | escape_hatches#others-that-look-alike | under `torch.compile` only
+pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | `torch.jit.script_method`
+is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
+does torch.compile support training? | training | runs compiled code as well
+go on without a compiler | in_a_notebook#no-gpu-no-compiler | disable=not works
+what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | inductor again
+forbid_in_graph | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
+a callback when something compiles | settings#functions-of-torch-compiler-and-torch-dynamo | on_compile_start
+math.sqrt of a tensor | causes/gb0033 | Use the function of torch
+for layer in self.layers: does it break? | common_breaks#in-pytorch-and-numpy | nn.ModuleList
+the random module in a model | common_breaks#in-python-s-standard-library | random.choice
+module 'torch' has no attribute 'compile' | in_a_notebook#no-gpu-no-compiler | came with 2.0
+tv_tensors.Image breaks | libraries#torchvision-timm | as_subclass(torch.Tensor)
+LightningCLI | libraries#lightning-and-fabric | the network inside the module
+a test that fails if the CPU waits for the GPU | cost#on-a-gpu | set_sync_debug_mode
+a method of an object of an unknown library breaks | causes/gb0156 | wrap it in a custom operator
+PyCapsule function breaks the graph | causes/gb0007 | a function of a C extension
 """
 
 

@@ -116,7 +116,7 @@ KINDS = {
             "deepcopy_module",
         ),
         *("parameter", "requires_grad_result", "requires_grad_created", "module_hook", "checkpoint"),
-        *("function_duplicate", "retain_grad", "functorch", "optimizer_closure"),
+        *("function_duplicate", "retain_grad", "functorch", "optimizer_closure", "classmethod_forward"),
     ),
     "It uses tensors in an unusual way": (
         "data_dtype",

@@ -1257,6 +1257,12 @@ CAUSES = (
         since="2.11",
     ),
     KnownCause(
+        "GB7312",
+        ("failed to bind arguments when attempting to inline",),
+        title="Call whose arguments do not fit the function",
+        advice="write `forward` of an autograd.Function with @staticmethod and without `cls`, if it is a class method",
+    ),
+    KnownCause(
         "GB7324",
         ("returning intermediate with requires_grad_()",),
         title="Result with `requires_grad_()`",

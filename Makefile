@@ -111,15 +111,15 @@ logged = { $(2); } > $(1) 2>&1 || { tail -n 30 $(1) >&2; echo "setting up failed
 $(VENV)/constraints.txt: constraints.txt | $(BIN)/python
 	@$(if $(TORCH),grep -vE '^(torch|setuptools)==',cat) constraints.txt > $@
 
-# torch is the largest package; npm installs meanwhile. torch's hash is not checked, because machines install
-# different builds of it; its dependencies come with the other packages.
+# torch is the largest package; the other packages install meanwhile. torch's hash is not checked, because machines
+# install different builds of it.
 $(VENV)/torch.stamp: $(VENV)/constraints.txt
 	@echo "setting up $(VENV) with $(WITH_TORCH); the first time takes minutes (log: $(VENV)/torch.log)"
 	@$(call logged,$(VENV)/torch.log,$(PIP) --no-deps $(WITH_TORCH))
 	@touch $@
 
 # Everything else that development and continuous integration need, each file checked against its hash.
-$(VENV)/packages.stamp: requirements-dev.txt $(VENV)/torch.stamp
+$(VENV)/packages.stamp: requirements-dev.txt $(VENV)/constraints.txt
 	@awk '/^[a-z]/ {isKept = !($(if $(TORCH),/^setuptools==/,0))} isKept' requirements-dev.txt > $(VENV)/packages.txt
 	@$(call logged,$(VENV)/packages.log,$(PIP) --no-deps --require-hashes -r $(VENV)/packages.txt)
 	@touch $@
@@ -133,7 +133,7 @@ $(NODE_MODULES): labextension/package.json labextension/package-lock.json
 
 # All packages are installed already, including those that build ours, so pip builds in this environment and adds only the
 # packages of this machine's torch. pip does not run npm: its packages come from `npm ci` alone.
-$(VENV)/dev.stamp: pyproject.toml $(FRONT_END) $(VENV)/packages.stamp | $(NODE_MODULES)
+$(VENV)/dev.stamp: pyproject.toml $(FRONT_END) $(VENV)/torch.stamp $(VENV)/packages.stamp | $(NODE_MODULES)
 	@echo "installing for 'dev' (log: $(VENV)/dev.log)"
 	@$(call logged,$(VENV)/dev.log,PATH="$(abspath $(BIN)):$$PATH" npm --prefix labextension run build && \
 	  SKIP_JUPYTER_BUILDER=1 $(PIP) --no-build-isolation $(WITH_TORCH) -e '.[dev]')

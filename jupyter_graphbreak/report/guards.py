@@ -17,6 +17,24 @@ OF_BREAK = "___stack"
 #: The object whose method is called with what the break returned, as in ``meter.update(loss.item())``.
 METHOD_OWNER = re.compile(rf"\b{OF_BREAK}\d+\.__self__\b")
 _NUMBER_OF_BREAK = re.compile(rf"(?:L\[')?{OF_BREAK}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (.+)")
+#: PyTorch's names of global settings in guards, and the reader's; "autocast" is that of torch 2.9.
+_SETTINGS = {
+    "grad_mode": "the grad mode",
+    "default_dtype": "the default dtype",
+    "num_threads": "the number of threads",
+    "deterministic_algorithms": "the use of deterministic algorithms",
+    "autocast": "autocast",
+}
+_AUTOCAST = re.compile(r"autocast\((\w+)\)_(?:enabled|dtype)")
+
+
+def changed_settings(guard: str) -> str:
+    """Return which of PyTorch's global settings changed, as "the grad mode"; empty for any other guard."""
+    found = _GLOBAL_STATE.match(guard)
+    names = [_AUTOCAST.sub(r"autocast on \1", name) for name in (found[1].split() if found is not None else [])]
+    settings = [_SETTINGS.get(name, name if " " in name else f"`{name}`") for name in dict.fromkeys(names)]
+    return " and ".join(filter(None, [", ".join(settings[:-1]), *settings[-1:]]))
 
 
 def plain_guard(guard: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
-from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, is_number_of_break, plain_guard
+from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, changed_settings, is_number_of_break, plain_guard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation, Varied
     from jupyter_graphbreak.report.schema import Recompile
 
-_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
 #: A loop over sizes. The body may be on the same line, and be the cause.
 _LOOP = re.compile(r"for\b.*:\s*$|.*\bfor\b.*\bin range\(")
@@ -33,7 +32,6 @@ _KEPT = re.compile(
 _OF_METHOD_OWNER = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 #: Dynamo's name for a compiled function without its own code, such as a partial.
 _COMPILED = "fn"
-_GRAD_MODE = re.compile(r"grad_mode|inference_mode")
 _FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are expected."
 _GRADIENTS = (
     "`{name}` requires a gradient in some calls only: each kind has its own graph, and two graphs are expected."
@@ -301,13 +299,13 @@ def _about_length(variation: OtherVariation) -> str:
 
 def _about_guard(guard: str) -> str:
     text = plain_guard(guard)
-    if state := _STATE.search(guard):
-        if _GRAD_MODE.search(state["what"]):
+    if settings := changed_settings(guard):
+        if "the grad mode" in settings:
             return (
                 "The function is called with and without gradients (such as for training and for evaluation), and "
                 "each has its own graph: two graphs are expected."
             )
-        return f"A global setting of PyTorch changed ({state['what'].strip()}): set it once, before the loop."
+        return f"{settings[:1].upper()}{settings[1:]} changed between calls: set it once, before the first call."
     for pattern, sentence in _BY_GUARD:
         match = pattern.search(text)
         name = next(filter(None, match.groups()), "") if match is not None else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, is_number_of_break, plain_guard
+from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, changed_settings, is_number_of_break, plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import and_list, one_line, times_text
@@ -41,7 +41,6 @@ _ACTUAL = ", actual "
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
 #: PyTorch's message if an object that compiled code refers to is freed.
 _FREED = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
-_GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
 #: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
@@ -460,8 +459,8 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
     if identity := _IDENTITY.fullmatch(guard):
         what = "is a different object" if identity["what"] == "obj" else "has a different type"
         return _Variation(f"`{identity['name']}` {what}", "", None, "")
-    if state := _GLOBAL_STATE.fullmatch(guard):
-        return _Variation(f"global state changed: {state['what'].strip()}", "", None, "")
+    if settings := changed_settings(guard):
+        return _Variation(f"{settings} changed", "", None, "")
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -40,6 +41,8 @@ _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_ca
 _MAX_WRAPPERS = 5
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
+#: What varied between calls, with its values: "scale: 2 -> 3", "the grad mode changed".
+_VARIED = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 
 
 class Verdict(NamedTuple):
@@ -266,7 +269,8 @@ def _recompiled(report: Report, judgment: str = "") -> str:
     (function,) = functions
     name = _called_name(report, function)
     times = f"compiled {times_text(function.total)}" if function.total else "compiled again"
-    varied = [one_line(guard.variation.partition(": ")[0]) for guard in function.guards if ": " in guard.variation]
+    found = [_VARIED.fullmatch(guard.variation) for guard in function.guards]
+    varied = [one_line(variation[1]) for variation in found if variation is not None]
     return f"{one_line(name)} was {times}{judgment}{f': {and_list(varied[:_MAX_NAMES])} varied' if varied else ''}"
 
 

@@ -258,7 +258,12 @@ def again(*guards: str, limit: bool = False) -> Report:
             "`fn` is a different object",
             "",
         ),
-        (again("GLOBAL_STATE changed: grad_mode "), "global state changed: grad_mode", ""),
+        (again("GLOBAL_STATE changed: grad_mode "), "the grad mode changed", ""),
+        (
+            again("GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled autocast(cpu)_dtype allow_tf32 "),
+            "the grad mode, autocast on cpu and `allow_tf32` changed",
+            "",
+        ),
         (
             again("not args"),
             "len(args): 0 -> 1 or more",

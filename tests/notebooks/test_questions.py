@@ -468,6 +468,7 @@ LightningCLI | libraries#lightning-and-fabric | the network inside the module
 a test that fails if the CPU waits for the GPU | cost#on-a-gpu | set_sync_debug_mode
 a method of an object of an unknown library breaks | causes/gb0156 | wrap it in a custom operator
 PyCapsule function breaks the graph | causes/gb0007 | a function of a C extension
+backward hook on the compiled wrapper | training#a-hook-that-never-runs | register it on the model
 """
 
 

@@ -469,6 +469,9 @@ a test that fails if the CPU waits for the GPU | cost#on-a-gpu | set_sync_debug_
 a method of an object of an unknown library breaks | causes/gb0156 | wrap it in a custom operator
 PyCapsule function breaks the graph | causes/gb0007 | a function of a C extension
 backward hook on the compiled wrapper | training#a-hook-that-never-runs | register it on the model
+a mocked method is not seen | errors#nothing-raises-but-the-result-differs | patch before the first call
+set_default_dtype is ignored by torch.randn | errors#nothing-raises-but-the-result-differs | `dtype=`
+an operator's output size depends on data | escape_hatches#custom-operators-one-opaque-operation | new_dynamic_size
 """
 
 

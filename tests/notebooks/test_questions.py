@@ -473,7 +473,7 @@ a mocked method is not seen | errors#nothing-raises-but-the-result-differs | pat
 set_default_dtype is ignored by torch.randn | errors#nothing-raises-but-the-result-differs | `dtype=`
 an operator's output size depends on data | escape_hatches#custom-operators-one-opaque-operation | new_dynamic_size
 GAN: compile generator and discriminator | training#what-breaks-in-training-code | GANs, adversarial training
-vmap of the apply of an autograd.Function | common_breaks#suspected-but-no-break | breaks: *Unsupported hasattr call*
+vmap of the apply of an autograd.Function | common_breaks#in-pytorch-and-numpy | breaks: *Unsupported hasattr call*
 """
 
 

@@ -474,6 +474,8 @@ set_default_dtype is ignored by torch.randn | errors#nothing-raises-but-the-resu
 an operator's output size depends on data | escape_hatches#custom-operators-one-opaque-operation | new_dynamic_size
 GAN: compile generator and discriminator | training#what-breaks-in-training-code | GANs, adversarial training
 vmap of the apply of an autograd.Function | common_breaks#in-pytorch-and-numpy | breaks: *Unsupported hasattr call*
+does nn.init inside forward break the graph? | common_breaks#in-pytorch-and-numpy | kaiming_normal_
+is the whole KV cache copied at each write? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
 """
 
 

@@ -475,7 +475,7 @@ an operator's output size depends on data | escape_hatches#custom-operators-one-
 GAN: compile generator and discriminator | training#what-breaks-in-training-code | GANs, adversarial training
 vmap of the apply of an autograd.Function | common_breaks#in-pytorch-and-numpy | breaks: *Unsupported hasattr call*
 does nn.init inside forward break the graph? | common_breaks#in-pytorch-and-numpy | kaiming_normal_
-is the whole KV cache copied at each write? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
+is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
 """
 
 

@@ -476,6 +476,7 @@ GAN: compile generator and discriminator | training#what-breaks-in-training-code
 vmap of the apply of an autograd.Function | common_breaks#in-pytorch-and-numpy | breaks: *Unsupported hasattr call*
 does nn.init inside forward break the graph? | common_breaks#in-pytorch-and-numpy | kaiming_normal_
 is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
+different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | make a backend function once
 """
 
 

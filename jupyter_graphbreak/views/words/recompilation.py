@@ -42,6 +42,8 @@ _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:,
 #: PyTorch's message if an object that compiled code refers to is freed.
 _FREED = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
+#: The beginning of PyTorch's message if `torch.compile` was called for the same code with another backend.
+_OTHER_BACKEND = "BACKEND_MATCH failure: "
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
 #: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
@@ -462,6 +464,9 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
         return _Variation(f"`{identity['name']}` {what}", "", None, "")
     if state := _GLOBAL_STATE.fullmatch(guard):
         return _Variation(f"global state changed: {state['what'].strip()}", "", None, "")
+    if guard.startswith(_OTHER_BACKEND):
+        advice = "pass the same backend, mode and options each time; make a backend function once"
+        return _Variation("`torch.compile` was called with another backend, mode or options", "", None, advice)
     return None
 
 

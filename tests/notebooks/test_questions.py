@@ -468,6 +468,15 @@ LightningCLI | libraries#lightning-and-fabric | the network inside the module
 a test that fails if the CPU waits for the GPU | cost#on-a-gpu | set_sync_debug_mode
 a method of an object of an unknown library breaks | causes/gb0156 | wrap it in a custom operator
 PyCapsule function breaks the graph | causes/gb0007 | a function of a C extension
+backward hook on the compiled wrapper | training#a-hook-that-never-runs | register it on the model
+a mocked method is not seen | errors#nothing-raises-but-the-result-differs | patch before the first call
+set_default_dtype is ignored by torch.randn | errors#nothing-raises-but-the-result-differs | `dtype=`
+an operator's output size depends on data | escape_hatches#custom-operators-one-opaque-operation | new_dynamic_size
+GAN: compile generator and discriminator | training#what-breaks-in-training-code | GANs, adversarial training
+vmap of the apply of an autograd.Function | common_breaks#in-pytorch-and-numpy | breaks: *Unsupported hasattr call*
+does nn.init inside forward break the graph? | common_breaks#in-pytorch-and-numpy | kaiming_normal_
+is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
+different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | make a backend function once
 """
 
 

@@ -41,6 +41,8 @@ _ACTUAL = ", actual "
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
 #: PyTorch's message if an object that compiled code refers to is freed.
 _FREED = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
+#: The beginning of PyTorch's message if `torch.compile` was called for the same code with another backend.
+_OTHER_BACKEND = "BACKEND_MATCH failure: "
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
 #: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
@@ -461,6 +463,9 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
         return _Variation(f"`{identity['name']}` {what}", "", None, "")
     if settings := changed_settings(guard):
         return _Variation(f"{settings} changed", "", None, "")
+    if guard.startswith(_OTHER_BACKEND):
+        advice = "pass the same backend, mode and options each time; make a backend function once"
+        return _Variation("`torch.compile` was called with another backend, mode or options", "", None, advice)
     return None
 
 

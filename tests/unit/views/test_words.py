@@ -265,6 +265,14 @@ def again(*guards: str, limit: bool = False) -> Report:
             "",
         ),
         (
+            again(
+                "BACKEND_MATCH failure: torch.compile detected different backends. Cached backend: f (id=0x1).",
+                "BACKEND_MATCH failure: torch.compile detected different backends. Cached backend: f (id=0x2).",
+            ),
+            "`torch.compile` was called with another backend, mode or options",
+            "pass the same backend, mode and options each time; make a backend function once",
+        ),
+        (
             again("not args"),
             "len(args): 0 -> 1 or more",
             "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",

@@ -198,7 +198,12 @@ export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
   const hint = (row: Row, className = 'gb-dim'): IHint => ({
     title: heading(row),
     className,
-    paragraphs: [row.details.join(', '), ...row.more],
+    paragraphs: [
+      [row.label, ...row.details]
+        .filter(words => !headingOf(row).includes(words))
+        .join(', '),
+      ...row.more
+    ],
     from: to,
     to
   });

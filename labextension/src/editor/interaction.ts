@@ -12,7 +12,7 @@ import {
   type IHint,
   noteHints
 } from './descriptions';
-import { markAt, markField } from './markstate';
+import { isReveal, markAt, markField } from './markstate';
 import { notePlacement } from './noteplacement';
 import { isOf } from './positions';
 
@@ -61,8 +61,9 @@ export function interaction({
         : { effects: EditorView.announce.of(announcement) };
     }),
     EditorView.updateListener.of(update => {
-      if (update.selectionSet && update.view.hasFocus) {
-        const { state, transactions } = update;
+      const { state, transactions } = update;
+      const isRevealed = transactions.some(it => it.annotation(isReveal));
+      if (update.selectionSet && update.view.hasFocus && !isRevealed) {
         const isByReader = transactions.some(
           transaction =>
             transaction.annotation(Transaction.userEvent) !== undefined

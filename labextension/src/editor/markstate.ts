@@ -4,6 +4,7 @@
  * The marks move with the text during edits. A mark is stale while the text of its line differs from the report.
  */
 import {
+  Annotation,
   type EditorState,
   RangeSet,
   StateEffect,
@@ -54,6 +55,9 @@ export const NO_MARKS: IMarkState = {
   gutter: RangeSet.empty,
   description: ''
 };
+
+/** Marks a move of the cursor to a place that a link or a row leads to: it selects nothing itself. */
+export const isReveal = Annotation.define<boolean>();
 
 /** Replaces the marks of an editor. */
 export const setMarkState = StateEffect.define<IMarkState>();

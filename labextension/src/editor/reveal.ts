@@ -6,7 +6,7 @@ import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 
 import { startColumn } from '../report/columns';
 import type { Spot } from '../report/types';
-import { currentLine } from './markstate';
+import { currentLine, isReveal } from './markstate';
 
 /** The maximum number of animation frames to wait, and how many frames in view are enough. */
 const MAX_FRAMES = 60;
@@ -57,7 +57,7 @@ export async function reveal(
   const view = viewOf(cell);
   if (spot !== null && view !== null) {
     const anchor = positionOf(view, spot);
-    view.dispatch({ selection: { anchor } });
+    view.dispatch({ selection: { anchor }, annotations: isReveal.of(true) });
     await keepInView(
       view,
       anchor,

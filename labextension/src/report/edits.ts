@@ -64,7 +64,12 @@ export function changesFor(
         lines[first - 1] === originalLines[first - 1]
       : last <= lines.length && lines.slice(first - 1, last).join('\n') === old;
     if (!isThere || first <= above) {
-      throw new LineMismatch(first);
+      const differing = old
+        .split('\n')
+        .findIndex((line, index) => line !== lines[first - 1 + index]);
+      throw new LineMismatch(
+        isInsertion || differing < 0 ? first : first + differing
+      );
     }
     above = last;
     const isDeletion = made === '' && !isInsertion;

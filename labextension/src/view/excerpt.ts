@@ -25,16 +25,20 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
     return known;
   }
   removeExcerpt(card);
-  const lines = Array.from(
+  const rows = Array.from(
     line.closest('.gb-code')?.querySelectorAll<HTMLElement>('.gb-line') ?? []
   );
+  const lines = rows.filter(row => !row.matches('.gb-note'));
   const index = lines.indexOf(line);
+  const first = lines[Math.max(0, index - AROUND)];
+  const after = lines[index + AROUND + 1];
   const box = makeElement('div', 'gb-excerpt gb-code');
   const text = makeElement('pre');
   let own = line;
-  for (const near of lines.slice(
-    Math.max(0, index - AROUND),
-    index + AROUND + 2
+  // The notes of a line are rows below it.
+  for (const near of rows.slice(
+    first && rows.indexOf(first),
+    after && rows.indexOf(after)
   )) {
     // prettier-ignore
     const copy = near.cloneNode(true) as HTMLElement;

@@ -1,6 +1,7 @@
 /** The panes of a report: one is visible at a time, each contains lists, and one filter searches them. */
 import { makeElement, secureLinks } from './elements';
 import { List, plainText, type Rest } from './list';
+import { indexAfter, type Step } from './roving';
 
 /** How many operations, or chunks of source lines, a button adds. */
 const LARGE_PAGE = 500;
@@ -56,13 +57,14 @@ export class Panes {
     this._focusTab(this._panes.findIndex(pane => pane.dataset.pane === name));
   }
 
-  /** Move from a tab to its neighbour; false if the element is not a tab. */
-  step(tab: Element, by: 1 | -1): boolean {
+  /** Move from a tab to another one, beyond the last to the first; false if the element is not a tab. */
+  step(tab: Element, step: Step): boolean {
     const current = this._tabs.indexOf(tab as HTMLButtonElement);
     if (current < 0) {
       return false;
     }
-    this._focusTab((current + by + this._tabs.length) % this._tabs.length);
+    const { length } = this._tabs;
+    this._focusTab((indexAfter(current, length, step) + length) % length);
     return true;
   }
 

@@ -5,6 +5,17 @@ import { isShown } from './elements';
 const FOCUSABLE = 'a[href], button, summary, input';
 const BOXES = '.gb-code, .gb-scroll, .gb-text';
 
+/** A move among items: to a neighbour, or to the first or last one. */
+export type Step = 1 | -1 | 'first' | 'last';
+
+/** The index of an item after a move, which may be beyond the ends. */
+export function indexAfter(index: number, total: number, step: Step): number {
+  if (step === 'first') {
+    return 0;
+  }
+  return step === 'last' ? total - 1 : index + step;
+}
+
 /** The roving focus in one part of a report. */
 export class Roving {
   /** @param group - The element of the part. */
@@ -43,14 +54,14 @@ export class Roving {
     };
   }
 
-  /** Move the focus to the previous or next item; false if no item has the focus. */
-  step(from: Element, by: 1 | -1): boolean {
+  /** Move the focus to another item; false if no item has the focus. */
+  step(from: Element, step: Step): boolean {
     const items = this._items().filter(isShown);
     const index = items.indexOf(from as HTMLElement);
     if (index < 0) {
       return false;
     }
-    items[index + by]?.focus();
+    items[indexAfter(index, items.length, step)]?.focus();
     return true;
   }
 

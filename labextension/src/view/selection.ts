@@ -212,9 +212,11 @@ export class Selection {
   private _showOther(target: HTMLElement): HTMLElement | null {
     const around = this._around(target, this._reference);
     if (target.matches('.gb-line')) {
-      const item = around.find(element =>
+      const items = around.filter(element =>
         element.matches('.gb-side tr, .gb-item')
       );
+      // The pane stays if it shows one of them.
+      const item = items.find(isShown) ?? items[0];
       if (item !== undefined) {
         this._show(item, true);
       }

@@ -22,6 +22,7 @@ import {
   isUndo,
   keepFromNotebook,
   Roving,
+  type Step,
   suppressShortcuts
 } from './roving';
 import { type ISelectOptions, Selection } from './selection';
@@ -375,7 +376,7 @@ class View {
     } else if (event.key === 'Escape') {
       this._leave(target);
       event.preventDefault();
-    } else if (!target.matches('input') && this._handleKey(event.key, target)) {
+    } else if (!target.matches('input') && this._handleKey(event, target)) {
       event.preventDefault();
     }
     if (this._root.closest('.jp-Notebook') !== null) {
@@ -386,8 +387,14 @@ class View {
   }
 
   /** Handle a key; false if the key has no function here. */
-  private _handleKey(key: string, target: Element): boolean {
+  private _handleKey(
+    { key, shiftKey }: KeyboardEvent,
+    target: Element
+  ): boolean {
     switch (key) {
+      case 'F8': // as in the notebook
+        void this._step(shiftKey ? -1 : 1);
+        return true;
       case 'n':
         void this._step(1);
         return true;
@@ -426,9 +433,13 @@ class View {
         this._toolbar.toggleMenu();
         return true;
       case 'ArrowLeft':
-        return this._panes.step(target, -1) || this._rove(target, -1);
+        return this._move(target, -1);
       case 'ArrowRight':
-        return this._panes.step(target, 1) || this._rove(target, 1);
+        return this._move(target, 1);
+      case 'Home':
+        return this._move(target, 'first');
+      case 'End':
+        return this._move(target, 'last');
       case 'ArrowUp':
       case 'ArrowDown': {
         const by = key === 'ArrowDown' ? 1 : -1;
@@ -443,9 +454,14 @@ class View {
     }
   }
 
-  private _rove(target: Element, by: 1 | -1): boolean {
+  /** Move among the tabs, or among the items around the focus. */
+  private _move(target: Element, step: Step): boolean {
+    return this._panes.step(target, step) || this._rove(target, step);
+  }
+
+  private _rove(target: Element, step: Step): boolean {
     const group = this._groups.find(other => other.contains(target));
-    return group?.step(target, by) ?? false;
+    return group?.step(target, step) ?? false;
   }
 
   private readonly _root: HTMLElement;

@@ -10,7 +10,7 @@ import {
   showMarks,
   showSelection
 } from '../../src/editor/markextension';
-import { currentLine } from '../../src/editor/markstate';
+import { currentLine, isReveal } from '../../src/editor/markstate';
 import type { IReportedText } from '../../src/editor/positions';
 import type { ISelection } from '../../src/notebook/runs';
 import { reportLines } from '../../src/report/lines';
@@ -123,6 +123,7 @@ test('of breaks inside others, the innermost is selected, unless the outer one w
     selection: { anchor: anchor + outer!.end - outer!.start },
     userEvent: 'select'
   });
+  view.dispatch({ selection: { anchor }, annotations: isReveal.of(true) });
   assert.deepEqual(selected, [outer!.break.id, 'inner', outer!.break.id]);
 });
 

@@ -78,6 +78,7 @@ test('a text that has changed is not edited', () => {
   for (const [text, edits, line] of [
     ['one\n2\nthree', [edit(2, 2, 'two', 'x')], 2],
     ['one', [edit(2, 2, 'two', 'x')], 2],
+    ['one\ntwo\n3\nfour', [edit(2, 4, 'two\nthree\nfour', 'x')], 3],
     ['zero\none\ntwo', [edit(2, 1, '', 'x')], 2],
     [TEXT, [edit(2, 3, 'two\nthree', 'x'), edit(3, 4, 'three\nfour', 'y')], 3],
     [TEXT, [edit(3, 1, '', 'x')], 3],

@@ -201,6 +201,8 @@ class Subject:
         self._globals: dict[int, dict[str, Any]] = {}
         self._origins: dict[int, int] = {}
         self._functions: list[types.FunctionType] = []
+        self._copied_methods: set[types.FunctionType] = set()
+        self._copied_globals: set[VariableKey] = set()
         self._places: list[_Place | _SwappedPlace] = []
         self._entered = 0
         self._before: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
@@ -520,6 +522,10 @@ class Subject:
         return self._origins.get(id(scope)) or self._kept.scopes.get(id(scope), id(scope))
 
     def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
+        key = self._origin(scope), name
+        if key in self._copied_globals:  # by a different function
+            return
+        self._copied_globals.add(key)
         value = scope.get(name, _MISSING)
         if (refusing := REFUSABLE.instead_of(value)) is not None:
             scope[name] = refusing
@@ -532,9 +538,7 @@ class Subject:
         if value is not _MISSING:
             scope[name] = self._copy(value, name)
         read, write, _ = _item_access(scope, name)
-        key = self._origin(scope), name
-        if all(place.key != key for place in self._places):
-            self._places.append(_Place(name, read, write, key))
+        self._places.append(_Place(name, read, write, key))
 
     def _swap_uncopied_state(self) -> None:
         """Swap the globals, closures and class attributes that are used by code that is not copied."""
@@ -589,7 +593,7 @@ class Subject:
     def _swap_variables(self, functions: list[tuple[types.FunctionType, set[str]]], known: set[VariableKey]) -> None:
         """Swap the globals and closure variables of functions that are not copied, unless they are known."""
         for function, names in functions:
-            if id(function) in self._memo:  # it was copied with its class
+            if function in self._copied_methods:
                 continue
             scope = function.__globals__
             accesses: list[Any] = [(name, scope, _item_access(scope, name)) for name in sorted(names)]
@@ -634,6 +638,7 @@ class Subject:
             ]
             if not stored.isdisjoint(used):
                 place = _Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name))
+                self._copied_methods.update(functions_in(member))
                 copy = with_functions(member, self._copy_function)
                 self._places.append(_SwappedPlace(place, copy, is_function=True))
                 swapped.add((id(kind), name))

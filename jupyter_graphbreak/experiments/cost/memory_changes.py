@@ -66,7 +66,7 @@ def tried_changes(
     if size + memory.compiled_peak_bytes > memory_limit():
         return []
     changes: list[MemoryChange] = []
-    expected, eagerly = compiled.results_and_gradients(), eager.results_and_gradients()
+    expected, eagerly = compiled.results_and_state(), eager.results_and_state()
 
     def is_right(actual: Sequence[torch.Tensor]) -> bool:
         return agree(expected, actual, eagerly)
@@ -147,7 +147,7 @@ def _measured(
             return changed.with_backward(observe)
 
     with around():
-        results = changed.results_and_gradients()
+        results = changed.results_and_state()
     saved = SavedBytes(changed.held_memory(), lambda _: None)
     with_backward(saved.observe)
     peak = peak_bytes(with_backward(functools.partial(memory_activities, variant=changed)))

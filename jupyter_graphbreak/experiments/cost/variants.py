@@ -93,6 +93,8 @@ def _copy_code(code: types.CodeType) -> types.CodeType:
 
 
 _T = TypeVar("_T")
+#: The maximum number of elements of a tensor of the state that is compared.
+_MAX_SMALL = 1 << 16
 #: The number of seeds, used in rotation, for a call that draws random numbers, since its path may depend on them.
 SEEDS = 8
 #: The number of untimed calls before a timed call that takes less than ``_SHORT_US`` microseconds.
@@ -244,6 +246,26 @@ class Variant:
         seen: list[torch.Tensor] = []
         self.with_backward(lambda call: call(), seen.append)
         return seen
+
+    def results_and_state(self) -> list[torch.Tensor]:
+        """Return copies of the tensors in the result of a call, and of gradients and state after its backward pass."""
+        seen: list[torch.Tensor] = []
+
+        def observe(call: Callable[[], Any]) -> None:
+            call()
+            seen.extend(self._small_state())
+
+        self.with_backward(observe, seen.append)
+        return seen
+
+    def _small_state(self) -> Iterator[torch.Tensor]:
+        """Yield copies of buffers and other small tensors of its state, and the numbers in its modules as tensors."""
+        for _, tensor in self.named_state():
+            if tensor.numel() <= _MAX_SMALL and tensor.layout == torch.strided and not _collects_gradients(tensor):
+                yield tensor.detach().clone()
+        for _, module in self.modules():
+            numbers = (value for value in vars(module).values() if type(value) in {bool, int, float})
+            yield torch.tensor(list(map(float, numbers)), dtype=torch.float64, device="cpu")
 
     def with_backward(
         self, observe: Callable[[Callable[[], Any]], _T], take: Callable[[torch.Tensor], None] | None = None

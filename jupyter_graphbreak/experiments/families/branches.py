@@ -222,14 +222,20 @@ def _propose_for_expression(site: Site, choice: ast.IfExp, decided: int = 0) -> 
         texts[_COND] = _cond(torch, condition, taken, other)
     for title, text in texts.items():
         new = f"({text} if {kept} else {other})" if kept else text
-        yield from _proposals(site, title, [site.draft.replacement(choice, new), *needed], [choice.test])
+        splices = [site.draft.replacement(choice, new), *needed]
+        yield from _proposals(site, title, splices, [choice.test], decided=decided)
 
 
 def _proposals(
-    site: Site, title: str, splices: Sequence[Splice | None], tests: Sequence[ast.expr], also: Sequence[ast.AST] = ()
+    site: Site,
+    title: str,
+    splices: Sequence[Splice | None],
+    tests: Sequence[ast.expr],
+    also: Sequence[ast.AST] = (),
+    decided: int = 0,
 ) -> Iterator[Proposal]:
     """Yield the proposal that computes both sides of some tests, with its assumptions."""
-    yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, also))
+    yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, also, decided))
 
 
 def _fits_cond(*sides: str) -> bool:
@@ -252,7 +258,8 @@ def _cond(torch: str, condition: str, taken: str, other: str) -> str:
 def _propose_for_statement(site: Site, branch: ast.If, decided: int = 0) -> Iterator[Proposal]:
     torch, needed = site.torch()
     returns = any(isinstance(node, ast.Return | ast.Continue) for node in (*branch.body, *branch.orelse))
-    test, kept = split_test(branch.test, 0 if returns else decided)
+    decided = 0 if returns else decided
+    test, kept = split_test(branch.test, decided)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
@@ -275,7 +282,7 @@ def _propose_for_statement(site: Site, branch: ast.If, decided: int = 0) -> Iter
         if merged is not None:
             lines = _under_python_test(site, branch, kept, [*first, *merged])
             splice = site.draft.statement_replacement(branch, lines) if lines is not None else None
-            yield from _proposals(site, title, [splice, *needed], tests)
+            yield from _proposals(site, title, [splice, *needed], tests, decided=decided)
     values = [*taken.values.values(), *other.values.values()]
     if kept or len({*taken.values, *other.values}) != 1 or not _fits_cond(*values):
         return

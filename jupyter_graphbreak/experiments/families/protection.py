@@ -38,7 +38,9 @@ def may_raise(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def assumptions_of(draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = ()) -> list[str]:
+def assumptions_of(
+    draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = (), decided: int = 0
+) -> list[str]:
     """Return the assumptions of a change that computes both sides of some tests, and all operands of the tests.
 
     Parameters
@@ -49,20 +51,31 @@ def assumptions_of(draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.A
         Tests of branches, conditional expressions and loops whose sides are all computed.
     also : iterable of ast.AST
         Further code that runs where it did not run before.
+    decided : int
+        How many operands of the first test Python still decides, besides those that its syntax shows.
     """
     tests = list(tests)
     found: list[ast.expr] = []
     for test in tests:
         for operation in (node for node in ast.walk(test) if isinstance(node, ast.BoolOp)):
-            rest = split_test(operation)[0]  # Python still decides the operands before it
+            # Python still decides the operands before it.
+            rest = split_test(operation, decided if operation is tests[0] else 0)[0]
             values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
             found += [part for part in map(may_raise, values[1:]) if part is not None]
+            asking = [n for n, value in enumerate(values) if _asks_for_kind(value)]
+            found += values[asking[0] + 1 :] if asking else []
     for side in (*(side for test in tests for side in _sides_of(draft, test)), *also):
         found += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
     return [
         f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
         for node in dict.fromkeys(found)
     ]
+
+
+def _asks_for_kind(node: ast.expr) -> bool:
+    """Whether an expression asks for the class or an attribute of an object, which trials do not change."""
+    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+    return any(dotted(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
 
 
 def is_protected(draft: Draft, node: ast.AST) -> bool:

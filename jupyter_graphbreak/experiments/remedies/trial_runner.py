@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -69,7 +70,9 @@ if TYPE_CHECKING:
 
 
 def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile``, by their file names; for a cell that ran repeatedly, only the last text.
+    """Return the cells that call ``compile``, and those that assign what it compiles, by their file names.
+
+    For a cell that ran repeatedly, only the last text counts.
 
     Parameters
     ----------
@@ -78,12 +81,12 @@ def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, Ce
     find_cell : callable
         Returns the cell with a given file name.
     """
+    cells = {filename: cell for filename in list(linecache.cache) if (cell := find_cell(filename)) is not None}
+    compiled = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
     by_first_line: dict[str, tuple[str, CellText]] = {}
-    for filename in list(linecache.cache):
-        if filename in known:
-            continue
-        cell = find_cell(filename)
-        if cell is not None and "compile" in cell.text:
+    for filename, cell in cells.items():
+        assigns = not compiled.isdisjoint(_ASSIGNED_NAME.findall(cell.text))
+        if filename not in known and (assigns or "compile" in cell.text):
             by_first_line[cell.text.strip().partition("\n")[0]] = filename, cell
     return dict(by_first_line.values())
 
@@ -176,6 +179,10 @@ _SIDE_NEVER_RAN = "one side of a condition never ran"
 _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_AT_EDGES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
+
+#: Names that code compiles, and names that it assigns at the top level.
+_COMPILED_NAME = re.compile(r"\bcompile\((\w+)")
+_ASSIGNED_NAME = re.compile(r"^(\w+) *=(?!=)", re.MULTILINE)
 
 #: The edge inputs for which a program is compiled: many of them if it differs only when compiled, and then also inputs
 #: with a truth value in place of a number and those of other kinds.

@@ -24,10 +24,13 @@ class KeptNames:
         The copies of the values, by variable.
     scopes : mapping
         The ids of the original namespaces, by the ids of their copies.
+    holders : tuple
+        The objects with the ids in ``values``, which must not be given to other objects.
     """
 
     values: Mapping[VariableKey, Any] = field(default_factory=dict)
     scopes: Mapping[int, int] = field(default_factory=dict)
+    holders: tuple[Any, ...] = ()
 
 
 def global_names(code: types.CodeType, operations: tuple[str, ...] = ("LOAD", "STORE", "DELETE")) -> set[str]:

@@ -91,6 +91,8 @@ class _Place:
     write: Callable[[Any], None]
     #: The variable; ``None`` for an object that stays in its place.
     key: VariableKey | None = None
+    #: The namespace, cell or owner whose id the key contains, unless it is a copy.
+    holder: Any = None
 
 
 class _SwappedPlace:
@@ -99,7 +101,7 @@ class _SwappedPlace:
     def __init__(self, place: _Place, inside: Any, *, is_function: bool = False) -> None:
         self._is_function = is_function
         self.name = place.name
-        self.key = place.key
+        self.key, self.holder = place.key, place.holder
         self._place = place
         self._inactive_value = inside
         self._is_original = inside is place.read()
@@ -201,6 +203,8 @@ class Subject:
         self._globals: dict[int, dict[str, Any]] = {}
         self._origins: dict[int, int] = {}
         self._functions: list[types.FunctionType] = []
+        self._copied_methods: set[types.FunctionType] = set()
+        self._copied_globals: set[VariableKey] = set()
         self._places: list[_Place | _SwappedPlace] = []
         self._entered = 0
         self._before: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
@@ -249,8 +253,9 @@ class Subject:
 
     def kept_names(self) -> KeptNames:
         """Return the copies to which names refer while this subject runs, for code that is not copied."""
-        swapped = (place for place in self._places if isinstance(place, _SwappedPlace) and place.key is not None)
-        return KeptNames({place.key: place.read() for place in swapped if place.key is not None}, dict(self._origins))
+        swapped = [place for place in self._places if isinstance(place, _SwappedPlace)]
+        values = {place.key: place.read() for place in swapped if place.key is not None}
+        return KeptNames(values, dict(self._origins), tuple(place.holder for place in swapped))
 
     def functions(self) -> list[types.FunctionType]:
         """Return the copied functions."""
@@ -520,6 +525,10 @@ class Subject:
         return self._origins.get(id(scope)) or self._kept.scopes.get(id(scope), id(scope))
 
     def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
+        key = self._origin(scope), name
+        if key in self._copied_globals:  # by a different function
+            return
+        self._copied_globals.add(key)
         value = scope.get(name, _MISSING)
         if (refusing := REFUSABLE.instead_of(value)) is not None:
             scope[name] = refusing
@@ -531,10 +540,8 @@ class Subject:
             return
         if value is not _MISSING:
             scope[name] = self._copy(value, name)
-        read, write, _ = _item_access(scope, name)
-        key = self._origin(scope), name
-        if all(place.key != key for place in self._places):
-            self._places.append(_Place(name, read, write, key))
+        read, write, *_ = _item_access(scope, name)
+        self._places.append(_Place(name, read, write, key))
 
     def _swap_uncopied_state(self) -> None:
         """Swap the globals, closures and class attributes that are used by code that is not copied."""
@@ -589,7 +596,7 @@ class Subject:
     def _swap_variables(self, functions: list[tuple[types.FunctionType, set[str]]], known: set[VariableKey]) -> None:
         """Swap the globals and closure variables of functions that are not copied, unless they are known."""
         for function, names in functions:
-            if id(function) in self._memo:  # it was copied with its class
+            if function in self._copied_methods:
                 continue
             scope = function.__globals__
             accesses: list[Any] = [(name, scope, _item_access(scope, name)) for name in sorted(names)]
@@ -634,6 +641,7 @@ class Subject:
             ]
             if not stored.isdisjoint(used):
                 place = _Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name))
+                self._copied_methods.update(functions_in(member))
                 copy = with_functions(member, self._copy_function)
                 self._places.append(_SwappedPlace(place, copy, is_function=True))
                 swapped.add((id(kind), name))
@@ -838,7 +846,7 @@ def _ignore(_: Any) -> None:
     """Write nothing, since the object stays in its place."""
 
 
-_Access = tuple["Callable[[], Any]", "Callable[[Any], None]", "VariableKey"]
+_Access = tuple["Callable[[], Any]", "Callable[[Any], None]", "VariableKey", Any]
 
 
 def _cell_access(cell: types.CellType, original: types.CellType | None = None) -> _Access:
@@ -846,7 +854,7 @@ def _cell_access(cell: types.CellType, original: types.CellType | None = None) -
         if value is not _MISSING:
             cell.cell_contents = value
 
-    return lambda: cell.cell_contents, write, (id(original or cell), "")
+    return lambda: cell.cell_contents, write, (id(original or cell), ""), original or cell
 
 
 def _item_access(scope: dict[str, Any], name: str) -> _Access:
@@ -856,11 +864,12 @@ def _item_access(scope: dict[str, Any], name: str) -> _Access:
         else:
             scope[name] = value
 
-    return lambda: scope.get(name, _MISSING), write, (id(scope), name)
+    return lambda: scope.get(name, _MISSING), write, (id(scope), name), scope
 
 
 def _part_access(function: types.FunctionType, name: str) -> _Access:
-    return functools.partial(getattr, function, name), functools.partial(setattr, function, name), (id(function), name)
+    read, write = functools.partial(getattr, function, name), functools.partial(setattr, function, name)
+    return read, write, (id(function), name), function
 
 
 def _attributes_access(item: Any) -> _Access:
@@ -870,7 +879,7 @@ def _attributes_access(item: Any) -> _Access:
         vars(item).clear()
         vars(item).update(attributes)
 
-    return lambda: dict(vars(item)), write, (id(item), "")
+    return lambda: dict(vars(item)), write, (id(item), ""), item
 
 
 def _attribute_access(kind: type | types.ModuleType, name: str) -> _Access:
@@ -880,4 +889,4 @@ def _attribute_access(kind: type | types.ModuleType, name: str) -> _Access:
         elif name in vars(kind):
             delattr(kind, name)
 
-    return lambda: vars(kind).get(name, _MISSING), write, (id(kind), name)
+    return lambda: vars(kind).get(name, _MISSING), write, (id(kind), name), kind

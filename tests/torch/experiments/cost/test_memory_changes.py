@@ -82,6 +82,23 @@ def test_a_call_without_blocks_is_checkpointed_as_a_whole(monkeypatch: pytest.Mo
     assert changes_of(Block(), "eager", seconds=0.0) == {}
 
 
+class Counting(Block):
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return super().forward(x)
+
+
+def test_a_backward_pass_that_counts_again_is_not_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_changes, "ratio_in_turn", lambda *_: 1.3)
+    model = Model()
+    model.blocks = torch.nn.Sequential(Counting(), Counting())
+    blocks, *_ = changes_of(model, "eager").values()
+    assert "checkpoint(block" in blocks.change
+    assert not blocks.equal
+
+
 def test_results_agree_except_for_rounding() -> None:
     one = torch.tensor([1.0, float("nan"), 0.0])
     assert agree([one, torch.tensor(3)], [one + 1e-5, torch.tensor(3)])

@@ -21,7 +21,14 @@ def add_one() -> None:
     TOTAL += 1
 
 
+def note() -> None:
+    TICKS.append(1)
+
+
 class Meter:
+    def note(self) -> None:
+        note()
+
     def add_one(self) -> None:
         add_one()
 
@@ -39,6 +46,12 @@ METER = Meter()
 
 def count(x: torch.Tensor) -> torch.Tensor:
     METER.tick()
+    return x * len(TICKS)
+
+
+def both_ways(x: torch.Tensor) -> torch.Tensor:
+    note()
+    METER.note()
     return x * len(TICKS)
 
 
@@ -72,6 +85,14 @@ def test_function_reads_the_global_that_its_methods_assign() -> None:
     globals()["TOTAL"] = 0
     assert runs_of_entry(total) == [4.0, 4.0]
     assert TOTAL == 2
+
+
+def test_function_that_a_method_calls_as_well_changes_only_copies() -> None:
+    TICKS.clear()
+    subject = Subject(both_ways, Arguments(torch.ones(())))
+    with subject.activated():
+        assert subject.call(torch.ones(())) == 2
+    assert TICKS == []
 
 
 def test_variables_of_one_name_are_restored_and_compared_separately() -> None:

@@ -40,6 +40,8 @@ def test_python_still_tests_sizes(lines: list[str], code: str, after: list[str])
         (["if x.any() and check(x):", "    x = x + 1", "return x"], "x.any()", "check(x)"),
         (["if x.any() or x[i].sum() > 0:", "    x = x + 1", "return x"], "x.any()", "x[i]"),
         (["if x.any():", "    x = x * (10 // (n - 3))", "return x"], "x.any()", "10 // (n - 3)"),
+        (["if x.any() and hasattr(n, 'w') and n.w.any():", "    x = x + 1", "return x"], "x.any()", "n.w.any()"),
+        (["if i < len(x) and x[i] > 0:", "    x = x + 1", "return x"], "x[i] > 0", None),
         (["if x.any():", "    x = raises(x)", "return x"], "x.any()", "raises(x)"),
         (["if x.any():", "    x = x * 2 / x.norm()", "return x"], "x.any()", None),
         (["if x.any() and x.sum() > 3:", "    x = x % 7", "return x"], "x.any()", None),

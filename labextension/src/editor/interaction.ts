@@ -34,6 +34,7 @@ export function interaction({
   select,
   isFollowing
 }: IMarkOptions): Extension {
+  let pointer = '';
   return [
     EditorView.editorAttributes.of({ class: 'jp-GraphBreakMarks gb-colours' }),
     EditorView.contentAttributes.compute([markField], state => ({
@@ -94,8 +95,13 @@ export function interaction({
         select({ ...mark.origin.run, kind, id });
         return true;
       },
-      mousemove: ({ clientX: x, clientY: y }, view) => {
-        const position = isFollowing() ? view.posAtCoords({ x, y }) : null;
+      mousemove: ({ clientX: x, clientY: y, screenX, screenY }, view) => {
+        // Scrolling below a resting pointer sends events as well.
+        const before = pointer;
+        pointer = `${screenX} ${screenY}`;
+        const isMove = pointer !== before;
+        const position =
+          isMove && isFollowing() ? view.posAtCoords({ x, y }) : null;
         const selection =
           position === null ? null : selectionAt(view.state, position);
         if (selection !== null) {

@@ -13,6 +13,7 @@ import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun } from '../notebook/runs';
 import { sectionOf } from '../report/rows';
 import { afterPaint, onReportEvent } from '../view/link';
+import { PointerMoves } from '../view/pointer';
 import type { BreakNavigator } from './guide';
 import { PanelModel } from './panelmodel';
 import { type IPanelActions, PanelView } from './panelview';
@@ -153,8 +154,9 @@ export class GraphBreakPanel extends ReactWidget {
         model.requestFocus();
       },
       onToggle: row => model.toggleRow(row),
-      onPoint: row => {
-        if (this._reports.isFollowing && row.selection !== null) {
+      onPoint: (row, event) => {
+        const isMove = this._moves.isMove(event);
+        if (isMove && this._reports.isFollowing && row.selection !== null) {
           this._reports.selection = row.selection;
         }
       },
@@ -256,6 +258,7 @@ export class GraphBreakPanel extends ReactWidget {
   private readonly _actions: IPanelActions;
   private _watching: IDisposable | null = null;
   private _isQuiet = false;
+  private readonly _moves = new PointerMoves();
   /** Cancels the pending check of commands. */
   private _cancelUpdate: (() => void) | null = null;
 }

@@ -11,8 +11,8 @@ export interface ITreeActions {
   /** Move the focus to a row. */
   onMove(row: IRow): void;
   onToggle(row: IRow): void;
-  /** The pointer moved to a row. */
-  onPoint(row: IRow): void;
+  /** The pointer is at a row, which may have moved below it. */
+  onPoint(row: IRow, event: MouseEvent): void;
   /** The row was chosen; with `focus`, its line gets the focus. */
   onChoose(row: IRow, focus: boolean): void;
   /** A character was typed. */
@@ -109,7 +109,7 @@ function Row(props: {
         .join(' ')}`}
       onClick={() => actions.onChoose(row, false)}
       onFocus={() => actions.onActive(row)}
-      onMouseEnter={() => actions.onPoint(row)}
+      onPointerEnter={event => actions.onPoint(row, event.nativeEvent)}
     >
       <span
         className="jp-GraphBreakPanel-twisty"

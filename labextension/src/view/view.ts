@@ -15,6 +15,7 @@ import {
   whenConnected
 } from './link';
 import { Panes } from './panes';
+import { PointerMoves } from './pointer';
 import { RemedyButtons } from './remedybuttons';
 import {
   focusCell,
@@ -332,7 +333,7 @@ class View {
 
   /** Highlight the element under the pointer, if the reader has enabled that. */
   private _onPointer(event: PointerEvent): void {
-    if (!this._isFollowing) {
+    if (!this._moves.isMove(event) || !this._isFollowing) {
       return;
     }
     const target = event.target as Element;
@@ -468,6 +469,7 @@ class View {
   private readonly _panes: Panes;
   private readonly _selection: Selection;
   private readonly _disposed = new AbortController();
+  private readonly _moves = new PointerMoves(this._disposed.signal);
   private readonly _toolbar: Toolbar;
   private readonly _remedies: RemedyButtons;
   private readonly _groups: readonly Roving[];

@@ -1,0 +1,25 @@
+/** Tells movements of the pointer from events that scrolling below a resting pointer sends. */
+
+/** A place of the pointer on the screen. */
+type Place = Pick<MouseEvent, 'screenX' | 'screenY'>;
+
+export class PointerMoves {
+  /** @param signal - Ends the listening. */
+  constructor(signal?: AbortSignal) {
+    const options = { capture: true, passive: true, signal };
+    document.addEventListener(
+      'pointermove',
+      event => (this._last = event),
+      options
+    );
+  }
+
+  /** Whether the pointer has moved since its last event; for events that come before `pointermove`. */
+  isMove({ screenX, screenY }: Place): boolean {
+    const last = this._last;
+    this._last = { screenX, screenY };
+    return last?.screenX !== screenX || last.screenY !== screenY;
+  }
+
+  private _last: Place | undefined;
+}

@@ -22,8 +22,6 @@ from tests.support.lab_server import Lab, jupyterlab
 ROOT = Path(__file__).parents[1]
 #: The name of the pytest-xdist worker; None without pytest-xdist.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
-#: The number of objects that the garbage collector visits in a third of a second.
-MANY_OBJECTS = 400_000
 #: Long files with independent tests, which several workers can share.
 SPLIT_FILES = ("tests/torch/experiments/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 #: Files that share a JupyterLab and a browser, which take seconds to start, and the one that needs the documentation.
@@ -112,15 +110,6 @@ def light_compilation() -> Iterator[None]:
     with unprofiled_guards():
         yield
     gc.set_threshold(*before)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_objects_to_collect() -> Iterator[None]:
-    """Keep full garbage collections, which some tests and trials ask for, from visiting what earlier files left."""
-    yield
-    if warm_processes.COLD not in os.environ and len(gc.get_objects()) > MANY_OBJECTS:
-        gc.collect()
-        gc.freeze()
 
 
 @pytest.fixture(scope="session")

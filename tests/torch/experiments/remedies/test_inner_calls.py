@@ -276,6 +276,7 @@ def test_breaks_of_later_calls_outside_of_the_part_are_gone_with_it(tmp_path: Pa
     assert set(remedy.breaks) == {break_.id for break_ in run.report.breaks}
 
 
+@pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")
 def test_a_loop_over_a_data_loader_stays_outside(tmp_path: Path) -> None:
     with capture(entries=True) as run:
         import_text(EPOCH, tmp_path)

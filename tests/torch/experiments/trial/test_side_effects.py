@@ -36,7 +36,7 @@ from tqdm import tqdm
 from tqdm.std import TqdmDefaultWriteLock
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.default_device import default_device_name
+from jupyter_graphbreak._torch_compat.default_device import default_device_name, restore_default_device
 from jupyter_graphbreak._torch_compat.process_settings import context_variables
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, ObservedEffect, TrialStoppedError
@@ -198,7 +198,7 @@ def read_settings() -> tuple[Any, ...]:
 def restore_settings(settings: tuple[Any, ...]) -> None:
     dtype, _, deterministic, autocast, _, filters, _, name, stream, kind, *others = settings
     torch.set_default_dtype(dtype)
-    torch.set_default_device(None)
+    restore_default_device((None, True))
     torch.use_deterministic_algorithms(deterministic)
     torch.set_autocast_dtype("cpu", autocast)
     programs.LOGGER.filters[:] = filters

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: A place that can be written as an expression: names, attributes and indices.
 _PLACE = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
+#: Code that copies modules. A copy keeps a compiled method of the original, which computes with its parameters.
+_COPIES_MODULES = re.compile(r"\bdeepcopy\b|\bcopy\.copy\b|\bAveragedModel\b|\bEMA\(")
 #: Code that may compile something, in any form.
 _CALLS_COMPILE = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b|@compile\b")
 
@@ -75,7 +77,12 @@ def proposal_for(
     whole = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     title = f"Compile {whole} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
     what = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)}% of the operations"
-    return Proposal(INNER, f"{title} ({what})", new_texts, compiles_itself=True, inner=tuple(calls))
+    is_copied = any(_COPIES_MODULES.search(draft.text) for draft in drafts.values())
+    kept = next((call.method for call in calls if call.method), "") if is_copied else ""
+    assumptions = (f"a copy that is made later calls `{kept}` of the original, with its parameters",) if kept else ()
+    return Proposal(
+        INNER, f"{title} ({what})", new_texts, compiles_itself=True, assumptions=assumptions, inner=tuple(calls)
+    )
 
 
 class _Site(NamedTuple):

@@ -93,6 +93,18 @@ def test_a_method_of_the_object_of_a_method_is_compiled() -> None:
     assert changed == "import torch\nlm = LM()\nlm.logits = torch.compile(lm.logits)\nsearch = lm.search\nsearch(1)"
 
 
+@pytest.mark.parametrize(
+    ("copied", "method", "count"),
+    [("copy.deepcopy(net)", "logits", 1), ("copy.deepcopy(net)", "", 0), ("net", "logits", 0)],
+)
+def test_a_method_that_copies_would_share_is_said_to_be_shared(copied: str, method: str, count: int) -> None:
+    text = f"import torch, copy\nnet = Net()\n@torch.compile\ndef step(x):\n    return net(x)\ntarget = {copied}"
+    entry = CompiledEntry("step", parameters=("x",))
+    proposal = proposal_for({"s1": text}, {"s1": "cell"}, entry, [InnerCall("Net", ("net",), method)], 0.5)
+    assert proposal is not None
+    assert len(proposal.assumptions) == count
+
+
 def test_a_module_that_module_compile_does_not_affect_gets_a_compiled_forward() -> None:
     text = "import torch\nnet = Net()\n@torch.compile(dynamic=True)\ndef step(x):\n    return net(x)"
     changed = text_for(text, CompiledEntry("step", parameters=("x",)), InnerCall("Net", ("net",), "forward"))

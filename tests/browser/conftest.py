@@ -176,7 +176,9 @@ def _is_jupyterlabs_own(error: Error) -> bool:
 
 def watched(page: Page) -> PageUnderTest:
     made = PageUnderTest(page)
-    page.on("pageerror", lambda error: None if _is_jupyterlabs_own(error) else made.errors.append(str(error)))
+    page.on(
+        "pageerror", lambda error: None if _is_jupyterlabs_own(error) else made.errors.append(f"{error}\n{error.stack}")
+    )
     page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
     page.on("requestfailed", made.record_failure)
     page.on("response", lambda answer: made.record(answer.status, answer.url))

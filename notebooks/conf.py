@@ -79,6 +79,15 @@ def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
         source[0] += f"\n+++\n\n{{nb-download}}`Download this page as a notebook <{page}.ipynb>`\n"
 
 
+def _spread_cells(app: Sphinx, _: object, pages: list[str]) -> None:
+    """Spread the pages with cells evenly over all pages, of which each process reads a part in turn."""
+    with_cells = {page for page in pages if "\n```{code-cell}" in app.env.doc2path(page).read_text(encoding="utf-8")}
+    ranks: dict[str, float] = {}
+    for group in (sorted(with_cells), sorted(set(pages) - with_cells)):
+        ranks |= {page: place / len(group) for place, page in enumerate(group)}
+    pages.sort(key=ranks.__getitem__)
+
+
 def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
     """Replace each comment that names a table of causes, and the sentence below it, with that table."""
     if page in {"common_breaks", "compile_time"}:
@@ -129,6 +138,7 @@ def setup(app: Sphinx) -> None:
     """Connect what is our own; Sphinx calls this."""
     app.add_lexer("ipython3", _CellLexer)
     cause_pages.write(Path(app.srcdir, cause_pages.FOLDER))
+    app.connect("env-before-read-docs", _spread_cells)
     app.connect("source-read", _offer_notebook)
     app.connect("source-read", _insert_tables)
     app.connect("html-page-context", _link_causes)

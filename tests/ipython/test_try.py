@@ -113,6 +113,7 @@ def test_a_cell_that_raises_raises_the_same(kernel: Kernel) -> None:
     assert all_breaks_fixed(kernel.report())
 
 
+@pytest.mark.exhaustive
 def test_remedies_below_a_different_magic(kernel: Kernel) -> None:
     kernel.run(f"%%capture kept\n%%compile_explain --try -o told\n{COMPILED}step(torch.ones(2))")
     assert kernel.bundles() == []

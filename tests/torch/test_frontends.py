@@ -182,6 +182,7 @@ def test_every_verdict_agrees_with_running_the_front_end_by_hand(name: str) -> N
     assert verdicts["torch.compile"].breaks == case.breaks
 
 
+@pytest.mark.exhaustive
 def test_earlier_compilations_do_not_count_towards_the_recompile_limit() -> None:
     kind = type(CASES["module_with_a_buffer"].make())
     compiled: list[Any] = [torch.compile(kind(), backend="eager") for _ in range(12)]
@@ -445,6 +446,7 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
     assert "RuntimeError: broken" in found.to_html()
 
 
+@pytest.mark.exhaustive
 def test_failed_examination_of_one_front_end_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     examined = Examination._run_first_input
 

@@ -127,6 +127,8 @@ if TYPE_CHECKING:
     #: Applies remedies while its context is open, and yields the entry with them.
     Remedied = Callable[[], AbstractContextManager[Entry]]
 
+#: The time for measuring, per variant.
+VARIANT_S = 1.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
 #: After this many seconds no further remedy is compiled.
@@ -198,7 +200,7 @@ def measure_entry(
         empty.warm_up()
         begun = compilation_count()
         runs = [eager.run, compiled.run_in_parts, empty.run_in_parts, *(variant.run for variant in others.values())]
-        calls = time_in_turn(runs, budget or Budget(seconds=len(runs)), end=end)
+        calls = time_in_turn(runs, budget or Budget(seconds=VARIANT_S * len(runs)), end=end)
         settled = settled and begun == compilation_count()
         ranges = _profiles(compiled, end) if settled else []
         coverage = _operations(eager, ranges)

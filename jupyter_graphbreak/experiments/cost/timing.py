@@ -106,7 +106,7 @@ def time_in_turn(
 ) -> list[list[CallTime]]:
     """Run variants alternately until the budget is spent, so that changes in the machine's speed affect all equally.
 
-    The first variant changes from round to round. Garbage is collected before the runs, not during them.
+    The first variant changes from round to round. No garbage is collected during the runs.
 
     Parameters
     ----------
@@ -128,7 +128,6 @@ def time_in_turn(
     spent = clock() + budget.seconds
     calls: list[list[CallTime]] = [[] for _ in variants]
     collecting = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         for done in range(max(budget.runs, MIN_RUNS)):

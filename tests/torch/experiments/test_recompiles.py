@@ -173,6 +173,7 @@ def test_a_mark_without_a_place_gives_way_to_a_change_that_can_be_written(tmp_pa
     assert any(remedy.kind == "mark" and remedy.verdict == "works" for remedy in report.remedies or [])
 
 
+@pytest.mark.exhaustive
 def test_a_default_that_a_call_leaves_out_is_left_out_again() -> None:
     weight = torch.ones(3, requires_grad=True)
     optimizer = torch.optim.RMSprop([weight], lr=0.1)
@@ -266,6 +267,7 @@ class Timed(torch.nn.Module):
         return x * self.calls
 
 
+@pytest.mark.exhaustive
 def test_a_time_that_a_module_keeps_is_no_difference() -> None:
     report = try_on_calls(Timed(), [lambda c: c(torch.ones(3))] * 3)
     remedy = next(remedy for remedy in report.remedies or [] if ".calls = torch.as_tensor(" in (remedy.code or ""))
@@ -346,6 +348,7 @@ def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None
     assert compiled_frames(lambda: exec("\n".join(lines), dict(names))) == 1  # noqa: S102
 
 
+@pytest.mark.exhaustive
 def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_betas() -> None:
     def update_and_call() -> tuple[Callable[[], None], Callable[[Any], None]]:
         linear = torch.nn.Linear(4, 4)
@@ -441,6 +444,7 @@ def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_repeated_as_w
     assert compilation_counts(remedy) == (sum(frames), sum(frames) - 1, 0)
 
 
+@pytest.mark.exhaustive
 def test_the_limit_also_applies_to_library_code_that_trials_do_not_copy() -> None:
     linear = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.5)
@@ -687,6 +691,7 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
+@pytest.mark.exhaustive
 def test_both_sides_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
     def either(x: torch.Tensor) -> torch.Tensor:
         length = x.shape[0]
@@ -704,6 +709,7 @@ def test_both_sides_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
     assert not [remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.person]
 
 
+@pytest.mark.exhaustive
 def test_a_change_that_runs_both_sides_is_not_proven_if_one_divides_by_a_number_that_varied() -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -801,6 +807,7 @@ def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_p
     assert textwrap.indent(marked, "    ") in "\n".join(edit.new for edit in remedy.edits)
 
 
+@pytest.mark.exhaustive
 def test_for_a_growing_cache_of_transformers_a_fixed_length_is_advised() -> None:
     from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
@@ -846,6 +853,7 @@ def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() ->
     assert compilation_counts(remedy) == (3, 1, 0)
 
 
+@pytest.mark.exhaustive
 def test_a_larger_change_is_not_shown_if_a_smaller_one_is_as_good() -> None:
     linear = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)

@@ -101,10 +101,10 @@ def at_run_time(gm: torch.fx.GraphModule, _: Any) -> Any:
 @pytest.mark.parametrize(
     ("backend", "graph", "op"),
     [
-        (wrong_function, "B", "cos"),
+        pytest.param(wrong_function, "B", "cos", marks=pytest.mark.exhaustive),
         (before_aot, "C", "sub"),
-        (OnlyTheSecond(), "B", "sin"),
-        (wrong_by_a_little, "C", "exp"),
+        pytest.param(OnlyTheSecond(), "B", "sin", marks=pytest.mark.exhaustive),
+        pytest.param(wrong_by_a_little, "C", "exp", marks=pytest.mark.exhaustive),
         (at_run_time, "A", "relu"),
     ],
 )
@@ -309,6 +309,7 @@ def changes_of(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool
     return {trial.change: (trial.equal, trial.time_ratio is not None) for trial in check.restored_by}
 
 
+@pytest.mark.exhaustive
 def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
     config = torch._inductor.config.save_config()
     generator = inspect.getsource(importlib.import_module("torch._inductor.codegen.cpp"))
@@ -362,6 +363,7 @@ class Key:
     """A key that equals only itself."""
 
 
+@pytest.mark.exhaustive
 def test_times_and_addresses_in_the_state_are_no_difference_but_other_state_is() -> None:
     assert checked(Remembering(), "eager", torch.ones(3)).differences == []
 

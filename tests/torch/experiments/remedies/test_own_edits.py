@@ -102,6 +102,7 @@ def test_a_wrong_patch_has_a_different_result(judged: Judge, instead: str) -> No
     assert judged((BRANCH, instead)).verdict == "another result"
 
 
+@pytest.mark.exhaustive
 def test_a_patch_may_add_a_function(judged: Judge) -> None:
     helper = "def either(x, one, other):\n    return torch.where(x.sum() > 0, one, other)\n\n\n"
     new = "        return either(x, x * factor, x - self.offset)\n"
@@ -202,6 +203,7 @@ def test_a_failure_has_a_reason(judged: Judge, new: str, wanted: str) -> None:
     assert wanted in (own.reason or "")
 
 
+@pytest.mark.exhaustive
 def test_a_patch_may_also_change_files_that_are_not_python(judged: Judge) -> None:
     """A change of other Python code could change the result as well; a change of other files cannot."""
     other = diff("x = 1\n", "x = 2\n", "pkg/other.py")

@@ -60,7 +60,6 @@ SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.compare_frontends,
 ]  # fmt: skip
 SIGNALLED: list[int] = []
-FROZEN = gc.get_freeze_count()
 #: Exit functions that the functions register; those that libraries register on import are no effects.
 REGISTERED: list[Any] = []
 
@@ -80,9 +79,9 @@ WITH_EFFECTS = [
     for function in vars(programs).values()
     if inspect.isfunction(function) and function.__module__ == programs.__name__ and expected(function) is not None
 ]
-#: `make test` runs one in eight.
+#: `make test` runs one in sixteen.
 EFFECTS = [
-    pytest.param(function, id=function.__name__, marks=[pytest.mark.exhaustive] if number % 8 else [])
+    pytest.param(function, id=function.__name__, marks=[pytest.mark.exhaustive] if number % 16 else [])
     for number, function in enumerate(WITH_EFFECTS)
 ]
 
@@ -178,7 +177,6 @@ def seen() -> dict[str, Any]:
         "waiting": programs.WAITING.qsize(),
         "event": (programs.EVENT.is_set(), programs.MOCK.call_count),
         "table": len(copyreg.dispatch_table),
-        "frozen": gc.get_freeze_count() > FROZEN,
         "random": torch.get_rng_state().tolist(),
     }
 
@@ -242,12 +240,13 @@ def kinds_and_lines(result: Any) -> list[tuple[str, int | None]]:
 
 @pytest.mark.parametrize("function", EFFECTS)
 def test_function_with_an_effect_is_stopped_before_it(function: Callable[..., Any]) -> None:
-    before = seen()
+    before, frozen = seen(), gc.get_freeze_count()
     for call in SINGLE_CALLS:
         result = call(torch.compile(function, backend="eager"), torch.ones(3))
         assert seen() == before, call.__name__
         assert kinds_and_lines(result)[:1] == [expected(function)], f"{call.__name__}: {result.to_text()}"
         assert "run again" in " ".join(result.to_text().split())
+    assert gc.get_freeze_count() <= frozen
 
 
 @pytest.mark.parametrize("function", [case for case in EFFECTS if case.id not in NEVER_REAL])
@@ -364,6 +363,7 @@ def checkpointed(x: torch.Tensor) -> torch.Tensor:
     return y * 2
 
 
+@pytest.mark.exhaustive
 def test_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tqdm, "monitor", None)
     compiled = torch.compile(checkpointed, backend="eager")

@@ -4,15 +4,16 @@ import type { INotebookModel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { carriesReport, type Reading, readOutput } from '../report/reader';
-import type { Report, Rows, Source } from '../report/types';
+import type { Report, Rows } from '../report/types';
 import {
   CellIndex,
   cellSources,
   findCell,
-  type ICell,
   type ISnapshot,
   snapshotOf
 } from './cells';
+
+type Cells = CellIndex<ISnapshot<ICodeCellModel>>;
 
 /** An output of a cell with a report, readable or not. */
 export interface IRun {
@@ -26,15 +27,13 @@ export interface IRun {
   readonly executionCount: number | null;
   /** What was compiled, or else the line of code that identifies the cell for the reader. */
   readonly title: string;
-  /** Whether the cell was edited after this run. */
+  /** Whether the cell, or a cell with a function that it runs, was edited after this run. */
   readonly edited: boolean;
   /** null if it cannot be read; `problem` then contains the reason. */
   readonly report: Report | null;
   /** The rows of the report; null if it cannot be read. */
   readonly rows: Rows | null;
   readonly problem: string | null;
-  /** The source in the report that is the cell itself. */
-  readonly ownSource: Source | null;
 }
 
 /** A selected part of a report. */
@@ -71,14 +70,21 @@ export class RunReader {
 
   /** All runs in a notebook, in the order of its cells. */
   runsIn(notebook: INotebookModel | null): IRun[] {
-    return codeCells(notebook).flatMap(([cell, index]) =>
-      this._runsOf(cell, index)
+    const cells = codeCells(notebook);
+    let index: Cells | null = null;
+    const findCells = (): Cells =>
+      (index ??= new CellIndex(cells.map(([cell]) => snapshotOf(cell))));
+    return cells.flatMap(([cell, place]) =>
+      this._runsOf(cell, place, findCells)
     );
   }
 
-  private _runsOf(cell: ICodeCellModel, index: number): IRun[] {
+  private _runsOf(
+    cell: ICodeCellModel,
+    index: number,
+    findCells: () => Cells
+  ): IRun[] {
     const runs: IRun[] = [];
-    const snapshot = snapshotOf(cell);
     for (let output = 0; output < cell.outputs.length; output += 1) {
       // The model's own `data` returns a deep copy on each access.
       const { data } = cell.outputs.get(output).toJSON();
@@ -94,11 +100,12 @@ export class RunReader {
         index,
         output,
         executionCount: cell.executionCount,
-        title: rows?.title || titleOf(snapshot.sharedModel.getSource()),
+        title: rows?.title || titleOf(cell.sharedModel.getSource()),
+        edited:
+          report !== null && editedSince(cell, report, findCells()).length > 0,
         report,
         rows,
-        problem: 'problem' in reading ? reading.problem : null,
-        ...ownSourceOf(report, snapshot)
+        problem: 'problem' in reading ? reading.problem : null
       });
     }
     return runs;
@@ -151,7 +158,8 @@ export function editedRun(
   const index = new CellIndex(cells.map(snapshotOf));
   let others: IEditedRun | null = null;
   for (const run of [...runs].reverse()) {
-    const edited = editedSince(run, index);
+    const edited =
+      run.report === null ? [] : editedSince(run.cell, run.report, index);
     if (edited.length === 0) {
       continue;
     }
@@ -165,15 +173,13 @@ export function editedRun(
   return others;
 }
 
+/** The cells of a report whose texts have changed since. */
 function editedSince(
-  run: IRun,
-  cells: CellIndex<ISnapshot<ICodeCellModel>>
+  cell: ICodeCellModel,
+  report: Report,
+  cells: Cells
 ): IEditedCell[] {
-  const { report } = run;
-  if (report === null) {
-    return [];
-  }
-  const carrier = snapshotOf(run.cell);
+  const carrier = snapshotOf(cell);
   return cellSources(report).flatMap(source => {
     const match = findCell(report, source.id, carrier, cells);
     const before = source.segments[0]?.text;
@@ -214,24 +220,6 @@ export function areSameRuns(
       );
     })
   );
-}
-
-/** The source of a report's own cell, and whether the cell's text has changed. */
-function ownSourceOf(
-  report: Report | null,
-  cell: ICell
-): Pick<IRun, 'ownSource' | 'edited'> {
-  let ownSource: Source | null = null;
-  let edited = false;
-  if (report !== null) {
-    const cells = new CellIndex([cell]);
-    for (const source of cellSources(report)) {
-      const match = findCell(report, source.id, cell, cells);
-      ownSource ??= match && source;
-      edited ||= match?.stale ?? false;
-    }
-  }
-  return { ownSource, edited };
 }
 
 /** The first line of a cell that is not a magic, a comment or an import. */

@@ -214,3 +214,26 @@ test('an edit is compared with the last run of the cell', () => {
   assert.deepEqual(edited(copy), ['b', [true, 'edited, too']]);
   assert.equal(edited(other), null, 'no part of a run');
 });
+
+test('a run is edited if a cell with one of its functions was', async () => {
+  const helper = 'def helper(x):\n    return x + 1';
+  const [own] = REPORT.sources;
+  const [segment] = own!.segments;
+  const further = {
+    ...own!,
+    id: 'further',
+    name: 'Cell In[5]',
+    segments: [{ ...segment!, text: helper }]
+  };
+  const report = { ...REPORT, sources: [own!, further] };
+  const functions = new Cell('a', helper, []);
+  functions.executionCount = 5;
+  const run = new Cell('b', TEXT, [{ [MIME_TYPE]: report }]);
+  const notebook = new Notebook(functions, run);
+  const { reports } = reportsOf(new Tracker(notebook));
+  reports.watch();
+  assert(!reports.runs[0]!.edited);
+  functions.text = `${helper} + 1`;
+  await notebook.change();
+  assert(reports.runs[0]!.edited);
+});

@@ -27,8 +27,7 @@ function makeRun(cellId: string, rows = ROWS): IRun {
     edited: false,
     report,
     rows,
-    problem: null,
-    ownSource: report.sources[0]!
+    problem: null
   };
 }
 

@@ -47,7 +47,6 @@ function rowsOf(
     title: 'x',
     edited: false,
     problem: null,
-    ownSource: report.sources[0] ?? null,
     report,
     rows
   } as unknown as IRun;

@@ -164,7 +164,7 @@ def issue_191821(compiler: Compiler) -> Any:
 
     def shifted_twice(x: Tensor) -> Tensor:
         global shift  # this is what the program is about
-        for shift in (1, 2):
+        for shift in (1, 2):  # noqa: B007 - the region reads it
             x = shifted(x)
         return x
 
@@ -289,7 +289,7 @@ def issue_136662(compiler: Compiler) -> Any:
             y[:, 0] += x[:, 2].abs()
         return y.sum()
 
-    return compiler(lambda x: torch.func.grad(summed)(x))(torch.ones(2, 3))
+    return compiler(torch.func.grad(summed))(torch.ones(2, 3))
 
 
 def issue_138908(compiler: Compiler) -> Any:
@@ -325,6 +325,24 @@ def issue_193183(compiler: Compiler) -> Any:
         return result
 
     return compiler(interleaved)(torch.arange(3.0 * 16 * 64).view(3, 16, 64))
+
+
+def issue_174891(compiler: Compiler) -> Any:
+    return compiler(lambda x: x + torch.ones(2, 1, dtype=torch.complex64))(torch.zeros(2, 2, dtype=torch.complex64))
+
+
+def issue_179807(compiler: Compiler) -> Any:
+    window = torch.hann_window(320)
+
+    def spectrum(x: Tensor) -> Tensor:
+        padded = torch.nn.functional.pad(x, (0, 318))
+        return padded.stft(512, 160, 320, window, pad_mode="constant", return_complex=True)
+
+    return compiler(spectrum)(torch.ones(2, 2))
+
+
+def issue_130362(compiler: Compiler) -> Any:
+    return compiler(lambda x: torch.vmap(torch.mul, in_dims=(0, None))(x, 5))(torch.ones(3))
 
 
 def issue_194166(compiler: Compiler) -> Any:

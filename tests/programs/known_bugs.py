@@ -345,6 +345,16 @@ def issue_130362(compiler: Compiler) -> Any:
     return compiler(lambda x: torch.vmap(torch.mul, in_dims=(0, None))(x, 5))(torch.ones(3))
 
 
+def issue_150265(compiler: Compiler) -> Any:
+    class Own(torch.nn.Parameter):
+        def __new__(cls, data: Tensor) -> Own:
+            return torch.Tensor._make_subclass(cls, data)
+
+    own = Own(torch.ones(2))
+    with torch.no_grad():
+        return compiler(lambda: (3 * own).sum().item())()
+
+
 def issue_194166(compiler: Compiler) -> Any:
     norm = torch.nn.BatchNorm1d(4)
 
@@ -361,7 +371,17 @@ def issue_194166(compiler: Compiler) -> Any:
 #: The backend with which a program meets its bug; "inductor" for those that are not listed.
 BACKENDS = {
     **dict.fromkeys(
-        (issue_193279, issue_192985, issue_176851, issue_174050, issue_196127, issue_196173, issue_181247), "eager"
+        (
+            issue_193279,
+            issue_192985,
+            issue_176851,
+            issue_174050,
+            issue_196127,
+            issue_196173,
+            issue_181247,
+            issue_150265,
+        ),
+        "eager",
     ),
     **dict.fromkeys((issue_181146, issue_184113, issue_179804, issue_139789, issue_198095, issue_191821), "aot_eager"),
 }

@@ -347,7 +347,7 @@ def issue_130362(compiler: Compiler) -> Any:
 
 def issue_150265(compiler: Compiler) -> Any:
     class Own(torch.nn.Parameter):
-        def __new__(cls, data: Tensor) -> Own:
+        def __new__(cls, data: Tensor) -> Any:
             return torch.Tensor._make_subclass(cls, data)
 
     own = Own(torch.ones(2))

@@ -327,6 +327,28 @@ def issue_193183(compiler: Compiler) -> Any:
     return compiler(interleaved)(torch.arange(3.0 * 16 * 64).view(3, 16, 64))
 
 
+def issue_193811(compiler: Compiler) -> Any:
+    def enlarged(x: Tensor) -> Tensor:
+        return torch.nn.functional.interpolate(x, size=[4, 4], mode="bilinear")
+
+    try:
+        return compiler(enlarged)(torch.ones(1, 1, 2, 2, dtype=torch.int32)).dtype
+    except NotImplementedError as error:
+        return type(error)
+
+
+def issue_93262(compiler: Compiler) -> Any:
+    def reduced(x: Tensor) -> Tensor:
+        return torch.nn.functional.interpolate(x, size=[1, 1], mode="bilinear")
+
+    return compiler(reduced)(torch.arange(140.0).view(1, 2, 7, 10))
+
+
+def issue_100970(compiler: Compiler) -> Any:
+    weight, mean, variance = torch.ones(3, 1, 1, 1), torch.zeros(3), torch.ones(3)
+    return compiler(lambda x: torch.nn.functional.batch_norm(x, mean, variance, weight))(torch.ones(1, 3, 2, 2)).shape
+
+
 def issue_174891(compiler: Compiler) -> Any:
     return compiler(lambda x: x + torch.ones(2, 1, dtype=torch.complex64))(torch.zeros(2, 2, dtype=torch.complex64))
 
@@ -383,7 +405,9 @@ BACKENDS = {
         ),
         "eager",
     ),
-    **dict.fromkeys((issue_181146, issue_184113, issue_179804, issue_139789, issue_198095, issue_191821), "aot_eager"),
+    **dict.fromkeys(
+        (issue_181146, issue_184113, issue_179804, issue_139789, issue_198095, issue_191821, issue_193811), "aot_eager"
+    ),
 }
 PROGRAMS: dict[str, Callable[[Compiler], Any]] = {
     name.removeprefix("issue_"): value

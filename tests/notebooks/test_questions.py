@@ -11,7 +11,7 @@ import pytest
 import snowballstemmer  # type: ignore[import-untyped] # it ships no types
 
 from jupyter_graphbreak.knowledge.causes import CAUSES
-from notebooks import cause_pages
+from notebooks import cause_pages, known_bugs
 
 #: A cell whose code is folded and whose output is a table. Each row of the table comes from a code line with backticks.
 _HIDDEN = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
@@ -375,7 +375,12 @@ can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
 unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
 ctc_loss breaks the graph | training#what-breaks-in-training-code | with lengths in tensors
 pack_padded_sequence in a compiled model | causes/gb0014 | together with the layer
-wrong gradients of chained norms, CUDA | errors#nothing-raises-but-the-result-differs | mix_order_reduction
+NameError tmp19 is not defined since 2.13 | known_bugs#inductorerror-cppcompileerror-triton | automatic_dynamic_shapes
+reduce-overhead is slower in 2.10 than in 2.9 | known_bugs#slower-more-memory-longer-to-compile | stay with 2.9
+flex_attention: expected 4, got 2 | known_bugs#flex-attention-and-other-attention | after `transpose`
+func.grad ignores my backward | known_bugs#gradients-and-backward-passes | torch.compiler.disable
+Swin v2 on a CPU fails with 2.11 | known_bugs#inductorerror-cppcompileerror-triton | right with 2.9
+wrong gradients of chained norms, CUDA | known_bugs#gradients-and-backward-passes | mix_order_reduction
 compile() unexpected keyword 'optimizer' | errors#errors-with-a-simple-cause | keras's
 NoValidChoicesError | libraries#flex-attention-block-masks | shorter than a block
 LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
@@ -489,6 +494,7 @@ def _section(page: str, anchor: str) -> str:
     """Return a section of a page from its heading on, in Markdown."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    text = known_bugs.with_tables(text)
     text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text

@@ -1,0 +1,40 @@
+"""The page of known bugs agrees with the programs that meet them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import torch
+
+from notebooks import known_bugs
+from tests.programs.known_bugs import BACKENDS, PROGRAMS, outcome
+
+BUGS = [bug for subject in known_bugs.bugs().values() for bug in subject]
+OUTCOMES = json.loads(known_bugs.OUTCOMES.read_text(encoding="utf-8"))
+RELEASE = torch.__version__.partition("+")[0]
+#: The programs of inductor take a second each, and one starts a process.
+SLOW = {name for name, program in PROGRAMS.items() if program not in BACKENDS} | {"181247"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if name in SLOW else []) for name in PROGRAMS]
+)
+@pytest.mark.skipif(RELEASE not in OUTCOMES["193279"], reason="not measured with this release")
+def test_each_program_has_the_outcome_on_the_page(name: str) -> None:
+    assert outcome(name) == OUTCOMES[name][RELEASE]
+
+
+def test_each_program_belongs_to_a_bug_of_the_table() -> None:
+    assert PROGRAMS.keys() == OUTCOMES.keys() <= {bug.issue for bug in BUGS}
+    assert len({bug.issue for bug in BUGS}) == len(BUGS)
+
+
+def test_the_page_has_every_bug_with_a_link_and_says_where_it_was_run() -> None:
+    page = known_bugs.with_tables((known_bugs.OUTCOMES.parent / "known_bugs.md").read_text(encoding="utf-8"))
+    rows = [line for line in page.splitlines() if re.search(r"Run here: |Not run here", line) and line.startswith("| ")]
+    assert len(rows) == len(BUGS)
+    for bug in BUGS:
+        assert bug.address is None or sum(f"]({bug.address}) |" in row or f"]({bug.address})) |" in row for row in rows)
+    assert "Run here: 2.9.1 wrong result, 2.13.0 wrong result, 2.15.0 right. |" in page

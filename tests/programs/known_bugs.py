@@ -1,0 +1,438 @@
+"""Programs that meet known bugs of PyTorch on a CPU; ``notebooks/known_bugs.py`` has the table of the bugs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    #: ``torch.compile`` with a backend, or a function that returns its argument, for the eager result.
+    Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+#: A global that a program changes.
+shift = 0
+
+
+class SineWithBackward(torch.autograd.Function):
+    """A sine whose own gradient is zero, so that the usual one shows."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.sin(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass  # the derivative needs nothing
+
+    @staticmethod
+    def backward(_ctx: Any, grad: Tensor) -> Tensor:
+        return torch.zeros_like(grad)
+
+
+class SineWithJvp(torch.autograd.Function):
+    """A sine whose own forward-mode derivative is zero, so that the usual one shows."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.sin(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass  # the derivative needs nothing
+
+    @staticmethod
+    def jvp(_ctx: Any, tangent: Tensor) -> Tensor:
+        return torch.zeros_like(tangent)
+
+
+class Added(torch.autograd.Function):
+    """A sum with a gradient for the second operand only."""
+
+    @staticmethod
+    def forward(_ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        result = a.clone()
+        result += b
+        return result
+
+    @staticmethod
+    def backward(_ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, grad * 3
+
+
+@runtime_checkable
+class HasScale(Protocol):
+    """Anything with a scale."""
+
+    scale: float
+
+
+class Options:
+    """An object with the attributes that it is given."""
+
+    def __init__(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
+
+class Toggle:
+    """An object that alternates between two states."""
+
+    def __init__(self) -> None:
+        self.left, self.right = object(), object()
+        self.current = self.left
+
+
+class Pretender:
+    """An object that says that it is an ``int``."""
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override] # this is what the program is about
+        return int
+
+
+def issue_193279(compiler: Compiler) -> Any:
+    def gradient(x: Tensor) -> Tensor:
+        return torch.func.grad(lambda x: SineWithBackward.apply(x).sum())(x)
+
+    return compiler(gradient)(torch.ones(4))
+
+
+def issue_192985(compiler: Compiler) -> Any:
+    def derivative(x: Tensor) -> Tensor:
+        return torch.func.jvp(SineWithJvp.apply, (x,), (torch.ones_like(x),))[1]
+
+    return compiler(derivative)(torch.ones(4))
+
+
+def issue_181146(compiler: Compiler) -> Any:
+    x = torch.ones(3, requires_grad=True)
+    compiler(lambda x: Added.apply(x, x).sum())(x).backward()
+    return x.grad
+
+
+def issue_184113(compiler: Compiler) -> Any:
+    x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
+    compiler(lambda x, y: Added.apply(x, y).sum())(x, y).backward()
+    return y.grad
+
+
+def issue_179804(compiler: Compiler) -> Any:
+    torch.manual_seed(0)
+    weight = torch.randn(16, 16, requires_grad=True)
+
+    def product(x: Tensor) -> Tensor:
+        with torch.amp.autocast("cpu", enabled=False):
+            return x.float() @ weight.T
+
+    with torch.amp.autocast("cpu", dtype=torch.bfloat16):
+        result = compiler(product)(torch.randn(4, 16))
+    result.pow(2).sum().backward()
+    return weight.grad
+
+
+def issue_139789(compiler: Compiler) -> Any:
+    def doubled(x: Tensor, y: Tensor) -> Tensor:
+        x.mul_(2)
+        return x + y
+
+    call, base = compiler(doubled), torch.ones(8)
+    call(torch.ones(4), torch.ones(4))
+    return call(base[:4], base[2:6])
+
+
+def issue_198095(compiler: Compiler) -> Any:
+    def raised(x: Tensor, rest: Tensor) -> Tensor:
+        x.add_(100)
+        return rest[0]
+
+    base = torch.arange(24.0).reshape(4, 6)
+    return compiler(raised)(base, base[1:])
+
+
+def issue_191821(compiler: Compiler) -> Any:
+    @torch.compiler.nested_compile_region
+    def shifted(x: Tensor) -> Tensor:
+        return x + shift
+
+    def shifted_twice(x: Tensor) -> Tensor:
+        global shift  # this is what the program is about
+        for shift in (1, 2):  # noqa: B007 - the region reads it
+            x = shifted(x)
+        return x
+
+    return compiler(shifted_twice)(torch.ones(1))
+
+
+def issue_196127(compiler: Compiler) -> Any:
+    call = compiler(lambda x, options: x * 2 if isinstance(options, HasScale) else x)
+    return [call(torch.ones(1), options) for options in (Options(scale=2.0), Options())]
+
+
+def issue_196173(compiler: Compiler) -> Any:
+    def toggled(x: Tensor, toggle: Toggle) -> Tensor:
+        is_left = toggle.current is toggle.left
+        toggle.current = toggle.right if is_left else toggle.left
+        return x * 2 if is_left else x
+
+    call, toggle = compiler(toggled), Toggle()
+    return [call(torch.ones(1), toggle) for _ in range(2)]
+
+
+def issue_176851(compiler: Compiler) -> Any:
+    class State:
+        factor = 1.0
+
+    call = compiler(lambda x: x * State.factor)
+    call(torch.ones(1))
+    State.factor = 10.0
+    return call(torch.ones(1))
+
+
+def issue_174050(compiler: Compiler) -> Any:
+    pretender = Pretender()
+    return compiler(lambda x: x + 1 if isinstance(pretender, int) else x)(torch.ones(1))
+
+
+def issue_181247(compiler: Compiler) -> Any:
+    del compiler  # it runs in a process of its own
+    program = "import torch; torch.compile(lambda x: x + 1, fullgraph=True, backend='eager')(torch.ones(1))"
+    environment = os.environ | {"TORCH_COMPILE_DISABLE": "1"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
+
+
+def issue_198131(compiler: Compiler) -> Any:
+    def copied(target: Tensor, source: Tensor) -> Tensor:
+        target[0:, :] = source[0:, :]
+        source.add_(1)
+        return source
+
+    target, source = torch.zeros(3, 4), torch.arange(12.0).view(3, 4)
+    compiler(copied)(target, source)
+    return target
+
+
+def issue_198270(compiler: Compiler) -> Any:
+    def mirrored(x: Tensor) -> Tensor:
+        x.index_put_((torch.arange(x.size(0)),), x * 2.0)
+        x.add_(x.flip(0))
+        return x
+
+    return compiler(mirrored)(torch.arange(32.0).view(4, 8))
+
+
+def issue_183082(compiler: Compiler) -> Any:
+    torch.manual_seed(0)
+    return compiler(lambda x: x.sin().t().argmax())(torch.randn(5, 7))
+
+
+def issue_189787(compiler: Compiler) -> Any:
+    torch.manual_seed(0)
+    return compiler(lambda x: torch.floor(torch.softmax(x, -1).sum(-1)))(torch.randn(200, 64))
+
+
+def issue_195214(compiler: Compiler) -> Any:
+    torch.manual_seed(0)
+
+    def count_of_maxima(x: Tensor) -> Tensor:
+        scaled = x / 1.7
+        return (scaled == scaled.amax(-1, keepdim=True)).sum(-1)
+
+    return compiler(count_of_maxima)(torch.randn(64, 32, dtype=torch.bfloat16))
+
+
+def issue_119162(compiler: Compiler) -> Any:
+    torch.set_default_dtype(torch.float64)
+    try:
+        return compiler(lambda: torch.randn(0))().dtype
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def issue_141865(compiler: Compiler) -> Any:
+    try:
+        return compiler(torch.nn.Linear(1, 1))(torch.ones(1, 1, dtype=torch.float16)).dtype
+    except RuntimeError as error:
+        return type(error)
+
+
+def issue_157612(compiler: Compiler) -> Any:
+    return _attention(compiler, [192], lambda layers, x: layers[0](x).chunk(3, -1))
+
+
+def flex_attention_of_three_projections(compiler: Compiler) -> Any:
+    return _attention(compiler, [64] * 3, lambda layers, x: [layer(x) for layer in layers])
+
+
+def _attention(compiler: Compiler, widths: list[int], project: Callable[..., Any]) -> Any:
+    torch.manual_seed(0)
+    layers = torch.nn.ModuleList(torch.nn.Linear(64, width) for width in widths)
+
+    def attend(x: Tensor) -> Any:
+        return flex_attention(*(part.view(2, 128, 4, 16).transpose(1, 2) for part in project(layers, x)))
+
+    with torch.no_grad():
+        return compiler(attend)(torch.randn(2, 128, 64))
+
+
+def issue_136662(compiler: Compiler) -> Any:
+    def summed(x: Tensor) -> Tensor:
+        y = torch.zeros_like(x)
+        for _ in range(2):
+            y[:, 0] += x[:, 2].abs()
+        return y.sum()
+
+    return compiler(torch.func.grad(summed))(torch.ones(2, 3))
+
+
+def issue_138908(compiler: Compiler) -> Any:
+    def doubled(index: Tensor, y: Tensor) -> Tensor:
+        index = index + 10
+        y[index] += y[index]
+        return y
+
+    return compiler(doubled)(torch.full((1, 2), -10), torch.ones(2, 32))
+
+
+def issue_189895(compiler: Compiler) -> Any:
+    def lengths(mask: Tensor) -> Tensor:
+        return torch.nn.functional.pad(mask.sum(dim=-1, dtype=torch.int32), (1, 0))
+
+    return compiler(lengths)(torch.ones(1, 16384, dtype=torch.bool))
+
+
+def issue_191571(compiler: Compiler) -> Any:
+    def gathered(x: Tensor, index: Tensor) -> Tensor:
+        total = torch.zeros(1, x.shape[1])
+        total.scatter_add_(0, index.unsqueeze(-1).expand(-1, x.shape[1]), x)
+        return torch.index_select(total, 0, index)
+
+    return compiler(gathered)(torch.ones(8, 4), torch.zeros(8, dtype=torch.long))
+
+
+def issue_193183(compiler: Compiler) -> Any:
+    def interleaved(x: Tensor) -> Tensor:
+        result = x[0].clone()
+        for part in (1, 2):
+            result[..., part:30:3] = x[part, ..., part:30:3]
+        return result
+
+    return compiler(interleaved)(torch.arange(3.0 * 16 * 64).view(3, 16, 64))
+
+
+def issue_193811(compiler: Compiler) -> Any:
+    def enlarged(x: Tensor) -> Tensor:
+        return torch.nn.functional.interpolate(x, size=[4, 4], mode="bilinear")
+
+    try:
+        return compiler(enlarged)(torch.ones(1, 1, 2, 2, dtype=torch.int32)).dtype
+    except NotImplementedError as error:
+        return type(error)
+
+
+def issue_93262(compiler: Compiler) -> Any:
+    def reduced(x: Tensor) -> Tensor:
+        return torch.nn.functional.interpolate(x, size=[1, 1], mode="bilinear")
+
+    return compiler(reduced)(torch.arange(140.0).view(1, 2, 7, 10))
+
+
+def issue_100970(compiler: Compiler) -> Any:
+    weight, mean, variance = torch.ones(3, 1, 1, 1), torch.zeros(3), torch.ones(3)
+    return compiler(lambda x: torch.nn.functional.batch_norm(x, mean, variance, weight))(torch.ones(1, 3, 2, 2)).shape
+
+
+def issue_174891(compiler: Compiler) -> Any:
+    return compiler(lambda x: x + torch.ones(2, 1, dtype=torch.complex64))(torch.zeros(2, 2, dtype=torch.complex64))
+
+
+def issue_179807(compiler: Compiler) -> Any:
+    window = torch.hann_window(320)
+
+    def spectrum(x: Tensor) -> Tensor:
+        padded = torch.nn.functional.pad(x, (0, 318))
+        return padded.stft(512, 160, 320, window, pad_mode="constant", return_complex=True)
+
+    return compiler(spectrum)(torch.ones(2, 2))
+
+
+def issue_130362(compiler: Compiler) -> Any:
+    return compiler(lambda x: torch.vmap(torch.mul, in_dims=(0, None))(x, 5))(torch.ones(3))
+
+
+def issue_150265(compiler: Compiler) -> Any:
+    class Own(torch.nn.Parameter):
+        def __new__(cls, data: Tensor) -> Any:
+            return torch.Tensor._make_subclass(cls, data)
+
+    own = Own(torch.ones(2))
+    with torch.no_grad():
+        return compiler(lambda: (3 * own).sum().item())()
+
+
+def issue_194166(compiler: Compiler) -> Any:
+    norm = torch.nn.BatchNorm1d(4)
+
+    def normalized(x: Tensor, mask: Tensor) -> Tensor:
+        result = torch.zeros_like(x)
+        result[mask] = norm(x[mask])
+        return result
+
+    torch.manual_seed(0)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        return compiler(normalized)(torch.randn(6, 4), torch.arange(6) > 1)
+
+
+#: The backend with which a program meets its bug; "inductor" for those that are not listed.
+BACKENDS = {
+    **dict.fromkeys(
+        (
+            issue_193279,
+            issue_192985,
+            issue_176851,
+            issue_174050,
+            issue_196127,
+            issue_196173,
+            issue_181247,
+            issue_150265,
+        ),
+        "eager",
+    ),
+    **dict.fromkeys(
+        (issue_181146, issue_184113, issue_179804, issue_139789, issue_198095, issue_191821, issue_193811), "aot_eager"
+    ),
+}
+PROGRAMS: dict[str, Callable[[Compiler], Any]] = {
+    name.removeprefix("issue_"): value
+    for name, value in dict(globals()).items()
+    if name.startswith("issue_") or name == "flex_attention_of_three_projections"
+}
+
+
+def outcome(name: str) -> str:
+    """Run a program eagerly and compiled, and return "right", "wrong result" or "error"."""
+    program = PROGRAMS[name]
+    backend = BACKENDS.get(program, "inductor")
+    torch.compiler.reset()
+    try:
+        result = program(lambda function: torch.compile(function, backend=backend))
+    except Exception:  # noqa: BLE001 - any error is an outcome
+        return "error"
+    return "right" if _is_equal(result, program(lambda function: function)) else "wrong result"
+
+
+def _is_equal(result: Any, expected: Any) -> bool:
+    if not isinstance(expected, torch.Tensor | list):
+        return bool(result == expected)
+    try:
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+    except AssertionError:
+        return False
+    return True

@@ -22,6 +22,8 @@ INNER = "inner"
 INTERRUPTED = "the search was interrupted"
 #: The reason of a remedy that was not tried because the time for trials was over.
 NO_TIME = "there was no time left for it"
+#: The reason of a decision for a person if the time ended before any change was tried.
+NO_TIME_AT_ALL = "there was no time left"
 
 
 class Edit(msgspec.Struct, frozen=True):

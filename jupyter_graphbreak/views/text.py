@@ -478,6 +478,8 @@ def _recompiles(report: Report) -> list[str]:
         if len(recompilation.guards) > _MAX_LISTED:
             lines.append(f"{INDENT}and {len(recompilation.guards) - _MAX_LISTED} more guards")
         lines += wrapped("", recompilation.warning) if recompilation.warning else []
+        if tried is not None and (why := why_untried(report, tried)):
+            lines += wrapped("not tried: ", whole_clauses(_plain(why), _MAX_TRIAL))
         if tried:
             lines += _trials(report, tried, None)
             time = time_with(report, tried.working[0]) if tried.working else ""

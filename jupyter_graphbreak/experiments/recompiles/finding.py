@@ -55,7 +55,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.records.package_paths import is_library
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING, Edit, Remedy
+from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME_AT_ALL, WORKING, Edit, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -184,7 +184,7 @@ def find_recompile_remedies(
                     steps = [] if is_enough else found.manual_steps
                     found = dataclasses.replace(found, combined=combined, manual_steps=steps)
             except TimeUpError:
-                found = search.without_trials("there was no time left")
+                found = search.without_trials(NO_TIME_AT_ALL)
             except TrialStoppedError as stopped:
                 kept.leave_out(entry, stopped.effect)
                 found = search.without_trials(f"the function was not run again: it {stopped.effect.what}")

@@ -19,7 +19,7 @@ from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.knowledge.owners import OPTIMIZER, OPTIMIZER_STEP, OWNERS
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING
+from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME_AT_ALL, WORKING
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _manual_steps(
         if break_.id not in fixed:
             tried = [remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks]
             failed = [remedy.title for remedy in tried]
-            reason = None if failed else "there was no time left" if late else next(iter(reasons), None)
+            reason = None if failed else NO_TIME_AT_ALL if late else next(iter(reasons), None)
             reason = INTERRUPTED if INTERRUPTED in reasons else reason
             # As long as changes are left to try, no decision is due.
             sentence = None

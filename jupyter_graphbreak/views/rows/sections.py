@@ -52,7 +52,7 @@ from jupyter_graphbreak.views.words.values import (
     line_sentence,
     values_sentences,
 )
-from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict
+from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict, why_untried
 from jupyter_graphbreak.views.words.where import brief_code, place, without_function
 
 if TYPE_CHECKING:
@@ -279,6 +279,7 @@ def _recompiles(report: Report) -> Section | None:
         tried = recompile_remedies(report, recompilation)
         fix = best_recompile_remedy(report, recompilation)
         is_advised = shows_advice(report, recompilation)
+        untried = why_untried(report, tried) if tried is not None else ""
         rows.append(
             Row(
                 str(index),
@@ -301,6 +302,7 @@ def _recompiles(report: Report) -> Section | None:
                         if text
                     ),
                     *([_paragraph(_fix_sentence(report, fix))] if fix is not None else []),
+                    *([_paragraph(f"Not tried: {untried}")] if untried else []),
                     *(map(_paragraph, tried.person) if tried else []),
                 ],
                 spot=_spot(recompilation.location),

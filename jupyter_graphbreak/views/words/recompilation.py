@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, changed_settings, is_number_of_break, plain_guard
+from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
 from jupyter_graphbreak.views.words.plain_text import and_list, one_line, times_text
@@ -299,7 +300,9 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
         new = BreakRemedies(
             [remedy for remedy in tried.working if remedy.id not in shown],
             [remedy for remedy in tried.failed if remedy.id not in shown],
-            [step for step in tried.person if step not in shown],
+            # Without any trial, the general advice is better than the steps for what no change ends.
+            [] if tried.untried == NO_TIME_AT_ALL else [step for step in tried.person if step not in shown],
+            tried.untried,
         )
         shown.update(remedy.id for remedy in (*new.working, *new.failed))
         shown.update(new.person)

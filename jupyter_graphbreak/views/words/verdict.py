@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.eager import counted_functions
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME
+from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
 from jupyter_graphbreak.views.words.effects import not_run_again
@@ -301,7 +301,7 @@ def _end_of_recompiles(report: Report) -> str:
     if not known:
         steps: Counter[str] = Counter()
         for remedy in report.remedies or []:
-            if remedy.person and remedy.recompiles:
+            if remedy.person and remedy.recompiles and remedy.reason != NO_TIME_AT_ALL:
                 steps[remedy.person] += len(remedy.recompiles)
         (step, times), (_, next_times) = [*steps.most_common(2), ("", 0), ("", 0)][:2]
         return f" {one_line(step)}" if times > next_times else ""

@@ -12,7 +12,7 @@ from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Source
-from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
     CompiledCall,
@@ -192,6 +192,20 @@ def again(*guards: str, limit: bool = False) -> Report:
         for index, guard in enumerate(guards, start=1)
     ]
     return replace(no_breaks(), recompiles=made)
+
+
+def test_if_the_time_ends_before_any_trial_the_general_advice_stays_with_the_reason() -> None:
+    decision = Remedy(
+        "m1", [], "person", "A person must decide", "person", "not tried",
+        reason=NO_TIME_AT_ALL, person="Keep it the same.", recompiles=[""],
+    )  # fmt: skip
+    report = replace(again("tensor 'x' size mismatch at index 0. expected 2, actual 3"), remedies=[decision])
+    section = next(section for section in build_rows(report).sections if section.id == "recompile")
+    shown = [render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report))), "\n".join(section.rows[0].more)]
+    for text in shown:
+        assert "torch._dynamo.mark_dynamic(x, 0)" in text
+        assert "ot tried: there was no time left" in text
+        assert "Keep it the same" not in text
 
 
 @pytest.mark.parametrize(

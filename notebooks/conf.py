@@ -91,7 +91,7 @@ def _spread_cells(app: Sphinx, _: object, pages: list[str]) -> None:
 def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
     """Replace each comment that names a table of causes or bugs, and the sentence below it, with that table."""
     if page == "known_bugs":
-        source[0] = known_bugs.with_tables(source[0])
+        source[0] = known_bugs.with_lists(source[0])
     if page in {"common_breaks", "compile_time"}:
         source[0] = re.sub(
             r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE

@@ -1,4 +1,4 @@
-"""Make the tables of the known bugs of PyTorch's releases from public threads and from measured outcomes."""
+"""Make the lists of the known bugs of PyTorch's releases from public threads and from measured outcomes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pathlib import Path
 _TABLE = Path(__file__).parent / "known_bugs.toml"
 #: The outcome of each program in ``tests/programs/known_bugs.py`` by release; ``benchmarks/known_bugs.py`` writes it.
 OUTCOMES = Path(__file__).parent / "known_bugs.json"
-#: A comment that names a subject, and the sentence below it, which a reader of the source sees in place of the table.
+#: A comment that names a subject, and the sentence below it, which a reader of the source sees in place of the list.
 _PLACE = re.compile(r"^% known bugs: (.*)\n.*$", re.MULTILINE)
-_HEAD = "| what you see | in code that | releases | until it is fixed |\n| --- | --- | --- | --- |"
 
 
 @dataclass(frozen=True)
@@ -55,17 +54,18 @@ def bugs() -> dict[str, tuple[KnownBug, ...]]:
     return {subject: tuple(KnownBug(**entry) for entry in entries) for subject, entries in subjects.items()}
 
 
-def with_tables(text: str) -> str:
-    """Replace the comments of a page that name a subject with the tables of the bugs."""
+def with_lists(text: str) -> str:
+    """Replace the comments of a page that name a subject with lists of the bugs."""
     measured: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
     return _PLACE.sub(
-        lambda place: "\n".join([_HEAD, *(_row(bug, measured.get(bug.issue, {})) for bug in bugs()[place[1]])]), text
+        lambda place: "\n\n".join(_entry(bug, measured.get(bug.issue, {})) for bug in bugs()[place[1]]), text
     )
 
 
-def _row(bug: KnownBug, measured: dict[str, str]) -> str:
+def _entry(bug: KnownBug, measured: dict[str, str]) -> str:
     link = f" ([{bug.issue}]({bug.address}))" if bug.address else ""
     reported = f"{bug.releases}. " if bug.releases else ""
     outcomes = ", ".join(f"{release} {outcome}" for release, outcome in measured.items())
     runs = f"Run here: {outcomes}." if outcomes else "Not run here."
-    return f"| {bug.symptom}{link} | {bug.code} | {reported}{runs} | {bug.advice} |"
+    symptom = bug.symptom[:1].upper() + bug.symptom[1:]
+    return f"**{symptom}**{link}\n: In code that {bug.code}. {reported}{runs}\n: *Until it is fixed:* {bug.advice}"

@@ -494,7 +494,7 @@ def _section(page: str, anchor: str) -> str:
     """Return a section of a page from its heading on, in Markdown."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
-    text = known_bugs.with_tables(text)
+    text = known_bugs.with_lists(text)
     text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text

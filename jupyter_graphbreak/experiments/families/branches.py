@@ -11,7 +11,7 @@ from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.arms import Arm, parenthesized, read_arm, render_value, select_value
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
-from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name
+from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,
@@ -113,7 +113,8 @@ _WHERE = "Take both sides with torch.where"
 _GUARDED = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
 _COND = "Give both sides to torch.cond"
 _RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
-_IN_PLACE = {ast.Add: ("+=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+#: The operators of assignments in place, with the numbers that change no value.
+_NEUTRAL = {ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -445,13 +446,17 @@ _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
 def _in_place(
     site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Change a tensor in place by a neutral value if the branch would not change it."""
+    """Change a tensor in place by a neutral value, or to its own values, if the branch would not change it."""
     only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and not split_test(branch.test)[1] else None
-    if not isinstance(only, ast.AugAssign) or type(only.op) not in _IN_PLACE:
+    if not isinstance(only, ast.AugAssign) or type(only.op) not in {ast.Add, *_NEUTRAL}:
         return
-    sign, neutral = _IN_PLACE[type(only.op)]
     target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
-    line = f"{target} {sign} {torch}.where({condition}, {value}, {neutral})"
+    if isinstance(only.op, ast.Add):  # -0.0 + 0 is 0.0, so no number is neutral
+        chosen = f"{torch}.where({condition}, {target} + {operand(value)}, {target})"
+        line = f"{target} = {chosen}" if isinstance(only.target, ast.Subscript) else f"{target}.copy_({chosen})"
+    else:
+        sign, neutral = _NEUTRAL[type(only.op)]
+        line = f"{target} {sign} {torch}.where({condition}, {value}, {neutral})"
     splices = [site.draft.statement_replacement(branch, [line]), *needed]
     yield from _proposals(site, f"{_WHERE}, in place", splices, [branch.test])
 

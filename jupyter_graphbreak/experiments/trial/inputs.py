@@ -47,6 +47,8 @@ _OTHER_DTYPES = {
 _EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
 #: The maximum number of edge numbers that are combined with tensors that require gradients.
 _MAX_NUMBERS_WITH_GRADIENTS = 16
+#: The maximum number of keys that are left out of a dict, one at a time.
+_MAX_MISSING_KEYS = 3
 #: The maximum number of values of one item of a list or tuple in edge inputs.
 _MAX_ITEM_VALUES = 2
 #: Kinds of tensors in edge inputs.
@@ -282,7 +284,7 @@ def _kind_changes(
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which a default, ``None``, an empty list or a truth value replaces one tensor."""
+    """Yield arguments of which a default, ``None``, an empty list or a flag replaces one tensor, or a key is missing."""
     defaults, tested = _defaults(fn), _tested_parameters(fn)
     reads_numbers = not _READ_NUMBERS.isdisjoint(_names(fn))
     flags = [name for name, value in first.named(fn).items() if type(value) is bool]
@@ -290,6 +292,12 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
         without = _replace_argument(first, fn, name, None)
         yield f"{name} = None", f"{name} = None", without
         yield f"{name} = None, all tensors negated", f"{name} = None", _map_arguments(without, _negated)
+    for name, value in first.named(fn).items():
+        for missing in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
+            kind = f"{name} without {show(missing)}"
+            without = _replace_argument(first, fn, name, {key: part for key, part in value.items() if key != missing})
+            yield kind, kind, without
+            yield f"{kind}, all tensors negated", kind, _map_arguments(without, _negated)
     given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
     for name, default in defaults.items():  # None is no value of another kind: the function expects it
         if name in given and is_instance(default, bool | int | float):

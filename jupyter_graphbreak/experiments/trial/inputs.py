@@ -284,7 +284,7 @@ def _kind_changes(
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which a default, ``None``, an empty list or a flag replaces one tensor, or a key is missing."""
+    """Yield arguments with a default, ``None``, an empty list or a flag instead of one tensor, or without a key."""
     defaults, tested = _defaults(fn), _tested_parameters(fn)
     reads_numbers = not _READ_NUMBERS.isdisjoint(_names(fn))
     flags = [name for name, value in first.named(fn).items() if type(value) is bool]

@@ -185,10 +185,10 @@ def execute(
     except NoSuchKernel as error:
         raise UnreadableNotebook(f"{path}: the kernel {error.name!r} is not installed") from None
     except (AttributeError, KeyError, TypeError) as error:
-        why = _why_invalid(notebook)
-        if why is None:
+        reason = _why_invalid(notebook)
+        if reason is None:
             raise
-        raise UnreadableNotebook(f"{path}: the notebook cannot be run: {why}") from error
+        raise UnreadableNotebook(f"{path}: the notebook cannot be run: {reason}") from error
     _remove_widgets(notebook)
     executed: dict[str, Any] = notebook
     return executed, failure

@@ -113,8 +113,9 @@ _WHERE = "Take both sides with torch.where"
 _GUARDED = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
 _COND = "Give both sides to torch.cond"
 _RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
-#: The operators of assignments in place, with the numbers that change no value.
-_NEUTRAL = {ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+#: The operators of assignments in place, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
+#: written as a difference.
+_NEUTRAL = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -446,17 +447,14 @@ _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
 def _in_place(
     site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Change a tensor in place by a neutral value, or to its own values, if the branch would not change it."""
+    """Change a tensor in place by a neutral value if the branch would not change it."""
     only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and not split_test(branch.test)[1] else None
-    if not isinstance(only, ast.AugAssign) or type(only.op) not in {ast.Add, *_NEUTRAL}:
+    if not isinstance(only, ast.AugAssign) or type(only.op) not in _NEUTRAL:
         return
     target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
-    if isinstance(only.op, ast.Add):  # -0.0 + 0 is 0.0, so no number is neutral
-        chosen = f"{torch}.where({condition}, {target} + {operand(value)}, {target})"
-        line = f"{target} = {chosen}" if isinstance(only.target, ast.Subscript) else f"{target}.copy_({chosen})"
-    else:
-        sign, neutral = _NEUTRAL[type(only.op)]
-        line = f"{target} {sign} {torch}.where({condition}, {value}, {neutral})"
+    sign, neutral = _NEUTRAL[type(only.op)]
+    changed = f"-{operand(value)}" if isinstance(only.op, ast.Add) else value
+    line = f"{target} {sign} {torch}.where({condition}, {changed}, {neutral})"
     splices = [site.draft.statement_replacement(branch, [line]), *needed]
     yield from _proposals(site, f"{_WHERE}, in place", splices, [branch.test])
 

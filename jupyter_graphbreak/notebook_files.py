@@ -184,9 +184,23 @@ def execute(
             client.set_widgets_metadata()
     except NoSuchKernel as error:
         raise UnreadableNotebook(f"{path}: the kernel {error.name!r} is not installed") from None
+    except (AttributeError, KeyError, TypeError) as error:
+        reason = _why_invalid(notebook)
+        if reason is None:
+            raise
+        raise UnreadableNotebook(f"{path}: the notebook cannot be run: {reason}") from error
     _remove_widgets(notebook)
     executed: dict[str, Any] = notebook
     return executed, failure
+
+
+def _why_invalid(notebook: Any) -> str | None:
+    """Return why a notebook is invalid in one line; ``None`` if it is valid."""
+    try:
+        nbformat.validate(notebook)
+    except nbformat.ValidationError as error:
+        return " ".join(str(error).split())[:_MAX_RUN_ERROR_LENGTH]
+    return None
 
 
 def _load_extension(client: Any) -> None:

@@ -18,17 +18,17 @@ from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.profile_ranges import device_activities, profiled
 from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
-from jupyter_graphbreak.experiments.trial.effects import seed_all
+from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
-from jupyter_graphbreak.experiments.trial.places import memory_address, named_tensors
+from jupyter_graphbreak.experiments.trial.places import leaves, memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
@@ -248,24 +248,31 @@ class Variant:
         return seen
 
     def results_and_state(self) -> list[torch.Tensor]:
-        """Return copies of the tensors in the result of a call, and of gradients and state after its backward pass."""
+        """Return copies of the tensors in the result of a call, and of gradients and state after its backward pass.
+
+        The last two tensors are the numbers in the state, and the sizes of the state and of the output.
+        """
         seen: list[torch.Tensor] = []
 
         def observe(call: Callable[[], Any]) -> None:
             call()
             seen.extend(self._small_state())
 
-        self.with_backward(observe, seen.append)
+        with capture_effects() as effects:
+            self.with_backward(observe, seen.append)
+        output = (effects.printed, effects.stderr, *(message for _, _, message in effects.logged))
+        seen[-1] = torch.cat([seen[-1], _numbers(map(len, output))])
         return seen
 
     def _small_state(self) -> Iterator[torch.Tensor]:
-        """Yield copies of buffers and other small tensors of its state, and the numbers in its modules as tensors."""
+        """Yield copies of buffers and other small tensors of its state, the plain numbers in it, and its size."""
         for _, tensor in self.named_state():
             if tensor.numel() <= _MAX_SMALL and tensor.layout == torch.strided and not _collects_gradients(tensor):
                 yield tensor.detach().clone()
-        for _, module in self.modules():
-            numbers = (value for value in vars(module).values() if type(value) in {bool, int, float})
-            yield torch.tensor(list(map(float, numbers)), dtype=torch.float64, device="cpu")
+        parts = [part for name, root in self.subject.roots() for _, part in leaves(root, name or "self")]
+        yield _numbers(part for part in parts if type(part) in {bool, int, float})
+        # A container is listed as the name of its class.
+        yield _numbers([sum(is_instance(part, str | torch.Tensor) for part in parts)])
 
     def with_backward(
         self, observe: Callable[[Callable[[], Any]], _T], take: Callable[[torch.Tensor], None] | None = None
@@ -420,6 +427,10 @@ def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
             pending += value.values()
         elif is_instance(value, list | tuple | set):
             pending += value
+
+
+def _numbers(values: Iterable[float]) -> torch.Tensor:
+    return torch.tensor(list(map(float, values)), dtype=torch.float64, device="cpu")
 
 
 def _collects_gradients(tensor: torch.Tensor) -> bool:

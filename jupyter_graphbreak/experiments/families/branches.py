@@ -11,7 +11,7 @@ from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.arms import Arm, parenthesized, read_arm, render_value, select_value
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
-from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name
+from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,
@@ -113,7 +113,9 @@ _WHERE = "Take both sides with torch.where"
 _GUARDED = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
 _COND = "Give both sides to torch.cond"
 _RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
-_IN_PLACE = {ast.Add: ("+=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+#: The operators of assignments in place, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
+#: written as a difference.
+_NEUTRAL = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -447,11 +449,12 @@ def _in_place(
 ) -> Iterator[Proposal]:
     """Change a tensor in place by a neutral value if the branch would not change it."""
     only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and not split_test(branch.test)[1] else None
-    if not isinstance(only, ast.AugAssign) or type(only.op) not in _IN_PLACE:
+    if not isinstance(only, ast.AugAssign) or type(only.op) not in _NEUTRAL:
         return
-    sign, neutral = _IN_PLACE[type(only.op)]
     target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
-    line = f"{target} {sign} {torch}.where({condition}, {value}, {neutral})"
+    sign, neutral = _NEUTRAL[type(only.op)]
+    changed = f"-{operand(value)}" if isinstance(only.op, ast.Add) else value
+    line = f"{target} {sign} {torch}.where({condition}, {changed}, {neutral})"
     splices = [site.draft.statement_replacement(branch, [line]), *needed]
     yield from _proposals(site, f"{_WHERE}, in place", splices, [branch.test])
 

@@ -221,7 +221,7 @@ def _around_function(
     begin = draft.start_of(function)
     opened = draft.text.find("(", begin)
     head = draft.text[begin:opened]
-    if "\n" in head or "[" in head:
+    if "\n" in head or "[" in head or not all(_belongs_to_torch(node, parts.torch) for node in function.decorator_list):
         return None
     sites = _sites(draft, parts.elsewhere.names)
     if not all(_is_one_of(call.args[0], parts.elsewhere.names) for call in sites):
@@ -233,11 +233,36 @@ def _around_function(
             Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.elsewhere.options}\n")
         )
     all_splices.append(Splice(begin, opened + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}"))
+    all_splices += _without_defaults(draft, function)
     unit = step_of(draft, function)
     signature = f"def {function.name}{draft.text[opened : _signature_end(draft, function)]}"
-    outer = "\n".join([signature, *(f"{unit}{line}" for line in parts.lines)])
+    lines = parts.lines
+    if ast.get_docstring(function) is not None:
+        lines = [draft.text_of(function.body[0]), *lines]
+        all_splices.append(draft.deletion(function.body[0]))
+    outer = "\n".join([signature, *(f"{unit}{line}" for line in lines)])
     end = draft.line_end(function.end_lineno or function.lineno)
     return [*all_splices, Splice(end, end, f"\n\n\n{outer}")]
+
+
+def _without_defaults(draft: Draft, function: FunctionNode) -> list[Splice]:
+    """Return the splices that remove all defaults if one is a call, which must not run twice."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs: list[tuple[ast.arg, ast.expr | None]] = [
+        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    given = [(argument, default) for argument, default in pairs if default is not None]
+    if not any(isinstance(node, ast.Call) for _, default in given for node in ast.walk(default)):
+        return []
+    return [Splice(draft.end_of(argument), draft.end_of(default), "") for argument, default in given]
+
+
+def _belongs_to_torch(decorator: ast.expr, torch: str) -> bool:
+    """Whether a decorator is one of torch's: others may register the function under its name."""
+    name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    return name.partition(".")[0] in {"torch", torch}
 
 
 def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:

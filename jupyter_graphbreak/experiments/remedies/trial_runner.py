@@ -314,9 +314,9 @@ class TrialRunner:
         """Return the largest parts of the entry in which nothing breaks."""
         return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files)
 
-    def _differences(self, case: ReferenceCase, result: Result) -> list[Difference]:
+    def _differences(self, case: ReferenceCase, result: Result, *, signs_of_zero: bool = False) -> list[Difference]:
         values = self._uncompiled_original.repeatable
-        return differences(case.expected, result, values=values, varying=self._varying)
+        return differences(case.expected, result, values=values, varying=self._varying, signs_of_zero=signs_of_zero)
 
     def run_trial(
         self, change: Change, goals: frozenset[str], watched: Sequence[Watched] = (), *, thorough: bool = False
@@ -524,7 +524,7 @@ class TrialRunner:
                 compiles = any(name in text for text in candidate.change.texts.values() for name in _CONTROL_FLOW)
                 with contextlib.nullcontext() if compiles else line_limit():
                     result = self._uncompiled_original.run(call, subject, case)
-                yield case, _meaningful_at_edge(self._differences(case, result), case, result)
+                yield case, _meaningful_at_edge(self._differences(case, result, signs_of_zero=True), case, result)
 
     def _compiled_edges(self, which: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
@@ -839,9 +839,9 @@ def _with_differences(
             if disqualifying is not None:
                 return replace(seen, disqualifying=f"{disqualifying}, on {case.input.example.what}")
             continue
-        # A result that requires gradients cannot be used everywhere, even if all gradients are zero.
-        needless = next((difference.text for difference in more if difference.kind == "needless gradient"), None)
-        noted = disqualifying or needless
+        # A result that requires gradients or has different strides cannot be used everywhere.
+        minor = next((item.text for item in more if item.kind in {"needless gradient", "layout"}), None)
+        noted = disqualifying or minor
         if noted is not None and seen.noted is None:
             seen = replace(seen, noted=f"it {noted} with {case.input.example.what}")
     return seen

@@ -8,23 +8,25 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_graphbreak.experiments.trial.places import RESULT, leaves
+import torch
+
+from jupyter_graphbreak.experiments.trial.places import RESULT, leaves, named_tensors
 from jupyter_graphbreak.experiments.trial.values import difference, show, varying_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import torch
 
     from jupyter_graphbreak.experiments.trial.outcome import Result
 
 Kind = Literal[
     "value", "exception", "argument", "gradient", "requires_grad", "aliasing", "state",
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
+    "layout", "sign of zero",
 ]  # fmt: skip
 #: Acceptable differences of a changed program: the report lists them, and the user decides.
 ACCEPTABLE: frozenset[Kind] = frozenset({
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
+    "layout", "sign of zero",
 })  # fmt: skip
 _MAX_LENGTH = 60
 #: Prefixes of the errors that a graph raises if a value breaks an assumption.
@@ -59,7 +61,12 @@ class Difference:
 
 
 def differences(
-    expected: Result, actual: Result, *, values: bool = True, varying: frozenset[str] = frozenset()
+    expected: Result,
+    actual: Result,
+    *,
+    values: bool = True,
+    varying: frozenset[str] = frozenset(),
+    signs_of_zero: bool = False,
 ) -> list[Difference]:
     """Return all differences between a program and the original, the most serious first.
 
@@ -71,6 +78,8 @@ def differences(
         Whether to compare values, or only types, shapes and whether something happened, as for random numbers.
     varying : frozenset of str
         Places in arguments and state that no two runs leave equal, see :func:`varying_state`.
+    signs_of_zero : bool
+        Whether to distinguish -0.0 from 0.0 in the result; compilers do not preserve the sign.
     """
     if expected.raised is not None or actual.raised is not None:
         items = list(_exceptions(expected, actual))
@@ -81,6 +90,8 @@ def differences(
         "argument", "the argument ", expected.arguments, actual.arguments, values=values, varying=varying
     )
     if not any(item.kind in {"value", "exception"} for item in items):
+        items += _layouts(expected, actual)
+        items += _signs_of_zero(expected, actual) if values and signs_of_zero else ()
         items += _requires_grad(expected, actual)
         items += _gradients(expected, actual, values=values)
         items += _aliasing(expected, actual)
@@ -120,6 +131,14 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
         in_other_words = is_raised_by_operation(original) and isinstance(changed, RuntimeError | IndexError)
         text = f"raises {describe_error(changed)}, but the original raises {describe_error(original)}"
         yield Difference("different error" if in_other_words or _is_assertion(original, changed) else "exception", text)
+    elif (what := difference(_attributes_of_error(original), _attributes_of_error(changed))) is not None:
+        yield Difference("exception", f"raises {type(changed).__name__} with different attributes: {what}")
+
+
+def _attributes_of_error(error: BaseException) -> dict[str, Any]:
+    """Return the attributes of an exception, apart from its notes, and the class of the exception that it follows."""
+    own = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    return {**own, "cause": type(error.__cause__).__name__}
 
 
 def is_raised_by_operation(error: BaseException) -> bool:
@@ -224,6 +243,32 @@ def _state_by_part(expected: Result, actual: Result, name: str, *, values: bool)
         touched = differ(before_expected.get(place, missing), one) or differ(before_actual.get(place, missing), other)
         if touched and differ(one, other, values=values):
             yield Difference("state", f"leaves {place} different")
+
+
+def _layouts(expected: Result, actual: Result) -> Iterator[Difference]:
+    for place, (kind, strides) in expected.layouts.items():
+        other = actual.layouts.get(place)
+        if other is None:
+            continue
+        if other.kind is not kind:
+            yield Difference("value", f"makes {place} a {other.kind.__name__} instead of a {kind.__name__}")
+        elif other.strides != strides:
+            yield Difference("layout", f"makes the strides of {place} {other.strides} instead of {strides}")
+
+
+def _signs_of_zero(expected: Result, actual: Result) -> Iterator[Difference]:
+    others = dict(named_tensors(actual.value, RESULT))
+    for place, tensor in named_tensors(expected.value, RESULT):
+        other = others.get(place)
+        if other is None or not _is_dense_float(tensor) or not _is_dense_float(other) or tensor.shape != other.shape:
+            continue
+        is_zero = (tensor == 0) & (other == 0)
+        if bool((tensor.signbit() != other.signbit())[is_zero].any()):
+            yield Difference("sign of zero", f"changes the sign of a zero in {place}")
+
+
+def _is_dense_float(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.layout == torch.strided and not tensor.is_nested
 
 
 def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:

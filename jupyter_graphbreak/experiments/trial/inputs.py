@@ -43,6 +43,14 @@ _OTHER_DTYPES = {
     True: (torch.int64, torch.float64, torch.float16, torch.bool),
     False: (torch.float32, torch.int32),
 }
+#: Numbers that fill all tensors of edge inputs.
+_EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
+#: The maximum number of edge numbers that are combined with tensors that require gradients.
+_MAX_NUMBERS_WITH_GRADIENTS = 16
+#: The maximum number of keys that are left out of a dict, one at a time.
+_MAX_MISSING_KEYS = 3
+#: The maximum number of values of one item of a list or tuple in edge inputs.
+_MAX_ITEM_VALUES = 2
 #: Kinds of tensors in edge inputs.
 _BOOL = "bool tensors"
 _FLAG = "as a flag"
@@ -241,7 +249,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in sides.items():
             arguments = _map_arguments(first, change)
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
-    for what, kind, arguments in _kind_changes(first, fn, indices):
+    for what, kind, arguments in itertools.chain(_gradients_with_numbers(first, fn), _kind_changes(first, fn, indices)):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
     if _sees_gradients(fn, first):
         given = functools.partial(_give_gradient, _unchanged)
@@ -276,7 +284,7 @@ def _kind_changes(
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which a default, ``None``, an empty list or a truth value replaces one tensor."""
+    """Yield arguments with a default, ``None``, an empty list or a flag instead of one tensor, or without a key."""
     defaults, tested = _defaults(fn), _tested_parameters(fn)
     reads_numbers = not _READ_NUMBERS.isdisjoint(_names(fn))
     flags = [name for name, value in first.named(fn).items() if type(value) is bool]
@@ -284,6 +292,12 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
         without = _replace_argument(first, fn, name, None)
         yield f"{name} = None", f"{name} = None", without
         yield f"{name} = None, all tensors negated", f"{name} = None", _map_arguments(without, _negated)
+    for name, value in first.named(fn).items():
+        for missing in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
+            kind = f"{name} without {show(missing)}"
+            without = _replace_argument(first, fn, name, {key: part for key, part in value.items() if key != missing})
+            yield kind, kind, without
+            yield f"{kind}, all tensors negated", kind, _map_arguments(without, _negated)
     given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
     for name, default in defaults.items():  # None is no value of another kind: the function expects it
         if name in given and is_instance(default, bool | int | float):
@@ -392,10 +406,16 @@ def _defaults(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
-    """Yield dicts and dataclasses with one number or flag changed."""
+    """Yield dicts, dataclasses, lists and tuples with one number or flag changed."""
     if type(value) is dict:
         for key, part in value.items():
             yield from ({**value, key: other} for other in _edge_values(part) if not is_instance(part, torch.Tensor))
+    elif type(value) in {list, tuple}:
+        for index in sorted({0, len(value) - 1} & set(range(len(value)))):  # code after a loop's exit reads the last
+            part = value[index]
+            others = _edge_values(part) if is_instance(part, bool | int | float) else iter(())
+            for other in itertools.islice(others, _MAX_ITEM_VALUES):
+                yield type(value)([*value[:index], other, *value[index + 1 :]])
     elif is_dataclass(value) and not is_instance(value, type | torch.nn.Module):
         for field_ in dataclasses.fields(value):
             part = getattr(value, field_.name, None)
@@ -427,7 +447,14 @@ def _edge_values(value: Any) -> Iterator[Any]:
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     indices = _indices(first, fn)
     yield "all tensors with one positive number", _map_arguments(first, _unless(indices, _one_positive, _unchanged))
-    for what, number in (("ones", 1.0), ("infinite", math.inf), ("nan", math.nan), ("huge", 1e30), ("-inf", -math.inf)):
+    for what, number in (
+        ("ones", 1.0),
+        ("infinite", math.inf),
+        ("nan", math.nan),
+        ("huge", 1e30),
+        ("-inf", -math.inf),
+        ("-0.0", -0.0),
+    ):
         change = _unless(indices, functools.partial(_filled, number=number), _unchanged)
         yield f"all tensors {what}", _map_arguments(first, change)
     yield "all tensors with a nan", _map_arguments(first, lambda tensor: _set_first(tensor, math.nan))
@@ -475,6 +502,14 @@ def _gradient_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change
     given = [tensor for tensor in _tensors((first.args, first.kwargs)) if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in given):
         yield "tensors that require gradients", _require_gradient
+
+
+def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield edge numbers with tensors that require gradients: the gradient of a side that is not taken may be nan."""
+    for kind, change in _gradient_changes(first):
+        require = functools.partial(change, _unchanged)
+        for what, changed in itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS):
+            yield f"{what}, {kind}", kind, _map_arguments(changed, require)
 
 
 def _require_gradient(change: _Change, value: torch.Tensor) -> torch.Tensor:

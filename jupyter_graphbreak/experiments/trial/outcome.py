@@ -9,7 +9,7 @@ import sys
 import types
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -49,6 +49,13 @@ _MAX_LINES = 20_000
 _MAX_NAMES = 20
 
 
+class Layout(NamedTuple):
+    """The class of a tensor, and its strides in dimensions with several elements; no strides if it is empty."""
+
+    kind: type
+    strides: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Result:
     """The observed outcome of one call.
@@ -83,6 +90,8 @@ class Result:
         those places.
     random, modes : dict
         Digests of the states of the random generators, and the modes of torch, after the call.
+    layouts : dict
+        The class and the strides of each tensor of the result, by place.
     """
 
     value: Any = None
@@ -99,6 +108,7 @@ class Result:
     aliases: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     random: dict[str, str] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
+    layouts: dict[str, Layout] = field(default_factory=dict)
 
     @property
     def printed(self) -> str:
@@ -169,6 +179,7 @@ def run(
         }
         requires_grad = {place: item.requires_grad for place, item in tensors.items()}
         aliases = _aliases(objects)
+        layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
         given_gradients = None
         if gradients and raised is None and not torch.is_inference_mode_enabled():
             given_gradients, failed = _run_backward(tensors)
@@ -177,6 +188,7 @@ def run(
     return Result(
         now.pop(RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
         subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
+        layouts,
     )  # fmt: skip
 
 
@@ -210,6 +222,12 @@ def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozens
         same[id(item)].append(place)
         neighbours.append(place)
     return aliases
+
+
+def _layout(tensor: torch.Tensor) -> Layout:
+    is_plain = tensor.layout == torch.strided and not tensor.is_nested and tensor.numel() > 0
+    sizes = zip(tensor.shape, tensor.stride(), strict=True) if is_plain else ()
+    return Layout(type(tensor), tuple(stride for size, stride in sizes if size > 1))
 
 
 def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | None] | None, Exception | None]:

@@ -194,6 +194,8 @@ class _Comparison:
         missing = [key for key, _ in expected if key not in by_key]
         if len(actual) != len(expected):
             return place, _describe_lengths(expected, actual)
+        if not missing and list(by_key) != [key for key, _ in expected]:
+            return place, "a different order of the keys"
         if not missing:
             return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], place, depth)
         if not self._varies(place, _KEYS):

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
+#: The condition on which a marked operation is right.
+_CACHED_BY_NAME = '. The cache knows a marked operation by its name only: if what it computes changes, change its "1"'
 #: At most this many entries are described.
 _MAX_ENTRIES = 50
 #: Calls that take less memory are not described, nor are differences below this share.
@@ -137,6 +139,7 @@ def startup_findings(report: Report) -> list[Finding]:
         if change is not None:
             code, tried = one_line(change.code), f"{change.second_s:.2f} s"
             sentence += f": with `{code}` before compiling, a second start finds it and compiles for {tried}"
+            sentence += _CACHED_BY_NAME if "cacheable_functions" in code else ""
             findings.append(Finding(sentence, location=graph.location))
             continue
         cause = cache_bypass(graph.reason)

@@ -115,3 +115,10 @@ def test_the_notebook_that_runs_is_the_one_that_was_checked(tmp_path: Path, monk
     monkeypatch.setattr(nbclient, "NotebookClient", Client)
     with pytest.raises(Stopped, match=r"^1$"):
         execute(path)
+
+
+def test_metadata_that_no_kernel_can_use_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.ipynb"
+    path.write_text(json.dumps({**notebook_with(), "metadata": {"kernelspec": [1]}}))
+    with pytest.raises(UnreadableNotebook, match=r"cannot be run: \[1\] is not of type 'object'"):
+        execute(path)

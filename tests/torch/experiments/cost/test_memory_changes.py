@@ -90,11 +90,30 @@ class Counting(Block):
         return super().forward(x)
 
 
-def test_a_backward_pass_that_counts_again_is_not_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+SEEN: list[str] = []
+
+
+class Appending(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        SEEN.append("text")
+        return super().forward(x)
+
+
+class Printing(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print("block")  # noqa: T201
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("kind", [Counting, Appending, Printing])
+def test_a_backward_pass_that_counts_appends_or_prints_again_is_not_equal(
+    kind: type[Block], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(memory_changes, "ratio_in_turn", lambda *_: 1.3)
+    monkeypatch.setattr(memory_changes, "memory_changes", list)
     model = Model()
-    model.blocks = torch.nn.Sequential(Counting(), Counting())
-    blocks, *_ = changes_of(model, "eager").values()
+    model.blocks = torch.nn.Sequential(kind(), kind())
+    (blocks,) = changes_of(model, "eager").values()
     assert "checkpoint(block" in blocks.change
     assert not blocks.equal
 

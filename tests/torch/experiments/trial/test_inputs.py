@@ -252,6 +252,16 @@ def test_strings_and_enumerations_take_other_values_on_both_sides_of_a_condition
     assert modes == {Mode.A, Mode.B, Mode.C}
 
 
+def test_items_of_lists_change_and_keys_of_dicts_are_missing() -> None:
+    def f(x: torch.Tensor, table: dict[str, float], scales: list[float]) -> torch.Tensor:
+        return x * table["k"] * scales[-1]
+
+    found = [one.arguments.args for one in edge_inputs(Arguments(torch.ones(2), {"k": 2.0}, [1.0, 2.0, 4.0]), f, {})]
+    assert [1.0, 2.0, 0.0] in [scales for *_, scales in found]
+    assert {} in [table for _, table, _ in found]
+    assert any(scales[-1] == 0.0 and x.requires_grad for x, _, scales in found if scales)
+
+
 def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
     def choose(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if model.rule == "double" else x

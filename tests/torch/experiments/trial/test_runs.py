@@ -337,8 +337,47 @@ def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 
 
+class Tagged(torch.Tensor):
+    """A class of tensors."""
+
+
+class WithValueError(ValueError):
+    """An error with a value."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__("refused")
+        self.value = value
+
+
+@case("value", "makes the result a Tagged instead of a Tensor")
+def kind_of_tensor() -> Any:
+    return lambda x: x + 1, lambda x: (x + 1).as_subclass(Tagged)
+
+
+@case("layout", "makes the strides of the result (1, 2) instead of (3, 1)", torch.ones(2, 3))
+def layout() -> Any:
+    return lambda x: x + 1, lambda x: (x.t().contiguous() + 1).t()
+
+
+@case("value", "returns a different order of the keys")
+def order_of_keys() -> Any:
+    return lambda x: {"a": 1, "b": 2}, lambda x: {"b": 2, "a": 1}
+
+
+@case("exception", "raises WithValueError with different attributes: 2 instead of 1 at ['value']")
+def attribute_of_an_error() -> Any:
+    def raising(value: int) -> Callable[[Any], Any]:
+        def f(x: Any) -> Any:
+            raise WithValueError(value)
+
+        return f
+
+    return raising(1), raising(2)
+
+
 DECLARED = {
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
+    "layout",
 }  # fmt: skip
 
 
@@ -349,6 +388,13 @@ def test_each_difference_is_reported_alone(name: str) -> None:
     assert found.kind == kind
     assert found.text.startswith(text)
     assert found.is_acceptable == (kind in DECLARED)
+
+
+def test_signs_of_zeros_are_compared_on_request() -> None:
+    original, changed = result(lambda x: x * -1, torch.zeros(2)), result(lambda x: x * 1, torch.zeros(2))
+    assert differences(original, changed) == []
+    (found,) = differences(original, changed, signs_of_zero=True)
+    assert (found.kind, found.is_acceptable) == ("sign of zero", True)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

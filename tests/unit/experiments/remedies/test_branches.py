@@ -155,7 +155,7 @@ def test_an_any_test_is_dropped() -> None:
 
 def test_a_change_in_place_stays_in_place() -> None:
     (first, *_) = texts("branch", problem(function("if x.max() > 0:", "    x += 2", "return x"), "x.max() > 0"))
-    assert first == function("x += torch.where(x.max() > 0, 2, 0)", "return x")
+    assert first == function("x -= torch.where(x.max() > 0, -2, 0)", "return x")
 
 
 def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:

@@ -30,7 +30,6 @@ import torch
 
 @torch.compile(backend="eager")
 def _f_compiled(later, x, n: int = 3, *rest, k="(", **more) -> torch.Tensor:
-    """Doc."""
     for i in range(2):
         x = x * 2
         later.append((0, i, x.sum()))  # each
@@ -38,6 +37,7 @@ def _f_compiled(later, x, n: int = 3, *rest, k="(", **more) -> torch.Tensor:
 
 
 def f(x, n: int = 3, *rest, k="(", **more) -> torch.Tensor:
+    """Doc."""
     later = []
     result = _f_compiled(later, x, n, *rest, k=k, **more)
     for which, *values in later:
@@ -57,6 +57,15 @@ def test_all_output_moves_after_the_call() -> None:
     assert first.texts["s1"] == AFTER
     assert first.compiles_itself
     assert first.title == "Print after the call"
+
+
+def test_a_default_that_is_a_call_runs_once_and_the_function_registers_under_its_own_name() -> None:
+    text = "import torch\ndef f(x, n: int = make(), *, k=2):\n    print(x.sum())\n    return x\ng = torch.compile(f)\n"
+    (first, *_) = texts("output", problem(text, "print(x.sum())", "GB0059", entry="def f("))
+    assert "def _f_compiled(later, x, n: int, *, k):" in first
+    assert "def f(x, n: int = make(), *, k=2):" in first
+    registered = problem(text.replace("def f", "@registry.add\ndef f"), "print(x.sum())", "GB0059", entry="def f(")
+    assert not any("_f_compiled" in changed_text for changed_text in texts("output", registered))
 
 
 def test_the_compile_call_moves_to_the_inner_function() -> None:

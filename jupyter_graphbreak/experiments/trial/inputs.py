@@ -279,6 +279,9 @@ def _kind_changes(
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
             kind = f"{name} with one more dimension"
             yield kind, kind, _map_arguments(first, changed)
+    for name, what, arguments in _shrunk(first, fn):
+        if _shares_a_size(first, fn, name):
+            yield what, f"{name} of another size", arguments
     yield from _shared_memory_changes(first, fn, indices)
     yield from _other_arguments(first, fn)
 
@@ -352,12 +355,31 @@ def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
     sizes = dict.fromkeys(tensor.shape[0] for tensor in _tensors((first.args, first.kwargs)) if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
         yield f"size 0 instead of {size}", _map_arguments(first, functools.partial(_resize, size=size, new=0))
+    for name, what, arguments in _shrunk(first, fn):
+        if not _shares_a_size(first, fn, name):
+            yield what, arguments
+
+
+def _shrunk(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield the name of an argument, and arguments in which only that one is empty or has one row."""
     for name, value in first.named(fn).items():
         if _tensors(value) and len(first.named(fn)) > 1:
             ids = {id(tensor) for tensor in _tensors(value)}
-            yield f"{name} empty", _map_arguments(first, functools.partial(_change_only, ids, _empty))
+            yield name, f"{name} empty", _map_arguments(first, functools.partial(_change_only, ids, _empty))
             # A size of one is broadcast.
-            yield f"{name} with one row", _map_arguments(first, functools.partial(_change_only, ids, _first_row))
+            yield name, f"{name} with one row", _map_arguments(first, functools.partial(_change_only, ids, _first_row))
+
+
+def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
+    """Return whether a size of an argument's tensors is also one of another argument: the code may need both equal."""
+
+    def sizes(value: Any) -> set[int]:
+        return {size for tensor in _tensors(value) for size in tensor.shape if size > 1}
+
+    named = first.named(fn)
+    return not sizes(named[name]).isdisjoint(
+        size for other, value in named.items() if other != name for size in sizes(value)
+    )
 
 
 def _empty(value: torch.Tensor) -> torch.Tensor:

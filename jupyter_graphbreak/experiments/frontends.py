@@ -119,7 +119,7 @@ def captures(backend: str) -> list[tuple[str, Capture]]:
 #: The seed during capture. No run uses it, so that no run draws the same numbers by chance.
 _CAPTURE_SEED = 2
 #: Kinds of differences, besides the value, that make a program wrong, and kinds that get a note.
-_WRONG_KINDS = {"requires_grad", "gradient"}
+_WRONG_KINDS = {"requires_grad", "further gradient", "gradient"}
 _NOTED_KINDS = {"aliasing", "zero gradient", "needless gradient"}
 
 

@@ -140,7 +140,8 @@ class MemoryChange(msgspec.Struct, frozen=True):
     peak_bytes, saved_bytes : int
         The peak of a compiled call with its backward pass, and what it keeps for it, as in :class:`MemoryCost`.
     equal : bool
-        Whether results, gradients, state and output agree with those of the compiled call without the change.
+        Whether results, gradients, output and the state after the call, such as buffers and counters of modules,
+        agree with those of the compiled call without the change.
     time_ratio : float or None
         The time of a call and its backward pass with the change, divided by the time without it.
     """

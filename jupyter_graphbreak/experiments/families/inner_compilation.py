@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: A place that can be written as an expression: names, attributes and indices.
 _PLACE = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
-#: Code that copies modules. A copy keeps a compiled method of the original, which computes with its parameters.
-_COPIES_MODULES = re.compile(r"\bdeepcopy\b|\bcopy\.copy\b|\bAveragedModel\b|\bEMA\(")
+#: Code that makes shallow copies of modules. Such a copy keeps the compiled method of the original.
+_SHALLOW_COPIES = re.compile(r"\bcopy\.copy\(|\b(?:nn\.|parallel\.)?DataParallel\(")
 #: Code that may compile something, in any form.
 _CALLS_COMPILE = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b|@compile\b")
 
@@ -77,9 +77,9 @@ def proposal_for(
     whole = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     title = f"Compile {whole} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
     what = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)}% of the operations"
-    is_copied = any(_COPIES_MODULES.search(draft.text) for draft in drafts.values())
+    is_copied = any(_SHALLOW_COPIES.search(draft.text) for draft in drafts.values())
     kept = next((call.method for call in calls if call.method), "") if is_copied else ""
-    assumptions = (f"a copy that is made later calls `{kept}` of the original, with its parameters",) if kept else ()
+    assumptions = (f"a shallow copy that is made later calls `{kept}` of the original",) if kept else ()
     return Proposal(
         INNER, f"{title} ({what})", new_texts, compiles_itself=True, assumptions=assumptions, inner=tuple(calls)
     )
@@ -112,6 +112,8 @@ class _Writer:
         self._sites = list(_sites(drafts, entry))
         options = {_options(drafts[site.source], site.node) for site in self._sites}
         self._options = next(iter(options), "")
+        order = [*(site.source for site in self._sites), *drafts]
+        self._torch = next(filter(None, (name_of_torch(drafts[source]) for source in order)), "torch")
         is_compiled_otherwise = not self._sites and any(_CALLS_COMPILE.search(draft.text) for draft in drafts.values())
         self.is_possible = (
             len(options) <= 1
@@ -160,7 +162,7 @@ class _Writer:
             return call.name
         if len(expressions) > 1:
             return self._add_loop(call, method, expressions)
-        self._insert(expressions[0], [_statement(expressions[0], self._options, call)])
+        self._insert(expressions[0], [self._statement(expressions[0], call)])
         return expressions[0] + method
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
@@ -172,8 +174,20 @@ class _Writer:
             return call.name
         (whole,) = lists
         block = "block" if whole != "block" else "layer"
-        self._insert(whole, [f"for {block} in {whole}:", f"    {_statement(block, self._options, call)}"])
+        self._insert(whole, [f"for {block} in {whole}:", f"    {self._statement(block, call)}"])
         return name
+
+    def _statement(self, expression: str, call: InnerCall) -> str:
+        """Return the statement that compiles a module or a method of it in place.
+
+        The method is compiled as a function of its class and bound again: ``copy.deepcopy`` and :mod:`pickle` bind it
+        to the copy, while a compiled bound method would remain that of the original.
+        """
+        if not call.method:
+            return f"{expression}.compile{self._options or '()'}"
+        further = f", {self._options[1:-1]}" if self._options else ""
+        compiled = f"{self._torch}.compile(type({expression}).{call.method}{further})"
+        return f"{expression}.{call.method} = {compiled}.__get__({expression})"
 
     def _decorate(self, call: InnerCall, files: Mapping[str, str]) -> None:
         for source, draft in self._drafts.items():
@@ -336,14 +350,6 @@ def _has_plain_options(node: ast.expr) -> bool:
     """Return whether options can be written elsewhere: they do not depend on names."""
     keywords = node.keywords if isinstance(node, ast.Call) else []
     return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
-
-
-def _statement(expression: str, options: str, call: InnerCall) -> str:
-    """Return the statement that compiles a module in place."""
-    if not call.method:
-        return f"{expression}.compile{options or '()'}"
-    further = f", {options[1:-1]}" if options else ""
-    return f"{expression}.{call.method} = torch.compile({expression}.{call.method}{further})"
 
 
 def _joined(expression: str, place: str) -> str | None:

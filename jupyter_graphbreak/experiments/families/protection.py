@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.families.arms import is_free_of_effects
 from jupyter_graphbreak.experiments.families.conditions import split_test
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.optional_values import uses_of_optional
 from jupyter_graphbreak.experiments.families.site import dotted
 
 if TYPE_CHECKING:
@@ -62,8 +63,15 @@ def assumptions_of(
             rest = split_test(operation, decided if operation is tests[0] else 0)[0]
             values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
             found += [part for part in map(may_raise, values[1:]) if part is not None]
+            kept = operation.values[: -len(values)]
+            found += uses_of_optional(draft, operation, values[1:], kept=kept, used=values[:1])
             asking = [n for n, value in enumerate(values) if _asks_for_kind(value)]
             found += values[asking[0] + 1 :] if asking else []
+    for test in tests:
+        rest = split_test(test, decided if test is tests[0] else 0)[0]
+        values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
+        kept = test.values[: -len(values)] if isinstance(test, ast.BoolOp) else []
+        found += uses_of_optional(draft, test, _sides_of(draft, test), kept=kept, used=values)
     for side in (*(side for test in tests for side in _sides_of(draft, test)), *also):
         found += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
     return [

@@ -7,7 +7,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
-from jupyter_graphbreak.experiments.families.site import dotted, draft_of, name_of_torch, names_read, step_of
+from jupyter_graphbreak.experiments.families.site import (
+    dotted,
+    draft_of,
+    name_of_torch,
+    names_bound,
+    names_read,
+    step_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,12 +95,19 @@ class _Parts(NamedTuple):
     elsewhere: _Elsewhere
 
 
+class _Known(NamedTuple):
+    """The names of a function, or of a class and its objects, and the method of the class."""
+
+    names: set[str]
+    method: str
+
+
 class _Elsewhere(NamedTuple):
     """New texts of other sources that no longer compile a function, their options, and the function's names."""
 
     texts: dict[str, str]
     options: str
-    names: set[str]
+    known: _Known
 
 
 def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None:
@@ -105,15 +119,16 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
     all_drafts = (site.draft, *others.values())
     # Created or renamed in one cell, and compiled in another.
     names = _names_of(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
-    if any(_compiles_otherwise(draft, names) for draft in all_drafts):
+    known = _Known(names, function.name if isinstance(owner, ast.ClassDef) else "")
+    if any(_compiles_otherwise(draft, known) for draft in all_drafts):
         return None
-    is_found = any(_sites(draft, names) for draft in all_drafts) or _is_decorated(site.draft, function)
-    if not is_found and any(_may_compile(draft, names, all_drafts, is_own=draft is site.draft) for draft in all_drafts):
+    is_found = any(_sites(draft, known) for draft in all_drafts) or _is_decorated(site.draft, function)
+    if not is_found and any(_may_compile(draft, known, all_drafts, is_own=draft is site.draft) for draft in all_drafts):
         return None
     texts: dict[str, str] = {}
     options: set[str] = set()
     for source, draft in others.items():
-        sites = [call for call in _sites(draft, names) if _is_one_of(call.args[0], names)]
+        sites = [call for call in _sites(draft, known) if _is_in_place(call, known) or _is_target(call.args[0], known)]
         if not sites:
             continue
         if any(
@@ -121,11 +136,58 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
         ):
             return None  # a name of that cell
         options |= {_options(draft, [call]) for call in sites}
-        text = draft.apply_splices(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)
+        text = draft.apply_splices(_removal(draft, call, known) for call in sites)
         if text is None:
             return None
         texts[source] = text
-    return _Elsewhere(texts, next(iter(options), ""), names) if len(options) <= 1 else None
+    return _Elsewhere(texts, next(iter(options), ""), known) if len(options) <= 1 else None
+
+
+def _removal(draft: Draft, call: ast.Call, known: _Known) -> Splice | None:
+    """Return the splice that no longer compiles what a call compiles; ``None`` if it cannot be written."""
+    statement = draft.enclosing(call, ast.stmt)
+    if _is_in_place(call, known):
+        return draft.deletion(statement) if isinstance(statement, ast.Expr) and statement.value is call else None
+    target = call.args[0]
+    replaces_method = (
+        isinstance(target, ast.Attribute)
+        and isinstance(statement, ast.Assign)
+        and statement.value is call
+        and [dotted(part) for part in statement.targets] == [dotted(target)]
+    )
+    if replaces_method and statement is not None:
+        return draft.deletion(statement)
+    return draft.replacement(call, draft.text_of(target))
+
+
+def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> bool:
+    """Whether all sites have the same options, and the names in these are bound before a line of the top level."""
+    read = {name for call in sites for keyword in call.keywords for name in names_read(keyword.value)}
+    before = [node for node in draft.tree.body if node.lineno < line]
+    bound = names_bound(ast.Module(before, [])) | {
+        node.name for node in before if isinstance(node, FunctionNode | ast.ClassDef)
+    }
+    defined = names_bound(draft.tree) | {
+        node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)
+    }
+    return len({_options(draft, [call]) for call in sites}) <= 1 and not read & (defined - bound)
+
+
+def _is_in_place(call: ast.Call, known: _Known) -> bool:
+    """Whether a call is ``model.compile()`` of an object whose ``forward`` is wrapped."""
+    method = call.func
+    return (
+        known.method == "forward"
+        and isinstance(method, ast.Attribute)
+        and method.attr == "compile"
+        and dotted(method.value) in known.names
+    )
+
+
+def _is_target(node: ast.expr, known: _Known) -> bool:
+    """Whether an expression is the wrapped function, an object of its class, or the method of such an object."""
+    is_method = isinstance(node, ast.Attribute) and node.attr == known.method and dotted(node.value) in known.names
+    return is_method or _is_one_of(node, known.names)
 
 
 def _defines(draft: Draft, name: str) -> bool:
@@ -155,11 +217,16 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
     return names
 
 
-def _sites(draft: Draft, names: set[str]) -> list[ast.Call]:
-    """Return the calls of ``torch.compile`` whose argument reads one of the names."""
+def _sites(draft: Draft, known: _Known) -> list[ast.Call]:
+    """Return the calls of ``torch.compile`` whose argument reads one of the names, and those that compile in place."""
     torch = name_of_torch(draft) or "torch"
-    calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call) and _is_compile(node, torch)]
-    return [call for call in calls if call.args and not names.isdisjoint(names_read(call.args[0]))]
+    calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call)]
+    return [
+        call
+        for call in calls
+        if _is_in_place(call, known)
+        or (_is_compile(call, torch) and call.args and not known.names.isdisjoint(names_read(call.args[0])))
+    ]
 
 
 def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
@@ -167,18 +234,30 @@ def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
     return any(_is_compile(node, torch) for node in function.decorator_list)
 
 
-def _may_compile(draft: Draft, names: set[str], drafts: Sequence[Draft], *, is_own: bool) -> bool:
+def _may_compile(draft: Draft, known: _Known, drafts: Sequence[Draft], *, is_own: bool) -> bool:
     """Whether a source compiles something unknown that may be the function: neither another function nor a class.
 
     A source other than the function's own may compile attributes of anything. A function that compiles its argument
-    counts if one of the names is passed to it.
+    counts if one of the names is passed to it, and so does ``block.compile()`` of an unknown object for a method.
     """
     torch = name_of_torch(draft) or "torch"
-    defined = {node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)} - names
-    calls = [node for known in drafts for node in ast.walk(known.tree) if isinstance(node, ast.Call)]
-    given_to = {dotted(call.func) for call in calls if any(_is_one_of(argument, names) for argument in call.args)}
+    defined = {node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)} - known.names
+    calls = [node for part in drafts for node in ast.walk(part.tree) if isinstance(node, ast.Call)]
+    given_to = {dotted(call.func) for call in calls if any(_is_one_of(argument, known.names) for argument in call.args)}
+    modules = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in ast.walk(draft.tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     for node in ast.walk(draft.tree):
-        if not isinstance(node, ast.Call) or not _is_compile(node, torch) or not node.args:
+        if not isinstance(node, ast.Call):
+            continue
+        if known.method and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
+            root = dotted(node.func.value).partition(".")[0]
+            if root not in {torch, "re", *modules}:
+                return True
+        if not _is_compile(node, torch) or not node.args:
             continue
         target, around = node.args[0], draft.enclosing_function(node)
         is_possible = is_own or isinstance(target, ast.Name)
@@ -192,25 +271,26 @@ def _is_one_of(node: ast.expr, names: set[str]) -> bool:
     return dotted(node.func if isinstance(node, ast.Call) else node) in names
 
 
-def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
-    """Whether a source compiles one of the names, but not as ``torch.compile(name)``: we cannot move such code.
+def _compiles_otherwise(draft: Draft, known: _Known) -> bool:
+    """Whether a source compiles one of the names in a form that we cannot move.
 
-    Examples are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
+    Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
     """
     torch = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):
-        if isinstance(node, FunctionNode | ast.ClassDef) and node.name in names:
+        if isinstance(node, FunctionNode | ast.ClassDef) and node.name in known.names:
             texts = [ast.unparse(part) for part in node.decorator_list if not _is_compile(part, torch)]
             if any(re.search(r"\bcompile\b", text) for text in texts):
                 return True
         if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
             continue
         method = node.func
-        if isinstance(method, ast.Attribute) and dotted(method.value) in names:
+        if isinstance(method, ast.Attribute) and dotted(method.value) in known.names and not _is_in_place(node, known):
             return True
         for argument in node.args:
-            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in names
-            if is_part or (_is_one_of(argument, names) and not _is_compile(node, torch)):
+            is_moved = _is_compile(node, torch) and _is_target(argument, known)
+            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in known.names
+            if not is_moved and (is_part or _is_one_of(argument, known.names)):
                 return True
     return False
 
@@ -223,9 +303,11 @@ def _around_function(
     head = draft.text[begin:opened]
     if "\n" in head or "[" in head or not all(_belongs_to_torch(node, parts.torch) for node in function.decorator_list):
         return None
-    sites = _sites(draft, parts.elsewhere.names)
-    if not all(_is_one_of(call.args[0], parts.elsewhere.names) for call in sites):
+    sites = _sites(draft, parts.elsewhere.known)
+    if not all(_is_one_of(call.args[0], parts.elsewhere.known.names) for call in sites):
         return None  # something that calls the function is compiled
+    if not _can_move_options(draft, sites, function.lineno):
+        return None
     all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)]
     if not any(_is_compile(node, parts.torch) for node in function.decorator_list):
         at = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
@@ -290,14 +372,16 @@ def _around_method(
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
     opened = draft.text.index("(", draft.start_of(method)) + 1
-    sites = _sites(draft, parts.elsewhere.names)
+    sites = _sites(draft, parts.elsewhere.known)
+    if not _can_move_options(draft, sites, owner.lineno):
+        return None
     head = f"{_extra_parameter(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
     decorator = f"@{parts.torch}.compile{_options(draft, sites) or parts.elsewhere.options}"
     moved = (line.removeprefix(indent) for line in lines)
     inner = "\n".join([decorator, f"def {parts.inner}({head}", *moved])
     after = draft.line_end(owner.end_lineno or owner.lineno)
     outer = "\n".join(f"{unit}{line}" for line in parts.lines)
-    all_splices: list[Splice | None] = [draft.replacement(call, draft.text_of(call.args[0])) for call in sites]
+    all_splices = [_removal(draft, call, parts.elsewhere.known) for call in sites]
     if after == end:
         return [*all_splices, Splice(start, end, f"{outer}\n\n\n{inner}")]
     return [*all_splices, Splice(start, end, outer), Splice(after, after, f"\n\n\n{inner}")]

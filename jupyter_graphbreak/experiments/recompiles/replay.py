@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import functools
-import inspect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,24 +16,21 @@ from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, Root, TensorSketch, state_roots
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import bound_arguments, rebuilt_arguments
+from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, state_roots
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.seen_calls import Place, Step
+from jupyter_graphbreak.experiments.trial.seen_calls import Place, Step
 
 #: The name of a called module that has no name in the user's code.
 DEFAULT_OWNER = "model"
-
-
-class CannotRebuildError(Exception):
-    """The arguments of a call cannot be created again from the recording."""
 
 
 @dataclass(frozen=True)
@@ -237,147 +232,3 @@ def _with_numbers(result: Result, paths: Sequence[Path]) -> Result:
         except (AttributeError, KeyError, IndexError, TypeError):
             continue
     return replace(result, arguments=arguments, state=state)
-
-
-def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords: Collection[str]) -> Arguments:
-    """Return arguments given by parameter name, positional as far as the signature allows.
-
-    Parameters
-    ----------
-    call : callable
-    named : mapping
-        The arguments by parameter name.
-    keywords : collection of str
-        The names of those to pass by keyword, as Dynamo's wrapper around modules distinguishes them.
-    """
-    try:
-        signature = inspect.signature(getattr(call, "forward", call))
-    except (TypeError, ValueError):
-        return _unnamed(named)
-    if not named.keys() <= signature.parameters.keys():
-        return _unnamed(named)
-    bound = signature.bind_partial()
-    bound.arguments.update({name: named[name] for name in signature.parameters if name in named})
-    names = list(signature.parameters)
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
-        return Arguments(*bound.args, **bound.kwargs)
-    first = min((names.index(name) for name in keywords if name in names), default=len(names))
-    positional = bound.args[:first]
-    return Arguments(
-        *positional, **dict(zip(names[len(positional) :], bound.args[first:], strict=False)), **bound.kwargs
-    )
-
-
-def _unnamed(named: Mapping[str, Any]) -> Arguments:
-    positional = [value for name, value in named.items() if name.startswith("argument ")]
-    return Arguments(*positional, **{name: value for name, value in named.items() if not name.startswith("argument ")})
-
-
-def rebuilt_arguments(call: Callable[..., Any], repeated: RepeatedCall, given: Arguments) -> Arguments:
-    """Return the arguments of a call, made from their sketches and from the arguments of the first call.
-
-    Raises
-    ------
-    CannotRebuildError
-        If they contain anything but tensors, plain values, containers of these, and objects of the first call.
-    """
-    sketches = repeated.arguments or {}
-    first = given.named(call)
-    tensors: dict[int, torch.Tensor] = {}
-
-    def build(path: Path, known: Any) -> Any:
-        sketch = sketches[path]
-        match sketch:
-            case TensorSketch():
-                if sketch.number not in tensors:
-                    tensors[sketch.number] = tensor_of(sketch, known)
-                return tensors[sketch.number]
-            case Container():
-                return _built_container(sketch, path, known, build)
-            case Other():
-                if type(known) is not sketch.kind:
-                    raise CannotRebuildError(f"{path} is an object that cannot be made again")
-                return known
-        return sketch
-
-    defaults = _defaults(call)
-    names = [
-        path.root.name
-        for path, sketch in sketches.items()
-        if not path.steps
-        # A frame has the defaults of arguments that the call left out, but a wrapper would be compiled again for them.
-        and not (
-            path.root.name in defaults.keys() - first.keys() - repeated.keywords and sketch is defaults[path.root.name]
-        )
-    ]
-    built = {name: build(Path(Root("argument", name)), first.get(name)) for name in names}
-    if "self" in first:
-        built.setdefault("self", first["self"])
-    return bound_arguments(call, built, repeated.keywords)
-
-
-def _defaults(call: Callable[..., Any]) -> dict[str, Any]:
-    """Return the defaults of a function's or a module's parameters."""
-    try:
-        parameters = inspect.signature(getattr(call, "forward", call)).parameters
-    except (TypeError, ValueError):
-        return {}
-    return {name: known.default for name, known in parameters.items() if known.default is not known.empty}
-
-
-def _built_container(sketch: Container, path: Path, known: Any, build: Callable[[Path, Any], Any]) -> Any:
-    kind = sketch.kind
-    if kind is functools.partial:
-        func, args, keywords = (build(path.into("attribute", key), getattr(known, key, None)) for key in sketch.keys)
-        return functools.partial(func, *args, **keywords)
-    if hasattr(kind, "_fields"):
-        return kind(*(build(path.into("attribute", key), getattr(known, key, None)) for key in sketch.keys))
-    if dataclasses.is_dataclass(kind) and type(known) is kind:
-        built = copy.copy(known)
-        for key in sketch.keys:
-            object.__setattr__(built, key, build(path.into("attribute", key), getattr(known, key, None)))
-        return built
-    if issubclass(kind, list | tuple):
-        at = [
-            known[index] if is_instance(known, list | tuple) and index < len(known) else None for index in sketch.keys
-        ]
-        return kind(build(path.into("item", index), part) for index, part in zip(sketch.keys, at, strict=True))
-    if kind is dict:
-        parts = known if is_instance(known, dict) else {}
-        return {key: build(path.into("item", key), parts.get(key)) for key in sketch.keys}
-    if type(known) is kind:
-        return known
-    raise CannotRebuildError(f"{path} is an object that cannot be made again")
-
-
-def tensor_of(sketch: TensorSketch, known: Any) -> torch.Tensor:
-    """Return a tensor for a sketch: its data, the data of a known tensor in other sizes, or random numbers."""
-    with torch.no_grad():
-        if sketch.data is not None:
-            tensor = sketch.data.clone()
-        elif is_instance(known, torch.Tensor) and known.dtype == sketch.dtype:
-            tensor = resized(known.detach(), sketch.shape)
-        elif sketch.dtype.is_floating_point:
-            generator = torch.Generator().manual_seed(0)
-            tensor = torch.randn(sketch.shape, generator=generator).to(sketch.device, sketch.dtype)
-        else:
-            tensor = torch.zeros(sketch.shape, dtype=sketch.dtype, device=sketch.device)
-    return tensor.requires_grad_(sketch.requires_grad)
-
-
-def resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Return a copy of a tensor in a different shape; its values repeat."""
-    if tensor.dim() != len(shape):
-        count = 1
-        for size in shape:
-            count *= size
-        flat = tensor.reshape(-1)
-        index = torch.arange(count, device=tensor.device) % max(1, flat.numel())
-        return flat[index].reshape(tuple(shape)) if flat.numel() else tensor.new_zeros(tuple(shape))
-    for dim, size in enumerate(shape):
-        if tensor.shape[dim] != size:
-            if not tensor.shape[dim]:
-                return tensor.new_zeros(tuple(shape))
-            index = torch.arange(size, device=tensor.device) % tensor.shape[dim]
-            tensor = tensor.index_select(dim, index)
-    return tensor.clone()

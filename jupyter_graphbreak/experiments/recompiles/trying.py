@@ -8,7 +8,6 @@ import functools
 import itertools
 import re
 import time
-import types
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +17,8 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspe
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.inputs import numbers_in_code
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, TensorSketch
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
+from jupyter_graphbreak.experiments.trial.seen_calls import Container, TensorSketch
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import OtherThreadError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     #: Opens a context in which a remedy is applied; yields the entry with the remedy.
     EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
 
-#: Types whose objects cannot stand for one another: each object does something different.
-_CALLED = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
 #: PyTorch's error if the code makes a constant of a marked size.
 _REFUSED_MARK = "ConstraintViolationError"
 #: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
@@ -134,7 +132,7 @@ class CallTrials:
         self.entry = entry
         #: The line that makes a constant of a size, if PyTorch has named one.
         self.specializing: SpecializingLine | None = None
-        usable = self._usable = [call for call in seen if _can_be_rebuilt(call, seen[0])]
+        usable = self._usable = [call for call in seen if can_be_rebuilt(call, seen[0])]
         #: The number of calls whose arguments cannot be created again.
         self.left_out = len(seen) - len(usable)
         self.varied = find_varied(usable)
@@ -372,23 +370,6 @@ def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
         case LookupError():
             return "not tried", str(error)
     return None
-
-
-def _can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
-    """Return whether the arguments of a call can be made from its sketches and the first call's arguments."""
-    for path, sketch in call.arguments.items():
-        known = first.arguments.get(path)
-        if isinstance(sketch, Other) and not (isinstance(known, Other) and _can_stand_for(known, sketch)):
-            return False
-        is_rebuilt = isinstance(sketch, Container) and issubclass(sketch.kind, list | tuple | dict | functools.partial)
-        if isinstance(sketch, Container) and not is_rebuilt and known != sketch:
-            return False
-    return True
-
-
-def _can_stand_for(known: Other, sketch: Other) -> bool:
-    """Return whether an object of the first call can be passed again in place of one of a later call."""
-    return known.kind is sketch.kind and (known.identity == sketch.identity or not issubclass(sketch.kind, _CALLED))
 
 
 def _repeated(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCall]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,13 +21,14 @@ from jupyter_graphbreak.experiments.remedies.search import RANK, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuilt_arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.report.schema import Device, Diagnostic, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType
 
@@ -43,6 +47,8 @@ PATIENCE_S = 100.0
 _MINIMUM_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_ENTRY = 0.7
+#: The maximum number of later calls of one entry with which to repeat it, for breaks that the first call lacks.
+_MAX_LATER_CALLS = 4
 #: The maximum number of remedies of one entry to measure: each has to be compiled again.
 _MAX_MEASURED = 6
 
@@ -182,31 +188,37 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     fixed: set[str] = set()
     applicable: list[EditedCells | Patch] = []
     entries = _by_breaks(report, kept.entries, first) if report.breaks else []
+    later = itertools.chain.from_iterable(_later_calls(entry, kept) for entry in entries)
+    searched: set[str] = set()
+
+    def unsearched() -> set[str]:
+        """Return the breaks that no search has met."""
+        return {break_.id for break_ in report.breaks} - searched - fixed
+
     try:
-        for place, entry in enumerate(entries):
+        for place, entry in enumerate(itertools.chain(entries, later)):
+            is_later = place >= len(entries)
+            if is_later and not unsearched():
+                break
             # An entry may use most of the remaining time, and leaves the rest to the others; the first has most breaks.
             left_s = end - time.monotonic()
-            own_end = end if place == len(entries) - 1 else time.monotonic() + left_s * _SHARE_OF_ENTRY
-            if left_s <= 0 and not also:
-                reasons.append(_out_of_time_message(entry))
+            is_last = place == len(entries) - 1 and not _has_breaks_of_recompiles(report)
+            own_end = end if is_last else time.monotonic() + left_s * _SHARE_OF_ENTRY
+            if left_s <= 0 and (is_later or not also):
+                reasons += [] if is_later else [_out_of_time_message(entry)]
                 continue
             on_status(f"to repeat {entry.function} on copies")
             with entry.set_up():
-                try:
-                    with limit_time(max(own_end, time.monotonic() + _MINIMUM_S)):
-                        runner = TrialRunner(entry, compile_text, find_cell)
-                except TimeUpError:
-                    reasons.append(_out_of_time_message(entry))
-                    continue
-                except TrialStoppedError as stopped:
-                    kept.leave_out(entry, stopped.effect)
-                    reasons.append(f"{entry.function} was not run again: it {stopped.effect.what}")
-                    continue
-                except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
-                    reasons.append(f"{entry.function} could not run again on copies ({type(error).__name__}: {error})")
+                runner = _runner_or_reason(entry, own_end, kept, compile_text, find_cell)
+                if not isinstance(runner, TrialRunner):
+                    reasons.append(runner)
                     continue
                 known = same_breaks(report, runner.original.report)
-                wanted = frozenset(theirs for ours, theirs in known.items() if ours not in fixed)
+                left_over = unsearched()
+                wanted = frozenset(
+                    theirs for ours, theirs in known.items() if (ours in left_over if is_later else ours not in fixed)
+                )
+                searched |= known.keys()
                 if wanted:
                     left = frozenset(known[ident] for ident in first if ident in known)
                     searches.append(Search(runner, own_end, wanted, on_status, left))
@@ -221,6 +233,44 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     not_tried = [Diagnostic("warning", _why_not_tried(own, kept)) for own in also if own not in applicable]
     report = replace(report, diagnostics=[*report.diagnostics, *not_tried])
     return _collected(report, files, searches, reasons)
+
+
+def _runner_or_reason(
+    entry: Entry,
+    end: float,
+    kept: KeptEntries,
+    compile_text: Callable[[str, str], list[CodeType]],
+    find_cell: FindCell,
+) -> TrialRunner | str:
+    """Return the runner of an entry's trials, or a sentence that says why it cannot run again."""
+    try:
+        with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
+            return TrialRunner(entry, compile_text, find_cell)
+    except TimeUpError:
+        return _out_of_time_message(entry)
+    except TrialStoppedError as stopped:
+        kept.leave_out(entry, stopped.effect)
+        return f"{entry.function} was not run again: it {stopped.effect.what}"
+    except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
+        return f"{entry.function} could not run again on copies ({type(error).__name__}: {error})"
+
+
+def _later_calls(entry: Entry, kept: KeptEntries) -> Iterator[Entry]:
+    """Yield an entry with the arguments of its later calls."""
+    calls = kept.calls_of(entry)
+    for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
+        if can_be_rebuilt(call, calls[0]):
+            with contextlib.suppress(CannotRebuildError):
+                yield replace_fields(entry, arguments=rebuilt_arguments(entry.call, call, entry.arguments))
+
+
+def _has_breaks_of_recompiles(report: Report) -> bool:
+    """Return whether a break occurs only in code that was compiled again."""
+    again = {frame.id for frame in report.frames if frame.recompile_of is not None}
+    for frame in report.frames:  # callers come first
+        if frame.caller in again:
+            again.add(frame.id)
+    return any({occurrence.frame for occurrence in break_.occurrences} <= again for break_ in report.breaks)
 
 
 def _by_breaks(report: Report, entries: Sequence[Entry], first: Collection[str]) -> list[Entry]:

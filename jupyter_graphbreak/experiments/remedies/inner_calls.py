@@ -6,6 +6,7 @@ A call is recorded: which functions and modules it runs, and how many operations
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
 import sys
 from collections import defaultdict
@@ -271,7 +272,10 @@ def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool
 
 
 def _module_of(frame: FrameType, *, is_foreign: bool) -> torch.nn.Module | None:
-    """Return the module whose ``forward``, or whose public method if it is not PyTorch's, a frame runs."""
+    """Return the module whose ``forward``, or whose public method if it is not PyTorch's, a frame runs.
+
+    A static method and a method that the module's own attribute replaces are not methods that can be compiled in place.
+    """
     code = frame.f_code
     is_forward = code.co_name == "forward"
     if not code.co_argcount or (not is_forward and (is_foreign or code.co_name.startswith("_"))):
@@ -279,8 +283,10 @@ def _module_of(frame: FrameType, *, is_foreign: bool) -> torch.nn.Module | None:
     first = frame.f_locals.get(code.co_varnames[0])
     if not isinstance(first, torch.nn.Module):
         return None
-    is_method = attribute_of(attribute_of(type(first), code.co_name), "__code__") is code
-    return first if is_forward or is_method else None
+    of_class = inspect.getattr_static(type(first), code.co_name, None)
+    is_method = not isinstance(of_class, staticmethod) and attribute_of(of_class, "__code__") is code
+    is_replaced = code.co_name in vars(first)
+    return first if (is_forward or is_method) and not is_replaced else None
 
 
 def is_foreign_file(filename: str) -> bool:

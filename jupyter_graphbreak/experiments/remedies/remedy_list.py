@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.change import decision_for_person, remedy_of_change
+from jupyter_graphbreak.experiments.remedies.search import RANK
 from jupyter_graphbreak.experiments.remedies.trial_runner import outermost_module
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.lookup import known_cause
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
+    from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
@@ -125,7 +127,10 @@ def with_remedies(
         by_search.append(builder.candidates(len(remedies)))
         remedies += [builder.remedy(ident, candidate) for ident, candidate in by_search[-1].items()]
         sources += builder.new_sources
-    remedies = _with_exclusions(remedies)
+    entries = {ident: search.runner.entry for search, own in zip(searches, by_search, strict=True) for ident in own}
+    remedies = _with_exclusions(_merged(remedies, entries))
+    kept = {remedy.id for remedy in remedies}
+    by_search = [{ident: found for ident, found in own.items() if ident in kept} for own in by_search]
     remedies += _manual_steps(report, remedies, searches, reasons)
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
     notes = [
@@ -219,6 +224,23 @@ def _frames_within(report: Report, ident: str) -> set[str]:
         if frame.caller in within or frame.recompile_of in within:
             within.add(frame.id)
     return within
+
+
+def _merged(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
+    """Merge equal changes that were tried with different calls of one entry: the worse verdict counts."""
+    merged: dict[object, Remedy] = {}
+    for remedy in remedies:
+        entry, change = entries[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
+        has_change = bool(remedy.edits or remedy.settings or remedy.code)
+        key = (entry.frame, entry.function, remedy.family, change) if has_change else remedy.id
+        known = merged.setdefault(key, remedy)
+        if entries[known.id] is not entry:
+            worse = max(known, remedy, key=lambda one: RANK.get(one.verdict, len(RANK)))
+            breaks = list(dict.fromkeys([*known.breaks, *remedy.breaks]))
+            merged[key] = replace(worse, id=known.id, breaks=breaks)
+        elif known is not remedy:
+            merged[remedy.id] = remedy
+    return list(merged.values())
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:

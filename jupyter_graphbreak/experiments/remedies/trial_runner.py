@@ -784,7 +784,7 @@ def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Re
     if not _is_finite((expected.value, expected.gradients)):
         # An undefined gradient is not zero even if none is needed.
         needless = [
-            replace(difference, kind="needless gradient") if difference.is_further_gradient else difference
+            replace(difference, kind="needless gradient") if difference.kind == "further gradient" else difference
             for difference in diffs
         ]
         return [difference for difference in needless if difference.kind != "gradient"]

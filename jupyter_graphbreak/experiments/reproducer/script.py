@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import given_backend
-from jupyter_graphbreak.experiments.recompiles.replay import CannotRebuildError, RepeatedCall, rebuilt_arguments
+from jupyter_graphbreak.experiments.recompiles.replay import RepeatedCall
 from jupyter_graphbreak.experiments.reproducer.objects import lower
 from jupyter_graphbreak.experiments.reproducer.renaming import expression
 from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
+from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuilt_arguments
 from jupyter_graphbreak.experiments.trial.seen_calls import TensorSketch, state_roots
 
 if TYPE_CHECKING:

@@ -69,6 +69,8 @@ UNCHANGED = "unchanged"
 _IN_MEMORY = (io.StringIO, io.BytesIO)
 #: Python's modules of hashes, whose objects only their own method copies.
 _HASHES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
+#: The type of the content of an image of PIL, which has no module.
+_IMAGE = "ImagingCore"
 _MISSING = object()
 
 
@@ -325,7 +327,7 @@ class _Copier:
                 reason = _describe_error(error)
                 for key in list(self._memo)[known:]:
                     del self._memo[key]  # discard the unfinished copy
-        if kind.__module__ in _HASHES:
+        if kind.__module__ in _HASHES or kind.__name__ == _IMAGE:
             return value.copy()
         if (instead := stand_in_of_iterator(value)) is not None:
             return instead

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.outcome import Result
 
 Kind = Literal[
-    "value", "exception", "argument", "gradient", "requires_grad", "aliasing", "state",
+    "value", "exception", "argument", "gradient", "requires_grad", "further gradient", "aliasing", "state",
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero",
 ]  # fmt: skip
@@ -53,11 +53,6 @@ class Difference:
     def is_acceptable(self) -> bool:
         """Whether values, gradients and exceptions are equal nevertheless."""
         return self.kind in ACCEPTABLE
-
-    @property
-    def is_further_gradient(self) -> bool:
-        """Whether a tensor requires a gradient that it does not require in the original."""
-        return self.kind == "requires_grad" and " require a gradient" in self.text
 
 
 def differences(
@@ -277,7 +272,8 @@ def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
             what = ("no gradient", "does") if required else ("a gradient", "does not")
-            kind: Kind = "needless gradient" if only_zeros and not required else "requires_grad"
+            further: Kind = "needless gradient" if only_zeros else "further gradient"
+            kind: Kind = "requires_grad" if required else further
             yield Difference(kind, f"makes {place} require {what[0]}, but the original {what[1]}")
 
 

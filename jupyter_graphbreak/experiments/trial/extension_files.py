@@ -42,6 +42,8 @@ class _Opener(NamedTuple):
         Whether a text may be something else than a path.
     takes_sql : bool
         Whether the text is SQL, which reads if it begins with one of a few words.
+    what : str
+        The effect that it has whatever its arguments are, as the rest of a sentence; empty if that depends on a path.
     """
 
     parameter: str = ""
@@ -51,6 +53,7 @@ class _Opener(NamedTuple):
     kind: EffectKind = "file"
     takes_text: bool = False
     takes_sql: bool = False
+    what: str = ""
 
     def only_reads(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a call with these arguments reads a file without changing it."""
@@ -62,9 +65,18 @@ class _Opener(NamedTuple):
 
 _WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_text=True)
 _RUNS_SQL = _Opener(kind="database", takes_sql=True)
+_CHANGES_DATABASE = _Opener(kind="database", what="changes an open database")
+_TRAINS = _Opener(what="writes a trained model")
+_OF_OPENCV = _Opener(kind="state", what="changes the settings of OpenCV")
 _WITH_MODE = _Opener("mode", 1, ("r", "rb"))
 _METHOD_WITH_MODE = _Opener("mode", 2, ("r", "rb"))
 _LMDB = _Opener("readonly", 3, (True,), reads_by_default=False, kind="database")
+#: Methods of DuckDB's connections, and functions for its default connection, that change a database without SQL.
+_OF_DUCKDB = (
+    "abort", "append", "appender", "begin", "checkpoint", "commit", "create_function", "install_extension",
+    "load_extension", "register", "register_filesystem", "remove_function", "rollback", "unregister",
+    "unregister_filesystem",
+)  # fmt: skip
 _OF_ARROW = {
     **dict.fromkeys(("OSFile", "memory_map"), _WITH_MODE),
     **dict.fromkeys(("create_memory_map", "output_stream"), _WRITES),
@@ -72,13 +84,19 @@ _OF_ARROW = {
 #: Functions and classes, by module and dotted name.
 _OPENERS: dict[str, dict[str, _Opener]] = {
     "av": {"open": _Opener("mode", 2, ("r",))},
-    "cv2": {"VideoWriter": _WRITES, "FileStorage": _Opener("flags", 1, (0,))},
+    "cv2": {
+        "VideoWriter": _WRITES,
+        "FileStorage": _Opener("flags", 1, (0,)),
+        **dict.fromkeys(("setNumThreads", "setRNGSeed", "setUseOptimized"), _OF_OPENCV),
+    },
     "duckdb": {
         "connect": _Opener("read_only", 1, (True,), reads_by_default=False, kind="database"),
         **dict.fromkeys(("sql", "query", "execute", "executemany"), _RUNS_SQL),
+        **dict.fromkeys(_OF_DUCKDB, _CHANGES_DATABASE),
     },
     "_duckdb": {
-        f"DuckDBPyConnection.{name}": _RUNS_SQL for name in ("sql", "query", "execute", "executemany", "_submit")
+        **{f"DuckDBPyConnection.{name}": _RUNS_SQL for name in ("sql", "query", "execute", "executemany", "_submit")},
+        **{f"DuckDBPyConnection.{name}": _CHANGES_DATABASE for name in _OF_DUCKDB},
     },
     "h5py.h5f": {"open": _Opener("flags", 1, (0,), reads_by_default=False), "create": _WRITES},
     "lmdb": dict.fromkeys(("open", "Environment"), _LMDB),
@@ -105,7 +123,9 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
     "pyarrow.ipc": dict.fromkeys(("new_file", "new_stream"), _WRITES),
     "pyarrow.orc": {"ORCWriter.__init__": _WRITES},
     "pyarrow.parquet.core": {"ParquetWriter.__init__": _WRITES},
+    "sentencepiece": dict.fromkeys(("SentencePieceTrainer.Train", "SentencePieceTrainer.train"), _TRAINS),
     "soundfile": {"SoundFile.__init__": _METHOD_WITH_MODE},
+    "tokenizers": {"Tokenizer.save": _WRITES},
 }  # fmt: skip
 #: The modules with functions or classes to replace.
 MODULES = frozenset(_OPENERS)
@@ -127,15 +147,17 @@ _WITH_EVENTS = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.s
 
 def file_functions() -> Iterator[tuple[Any, str, Any]]:
     """Yield the replacements of functions and classes that open files: owner, name and replacement."""
+    known: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)
         for dotted, opener in openers.items() if owner is not None else ():
             *outer, name = dotted.split(".")
             holder = functools.reduce(lambda part, step: getattr(part, step, None), outer, owner)
             if hasattr(holder, name):
+                known.add((id(holder), name))
                 yield holder, name, _announcing_opener(getattr(holder, name), opener)
     for owner, name in _writers_in(len(sys.modules)):
-        if name not in _OPENERS.get(owner.__name__, ()):
+        if (id(owner), name) not in known:
             yield owner, name, _announcing_opener(vars(owner)[name], _WRITES_IF_PATH)
 
 
@@ -262,11 +284,27 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
         if not _READING_SQL.fullmatch(text):
             notice(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
         return
+    if opener.what:
+        notice(opener.kind, opener.what, frame)
+        return
+    if _is_in_memory(kwargs.get("fapl"), args[:1]):
+        return
     paths = (value for value in (*args, *kwargs.values()) if _is_path(value, is_text=not opener.takes_text))
     path = next(paths, None)
     if path is not None and not opener.only_reads(args, kwargs):
         verb = "opens the database" if opener.kind == "database" else "writes to the file"
         notice(opener.kind, f"{verb} {short_text(path)}", frame)
+
+
+def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
+    """Return whether h5py opens a file in memory: without a file behind it, or in a stream in memory."""
+    drivers: Any = sys.modules.get("h5py.h5fd")
+    if access is None or drivers is None:
+        return False
+    driver = access.get_driver()
+    if driver == drivers.CORE:
+        return not access.get_fapl_core()[1]
+    return bool(driver == drivers.fileobj_driver and name and bytes(name[0]).startswith(b"<_io.BytesIO object at "))
 
 
 def _is_path(value: Any, *, is_text: bool) -> bool:

@@ -81,7 +81,11 @@ class InnerModules:
     def _compiled_function(self, module: torch.nn.Module, method: str) -> Any:
         key = id(module), method
         if key not in self._compiled:
-            self._compiled[key] = module, self._compile(getattr(module, method or "_call_impl"))
+            if method:
+                compiled = self._compile(getattr(type(module), method)).__get__(module)
+            else:
+                compiled = self._compile(module._call_impl)  # noqa: SLF001 - as `Module.compile` does
+            self._compiled[key] = module, compiled
         return self._compiled[key][1]
 
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -415,7 +415,9 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
         for other in others:
             yield f"{name} = {show(other)}", _replace_argument(first, fn, name, other)
         if value is not None and name in defaults and defaults[name] is None:
-            yield f"{name} = None", _replace_argument(first, fn, name, None)
+            without = _replace_argument(first, fn, name, None)
+            yield f"{name} = None", without
+            yield f"{name} = None, all tensors negated", _map_arguments(without, _negated)
 
 
 def _defaults(fn: Callable[..., Any]) -> dict[str, Any]:

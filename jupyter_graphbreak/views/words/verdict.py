@@ -142,9 +142,10 @@ def _first_step(report: Report) -> str:
     if alike:
         share = "all" if len(alike) == total else f"{len(alike)} of them"
         cost = cost_of_all(alike)
+        cost = f" {'They ' if cost.startswith('add') else ''}{cost}." if cost else ""
         advice = _shared_advice(report, alike)
         reason = f"with one way out: {advice}" if advice else f"for one reason: {title_of(alike[0])}"
-        return f", {share} {reason}.{nothing}{f' They {cost}.' if cost else ''}"
+        return f", {share} {reason}.{nothing}{cost}"
     first = ordered_breaks(report)[0]
     effect = _effect(report, first)
     if not effect and total > 1:

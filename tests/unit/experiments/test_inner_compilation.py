@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from typing import Any
+
 import pytest
+import torch
 
 from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, proposal_for
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 
 NET = InnerCall("Net", ("net",))
+
+
+class LM(torch.nn.Module):
+    """A module with a method that a search calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = torch.nn.Linear(1, 1, bias=False)
+        torch.nn.init.ones_(self.out.weight)
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.out(x)
+        return y
+
+    def search(self, x: torch.Tensor) -> torch.Tensor:
+        return self.logits(x)
 
 
 def text_for(text: str, entry: CompiledEntry, *calls: InnerCall) -> str | None:
@@ -90,14 +111,28 @@ def test_a_part_of_the_object_of_a_method_is_compiled() -> None:
 def test_a_method_of_the_object_of_a_method_is_compiled() -> None:
     text = "import torch\nlm = LM()\nsearch = torch.compile(lm.search)\nsearch(1)"
     changed = text_for(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
-    assert changed == "import torch\nlm = LM()\nlm.logits = torch.compile(lm.logits)\nsearch = lm.search\nsearch(1)"
+    compiled = "lm.logits = torch.compile(type(lm).logits).__get__(lm)"
+    assert changed == f"import torch\nlm = LM()\n{compiled}\nsearch = lm.search\nsearch(1)"
+
+
+def test_a_copy_of_a_module_with_a_compiled_method_calls_its_own_method() -> None:
+    text = "import torch\nlm = LM()\nsearch = torch.compile(lm.search, backend='eager')"
+    changed = text_for(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
+    scope: dict[str, Any] = {"LM": LM}
+    exec(str(changed), scope)  # noqa: S102 - what the reader would run
+    copies = [copy.deepcopy(scope["lm"]), pickle.loads(pickle.dumps(scope["lm"]))]  # noqa: S301 - its own
+    for copied in copies:
+        copied.out.weight.data.zero_()
+    x = torch.ones(1, 1)
+    assert [module.logits(x).item() for module in (scope["lm"], *copies)] == [1, 0, 0]
+    assert list(scope["lm"].state_dict()) == ["out.weight"]
 
 
 @pytest.mark.parametrize(
     ("copied", "method", "count"),
-    [("copy.deepcopy(net)", "logits", 1), ("copy.deepcopy(net)", "", 0), ("net", "logits", 0)],
+    [("copy.copy(net)", "logits", 1), ("copy.copy(net)", "", 0), ("copy.deepcopy(net)", "logits", 0)],
 )
-def test_a_method_that_copies_would_share_is_said_to_be_shared(copied: str, method: str, count: int) -> None:
+def test_a_method_that_shallow_copies_would_share_is_said_to_be_shared(copied: str, method: str, count: int) -> None:
     text = f"import torch, copy\nnet = Net()\n@torch.compile\ndef step(x):\n    return net(x)\ntarget = {copied}"
     entry = CompiledEntry("step", parameters=("x",))
     proposal = proposal_for({"s1": text}, {"s1": "cell"}, entry, [InnerCall("Net", ("net",), method)], 0.5)
@@ -109,7 +144,7 @@ def test_a_module_that_module_compile_does_not_affect_gets_a_compiled_forward() 
     text = "import torch\nnet = Net()\n@torch.compile(dynamic=True)\ndef step(x):\n    return net(x)"
     changed = text_for(text, CompiledEntry("step", parameters=("x",)), InnerCall("Net", ("net",), "forward"))
     assert changed == text.replace(
-        "@torch.compile(dynamic=True)", "net.forward = torch.compile(net.forward, dynamic=True)"
+        "@torch.compile(dynamic=True)", "net.forward = torch.compile(type(net).forward, dynamic=True).__get__(net)"
     )
 
 

@@ -74,6 +74,8 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
         (run(broken(1, graphs=1)), "bad", "1 break, line 1 in step: it adds 1 graph."),
         (run(*(broken(number, graphs=1) for number in range(1, 5))), "bad",
          "4 breaks, all for one reason: Branch on a tensor's value. They add 4 graphs, 2.00 s of compiling."),
+        (run(*(broken(number, eager=1) for number in range(1, 5))), "bad",
+         "4 breaks, all for one reason: Branch on a tensor's value. 4 functions run eagerly."),
         (run(*(broken(number) for number in range(1, 5)), broken(5, gb_id="GB0059")), "bad",
          "5 breaks, 4 of them for one reason: Branch on a tensor's value."),
         (run(*(replace(broken(number, gb_id=gb_id, graphs=1), advice=[Advice("set x = True")])

@@ -230,14 +230,14 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             "compiled",
             torch.ones(3),
             "Compile model.score instead of Model.search",
-            '+model.score = torch.compile(model.score, backend="eager")',
+            '+model.score = torch.compile(type(model).score, backend="eager").__get__(model)',
         ),
         pytest.param(
             GAN,
             "step",
             torch.ones(2, 4),
             "Compile G and D instead of step",
-            "+G.forward = torch.compile(G.forward, ",
+            "+G.forward = torch.compile(type(G).forward, ",
             marks=pytest.mark.exhaustive,
         ),
         pytest.param(

@@ -135,6 +135,24 @@ class InFloat32(torch.nn.Module):
             return x.float() @ x.float()
 
 
+def logs(x: torch.Tensor, debug: bool) -> torch.Tensor:
+    y = x * 2
+    if debug:
+        print(y)  # noqa: T201 - the break
+    return y + 1
+
+
+def test_a_break_that_only_a_later_call_has_is_fixed() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(logs, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for debug in (False, True):
+            compiled(torch.ones(2), debug)
+    (break_,) = run.report.breaks
+    working = [remedy for remedy in run.try_remedies().remedies or [] if remedy.verdict in WORKING]
+    assert [remedy.breaks for remedy in working] == [[break_.id]]
+
+
 def test_a_context_around_the_call_is_no_effect_of_code_that_names_it() -> None:
     with jupyter_graphbreak.capture(entries=True) as run, torch.autocast("cpu", dtype=torch.bfloat16):
         torch.compile(InFloat32(), backend="eager")(torch.ones(2, 2))

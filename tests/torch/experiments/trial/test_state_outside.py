@@ -107,6 +107,8 @@ STOPPED = {
     "an LMDB database": ("lmdb.open('a folder')", "lmdb.OPENED"),
     "a tokenizer": ("TOKENIZER.save(IN_FOLDER('a.json'))", "os.path.exists(IN_FOLDER('a.json'))"),
     "a tokenizer by its method": ("SAVE_TOKENIZER(IN_FOLDER('a.json'))", "os.path.exists(IN_FOLDER('a.json'))"),
+    "a tokenizer without a suffix": ("TOKENIZER.save('a_tokenizer')", "os.path.exists('a_tokenizer')"),
+    "a view of DuckDB": ("duckdb.register('v', 1)", "duckdb.RUN"),
     "a table of DuckDB": ("duckdb.sql('insert into t values (1)')", "duckdb.RUN"),
     "an HDF5 file": ("h5py.h5f.open(IN_FOLDER('log'))", "h5py.OPENED"),
     "a sink of loguru": ("loguru_logger().add(len)", "loguru._logger.SINKS"),
@@ -123,10 +125,11 @@ KINDS = {
         ("tracebacks", "a tensor that is a file", "a storage that is a file",
          "a store that is a file", "a record for a handler", "an open archive", "an open compressed file", "a pickler",
          "a file in memory", "a stream of its own", "a new HDF5 file", "an HDF5 file",
-         "an image", "an image by name", "a new video", "an open video", "a tokenizer", "a tokenizer by its method"),
+         "an image", "an image by name", "a new video", "an open video", "a tokenizer", "a tokenizer by its method",
+         "a tokenizer without a suffix"),
         "file",
     ),
-    **dict.fromkeys(("an LMDB database", "a table of DuckDB"), "database"),
+    **dict.fromkeys(("an LMDB database", "a table of DuckDB", "a view of DuckDB"), "database"),
     **dict.fromkeys(
         ("a store on the network", "a socket as a file", "a pair of sockets", "an event loop"), "network"
     ),
@@ -175,6 +178,7 @@ UNDONE = {
     "a file in a kept list": ("ITEMS.append(open(__file__, opener=os.open))", "descriptors()"),
     "a descriptor of a file": ("os.fdopen(os.open(__file__, os.O_RDONLY)).read()", "descriptors()"),
     "an HDF5 file that is read": ("h5py.h5f.open(IN_FOLDER('log'), 0)", "None"),
+    "an HDF5 file in memory": ("h5py.h5f.create(b'<_io.BytesIO object at 0x1>', fapl=h5py.h5fd)", "None"),
     "an LMDB database that is read": ("lmdb.open('a folder', readonly=True)", "None"),
     "the text of a tokenizer": ("TOKENIZER.to_str(); TOKENIZER.encode('folder/a.json')", "None"),
     "a query of DuckDB": ("duckdb.sql(' SELECT a FROM t')", "None"),
@@ -221,7 +225,7 @@ import array, asyncio, atexit, codecs, contextvars, copyreg, csv, dataclasses, d
 import functools, gc, gzip, importlib, io, json, linecache, logging, mimetypes, multiprocessing, numbers, os, pickle
 import reprlib, select, signal, socket, sqlite3, sys, tempfile, threading, tracemalloc, types, unittest.mock
 import urllib.request, zipfile, zoneinfo, _thread
-import cv2, duckdb, h5py.h5f, lmdb, loguru._logger, structlog, tokenizers
+import cv2, duckdb, h5py.h5f, h5py.h5fd, lmdb, loguru._logger, structlog, tokenizers
 from cv2 import imwrite as write_image
 import safetensors.torch
 from codecs import register as register_codec
@@ -346,8 +350,16 @@ HDF5 = """
 import h5py
 def open(name, flags=1):
     h5py.OPENED.append(flags)
-def create(name):
-    raise RuntimeError
+def create(name, fapl=None):
+    assert fapl is not None
+"""
+DUCKDB = """
+RUN = []
+def sql(text):
+    if 'insert' in text:
+        RUN.append(text)
+def register(name, table):
+    RUN.append(name)
 """
 IMAGES = """
 WRITTEN = []
@@ -365,10 +377,11 @@ class VideoWriter:
 PACKAGES = {
     "cv2/__init__.py": IMAGES,
     "own_packages.dist-info/METADATA": "",
-    "duckdb/__init__.py": "RUN = []\ndef sql(text):\n    if 'insert' in text:\n        RUN.append(text)",
+    "duckdb/__init__.py": DUCKDB,
     "lmdb/__init__.py": "OPENED = []\ndef open(path, readonly=False):\n    OPENED.append(path)",
     "h5py/__init__.py": "OPENED = []",
     "h5py/h5f.py": HDF5,
+    "h5py/h5fd.py": "CORE, fileobj_driver = 1, 2\ndef get_driver():\n    return fileobj_driver",
     "loguru/__init__.py": "",
     "loguru/_logger.py": "SINKS = []\nclass Logger:\n    def add(self, sink):\n        SINKS.append(sink)",
     "structlog/__init__.py": "CONFIGURED = []\ndef configure(x):\n    CONFIGURED.append(x)",

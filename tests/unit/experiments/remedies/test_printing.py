@@ -171,6 +171,24 @@ def test_a_method_calls_a_top_level_function() -> None:
     assert not any(each.compiles_itself for each in proposals_of("output", given))
 
 
+@pytest.mark.parametrize(
+    ("compiling", "changed"),
+    [
+        ("net.compile(dynamic=True)", ""),
+        ("net.forward = torch.compile(net.forward, dynamic=True)", ""),
+        ("fast = torch.compile(net.forward, dynamic=True)", "fast = net.forward\n"),
+        ("for block in blocks:\n    block.compile()", None),
+        ("choice = True\nfast = torch.compile(net, dynamic=choice)", None),
+        ("net.compile()\nfast = torch.compile(net, dynamic=True)", None),
+    ],
+)
+def test_a_method_that_is_compiled_in_place_is_compiled_once(compiling: str, changed: str | None) -> None:
+    text = METHOD.replace("fast = torch.compile(net, dynamic=True)", compiling)
+    moved = texts("output", problem(text, "print(y.sum())", "GB0059", entry="def forward("))
+    expected = None if changed is None else METHOD_AFTER.replace("fast = net\n", changed)
+    assert next((after for after in moved if "later" in after), None) == expected
+
+
 def test_a_tensor_changed_in_place_is_copied() -> None:
     text = "import torch\ndef f(x):\n    y = x + 1\n    print(y)\n    y.add_(1)\n    return y\n"
     (first, *_) = texts("output", problem(text, "print(y)", "GB0059", entry="def f("))

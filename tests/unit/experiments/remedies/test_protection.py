@@ -57,6 +57,40 @@ def test_code_that_may_raise_is_an_assumption(lines: list[str], code: str, grant
     assert list(first.assumptions) == expected
 
 
+OPTIONAL = "import torch\ndef f(x, n=None):\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "granted"),
+    [
+        (["if x.sum() > 0 and x.sum() < n:", "    x = x + 1"], "x.sum() < n"),
+        (["if x.sum() > 0:", "    x = x * n"], "x * n"),
+        (["if n is not None and x.sum() > 0 and x.sum() < n:", "    x = x + n"], None),
+        (["if n is None:", "    n = 3", "if x.sum() > 0 and x.sum() < n:", "    x = x + n"], None),
+        (["x = x + n", "if x.sum() > 0 and x.sum() < n:", "    x = x + 1"], None),
+        (["if x.sum() > n and x.sum() < n + 1:", "    x = x + 1"], None),
+        (["if n is not None:", "    if x.sum() > 0:", "        x = x + n"], None),
+    ],
+)
+def test_a_value_that_may_be_none_stays_protected(lines: list[str], granted: str | None) -> None:
+    text = OPTIONAL + "".join(f"    {line}\n" for line in [*lines, "return x"])
+    tests = (line.strip().removeprefix("if ").removesuffix(":") for line in lines if "x.sum()" in line)
+    code = next(tests)
+    first = proposals_of("branch", problem(text, code, entry="def f(x"))[0]
+    expected = [] if granted is None else [f"it assumes that {granted}, which"]
+    assert [text.partition(" a condition")[0] for text in first.assumptions] == expected
+
+
+def test_an_attribute_that_may_be_none_stays_protected() -> None:
+    text = (
+        "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, limit=None):\n        self.limit = limit\n"
+        "    def forward(self, x):\n        if x.sum() > 0 and x.sum() < self.limit:\n            x = x + 1\n"
+        "        return x\n"
+    )
+    broken = problem(text, "x.sum() > 0 and x.sum() < self.limit", entry="    def forward(self, x")
+    assert "x.sum() < self.limit" in proposals_of("branch", broken)[0].assumptions[0]
+
+
 def test_values_of_a_message_are_computed_after_its_condition() -> None:
     text = function("y = x * 2", "if (y > 3).any():", "    print(y.max().item(), 10 // n)", "return y")
     (after,) = [new for new in texts("output", problem(text, "(y > 3).any()", entry="def f(x")) if "later" in new][:1]

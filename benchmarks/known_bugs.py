@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 
 from notebooks.known_bugs import OUTCOMES
-from tests.programs.known_bugs import PROGRAMS, outcome
+from tests.programs.bugs.known_bugs import PROGRAMS, outcome
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TABLE = Path(__file__).parent / "known_bugs.toml"
-#: The outcome of each program in ``tests/programs/known_bugs.py`` by release; ``benchmarks/known_bugs.py`` writes it.
+#: The outcome of each program of ``tests/programs/bugs`` by release, which ``benchmarks/known_bugs.py`` writes.
 OUTCOMES = Path(__file__).parent / "known_bugs.json"
 #: A comment that names a subject, and the sentence below it, which a reader of the source sees in place of the list.
 _PLACE = re.compile(r"^% known bugs: (.*)\n.*$", re.MULTILINE)

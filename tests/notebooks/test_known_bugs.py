@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from notebooks import known_bugs
-from tests.programs.known_bugs import BACKENDS, PROGRAMS, outcome
+from tests.programs.bugs.known_bugs import BACKENDS, PROGRAMS, outcome
 
 BUGS = [bug for subject in known_bugs.bugs().values() for bug in subject]
 OUTCOMES = json.loads(known_bugs.OUTCOMES.read_text(encoding="utf-8"))

@@ -144,7 +144,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     folder.mkdir()
     path = [warm_processes.use_warm_commands(kernels), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(path)}
-    # In one process and with nice, because the tests have time limits. So that the build has none, the limit of a cell is switched off.
+    # In one process and with nice, because the tests have time limits. The build has none: that of a cell is off.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
     command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-b", "html"]
     command += ["-D", "nb_execution_timeout=-1"]

@@ -163,14 +163,14 @@ def _removal(draft: Draft, call: ast.Call, known: _Known) -> Splice | None:
 def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> bool:
     """Whether all sites have the same options, and the names in these are bound before a line of the top level."""
     read = {name for call in sites for keyword in call.keywords for name in names_read(keyword.value)}
-    before = [node for node in draft.tree.body if node.lineno < line]
-    bound = names_bound(ast.Module(before, [])) | {
-        node.name for node in before if isinstance(node, FunctionNode | ast.ClassDef)
-    }
-    defined = names_bound(draft.tree) | {
-        node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)
-    }
-    return len({_options(draft, [call]) for call in sites}) <= 1 and not read & (defined - bound)
+
+    def defined(statements: list[ast.stmt]) -> set[str]:
+        functions = {node.name for node in statements if isinstance(node, FunctionNode | ast.ClassDef)}
+        return functions | names_bound(ast.Module(statements, []))
+
+    statements = draft.tree.body
+    later = defined(statements) - defined([node for node in statements if node.lineno < line])
+    return len({_options(draft, [call]) for call in sites}) <= 1 and not read & later
 
 
 def _is_in_place(call: ast.Call, known: _Known) -> bool:
@@ -255,7 +255,7 @@ def _may_compile(draft: Draft, known: _Known, drafts: Sequence[Draft], *, is_own
             continue
         if known.method and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
             root = dotted(node.func.value).partition(".")[0]
-            if root not in {torch, "re", *modules}:
+            if root not in {torch, *modules}:
                 return True
         if not _is_compile(node, torch) or not node.args:
             continue

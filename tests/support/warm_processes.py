@@ -1,6 +1,6 @@
-"""Processes that start with PyTorch loaded: a server loads it, and each process is a fork of the server.
+"""Processes that start with PyTorch and this package loaded: a server loads them, and each process is a fork of it.
 
-Loading PyTorch takes five seconds, most of the time of a kernel or of a command in a test.
+Loading PyTorch takes five seconds, most of the time of a kernel or of a command in a test, and this package most of one.
 ``use_warm_kernels`` creates a kernelspec ``python3`` whose command is this file: it asks the server to fork and acts as
 a proxy for the fork. ``use_warm_commands`` creates commands ``python`` and ``graphbreak`` that do the same, and ``run``
 runs a Python command in a fork. Nothing is compiled before the fork. A process starts
@@ -18,6 +18,7 @@ import importlib
 import io
 import json
 import os
+import pkgutil
 import runpy
 import shlex
 import signal
@@ -39,7 +40,7 @@ _MODULES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
     "torch._dynamo.convert_frame", "torch._dynamo.symbolic_convert", "torch._dynamo.backends.registry",
     "torch._dynamo.testing", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
-    "torch._inductor.compile_fx", "anywidget", "nbformat", "nbclient",
+    "torch._inductor.compile_fx", "torch.utils.cpp_extension", "anywidget", "nbformat", "nbclient",
 )  # fmt: skip
 _START_S = 120.0
 
@@ -208,6 +209,15 @@ def load() -> None:
     """Load the modules with which processes start."""
     for module in _MODULES:
         importlib.import_module(module)
+    package = importlib.import_module("jupyter_graphbreak")
+    for found in pkgutil.walk_packages(package.__path__, "jupyter_graphbreak."):
+        if not found.name.endswith(".__main__"):
+            with contextlib.suppress(ImportError):  # of an optional package
+                importlib.import_module(found.name)
+    templates = importlib.import_module("jupyter_graphbreak.views.html.environment").environment()
+    for name in templates.list_templates():
+        templates.get_template(name)
+    importlib.import_module("jupyter_graphbreak.experiments.cost.entry_cost").VARIANT_S = 0.3  # type: ignore[attr-defined]
 
 
 def serve(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Processes that start with PyTorch and this package loaded: a server loads them, and each process is a fork of it.
 
-Loading PyTorch takes five seconds, most of the time of a kernel or of a command in a test, and this package most of one.
+Loading PyTorch takes five seconds, most of the time of a kernel or of a command in a test, and this package one.
 ``use_warm_kernels`` creates a kernelspec ``python3`` whose command is this file: it asks the server to fork and acts as
 a proxy for the fork. ``use_warm_commands`` creates commands ``python`` and ``graphbreak`` that do the same, and ``run``
 runs a Python command in a fork. Nothing is compiled before the fork. A process starts

@@ -18,7 +18,7 @@ from jupyter_graphbreak.results import Report
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.cost.warm_calls import WarmCalls
+    from jupyter_graphbreak.experiments.cost.timing import WarmCalls
     from jupyter_graphbreak.experiments.recompiles.finding import FoundRecompileRemedies
     from jupyter_graphbreak.experiments.remedies.finding import FoundRemedies
     from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
@@ -54,7 +54,7 @@ def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
         Whether to look for the first call whose result has NaN; reading each result takes time.
     """
     require_torch()
-    from jupyter_graphbreak.experiments.cost.warm_calls import timed_calls
+    from jupyter_graphbreak.experiments.cost.timing import timed_calls
     from jupyter_graphbreak.experiments.trial.entry import keep_entries
 
     with timed_calls() as warm, keep_entries(looks_for_nan=looks_for_nan) as entries:

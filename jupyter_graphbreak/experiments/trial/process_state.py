@@ -30,7 +30,6 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     is_library_code,
 )
 from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
-from jupyter_graphbreak.experiments.trial.logging_state import logging_parts
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER
 from jupyter_graphbreak.experiments.trial.state_parts import (
     MISSING,
@@ -39,6 +38,7 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
     StateChange,
     attributes_of,
     identity_of,
+    logging_parts,
     set_attributes,
     setter_of,
 )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import operator
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
+from jupyter_graphbreak.records.package_paths import is_library
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
 
 #: The value of what cannot be read or does not exist.
 MISSING = object()
@@ -81,18 +84,18 @@ class HandlerAttributes(Attributes):
 
 def attributes_of(items: Iterable[Any]) -> Attributes:
     """Return the attributes of objects that no other part restores."""
-    return Attributes({item: further_attributes(item, _ignored_attributes(item)) for item in items})
+    return Attributes({item: _further_attributes(item, _ignored_attributes(item)) for item in items})
 
 
-def further_attributes(item: Any, ignored: frozenset[str]) -> Identities:
+def _further_attributes(item: Any, ignored: frozenset[str]) -> Identities:
     """Return the attributes of an object except some, as names and values in turn."""
-    return NONE if vars(item).keys() <= ignored else Identities(_pairs(vars(item), ignored))
+    return _NONE if vars(item).keys() <= ignored else Identities(_pairs(vars(item), ignored))
 
 
 def _ignored_attributes(item: Any) -> frozenset[str]:
     match item:
         case logging.Logger():
-            return OF_LOGGERS
+            return _OF_LOGGERS
         case logging.FileHandler():
             return _OF_FILE_HANDLERS
         case logging.Handler():
@@ -105,7 +108,7 @@ def _pairs(attributes: dict[str, Any], left_out: frozenset[str]) -> list[Any]:
 
 
 #: The attributes of loggers that other parts restore, or that are caches.
-OF_LOGGERS = frozenset(
+_OF_LOGGERS = frozenset(
     {"name", "level", "parent", "propagate", "handlers", "filters", "disabled", "manager", "_cache", "root"}
 )
 #: The attributes of handlers that other parts restore, or that a handler itself changes when it receives a record.
@@ -155,4 +158,217 @@ class Identities:
 
 
 #: No objects, such as the further attributes of most loggers.
-NONE = Identities(())
+_NONE = Identities(())
+
+
+#: The names with which code changes PyTorch's loggers.
+_OF_PYTORCH_LOGGERS = frozenset(
+    {"setLevel", "set_logs", "disabled", "propagate", "level", "handlers", "addHandler", "removeHandler"}
+)
+
+
+_LEVEL_NAMES: tuple[dict[Any, Any], ...] = (logging._levelToName, logging._nameToLevel)  # noqa: SLF001 - there is no public name
+
+
+def logging_parts() -> Iterator[Part]:
+    """Yield the parts of the state that belong to ``logging``."""
+    owners = frozenset({"logging"})
+    yield Part("sets attributes of a logger", _logger_attributes, set_attributes, frozenset({"setattr"}))
+    yield Part("disables log records", lambda: logging.root.manager.disable, logging.disable,
+               frozenset({"disable"}), owners)  # fmt: skip
+    yield Part("sets the class of log records", identity_of(logging.getLogRecordFactory),
+               setter_of(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
+    yield Part("sets the class of loggers", identity_of(logging.getLoggerClass), setter_of(logging.setLoggerClass),
+               frozenset({"setLoggerClass"}))  # fmt: skip
+    yield Part(  # it has no names, because a new logger is not an effect
+        "creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers, frozenset(),
+    )  # fmt: skip
+    yield Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
+               frozenset({"addLevelName"}))  # fmt: skip
+    yield Part(
+        "changes loggers",
+        _loggers,
+        _set_loggers,
+        frozenset({"addHandler", "removeHandler", "setLevel", "addFilter", "removeFilter", "basicConfig", "dictConfig",
+                   "handlers", "filters", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter",
+                   "level"}),
+    )  # fmt: skip
+    yield Part("sets PyTorch's loggers", _pytorch_loggers, _set_pytorch_loggers, _OF_PYTORCH_LOGGERS)
+    yield Part("sets attributes of a log handler", _handler_attributes, set_attributes,
+               frozenset({"setattr", "set_name", "setStream", "setTarget"}))  # fmt: skip
+
+
+def _logger_attributes() -> Attributes:
+    # Most loggers have no further attributes.
+    return Attributes({
+        log: _NONE if vars(log).keys() <= _OF_LOGGERS else _further_attributes(log, _OF_LOGGERS)
+        for log in _LOGGERS.outside_pytorch()
+    })  # fmt: skip
+
+
+class _LoggersByOrigin:
+    """The loggers of the process: there are hundreds, which trials read hundreds of times, so they are sorted once."""
+
+    def __init__(self) -> None:
+        self._known: list[Any] = []
+        self._others: list[logging.Logger] = []
+        self._of_pytorch: list[logging.Logger] = []
+
+    def outside_pytorch(self) -> list[logging.Logger]:
+        """Return the loggers except PyTorch's own."""
+        self._sort()
+        return self._others
+
+    def of_pytorch(self) -> list[logging.Logger]:
+        """Return PyTorch's own loggers, except the one of the trace, to which this package listens."""
+        self._sort()
+        return self._of_pytorch
+
+    def _sort(self) -> None:
+        named = logging.root.manager.loggerDict
+        known = list(named.values())
+        if known == self._known:  # loggers are compared by identity
+            return
+        loggers = [(name, log) for name, log in named.copy().items() if isinstance(log, logging.Logger)]
+        is_of_pytorch = [name[:6] in {"torch", "torch."} for name, _ in loggers]
+        trace = trace_logger()
+        self._of_pytorch = [
+            log for (_, log), own in zip(loggers, is_of_pytorch, strict=True) if own and log is not trace
+        ]
+        self._others = [
+            logging.root,
+            *(log for (_, log), own in zip(loggers, is_of_pytorch, strict=True) if not own),
+        ]
+        self._known = known
+
+
+_LOGGERS = _LoggersByOrigin()
+
+
+class _LoggerSettings:
+    """The settings of loggers. A logger that was not known before does not count as a change."""
+
+    def __init__(self, loggers: list[logging.Logger]) -> None:
+        self.loggers = loggers
+        self.settings = [(log.level, log.disabled, log.propagate, *log.handlers) for log in loggers]
+
+    def by_logger(self) -> dict[logging.Logger, tuple[Any, ...]]:
+        return dict(zip(self.loggers, self.settings, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _LoggerSettings):
+            return False
+        if self.settings == other.settings and self.loggers == other.loggers:
+            return True
+        now = other.by_logger()
+        return all(now.get(log, settings) == settings for log, settings in self.by_logger().items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _pytorch_loggers() -> _LoggerSettings:
+    """Return the settings of PyTorch's own loggers."""
+    return _LoggerSettings(_LOGGERS.of_pytorch())
+
+
+def _set_pytorch_loggers(before: _LoggerSettings) -> None:
+    for log, (level, disabled, propagate, *handlers) in before.by_logger().items():
+        if log.level != level:
+            log.setLevel(level)
+        log.disabled, log.propagate, log.handlers[:] = disabled, propagate, handlers
+
+
+def _handler_attributes() -> HandlerAttributes:
+    """Return the attributes of Python's own handlers; trials copy the handlers whose classes the user wrote."""
+    handlers = [reference() for reference in logging._handlerList]  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public name
+    own = [handler for handler in handlers if type(handler).__module__ in {"logging", "logging.handlers"}]
+    return HandlerAttributes(attributes_of(own))
+
+
+class _NamedLoggers(dict[str, Any]):
+    """The loggers by name, and the placeholders that stand for parents nobody has asked for yet."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        super().__init__(named)
+        self.children = {
+            name: dict(log.loggerMap) for name, log in self.items() if isinstance(log, logging.PlaceHolder)
+        }
+
+
+def _restore_named_loggers(before: _NamedLoggers) -> None:
+    """Remove the loggers that user code has created; those of modules, which refer to them, stay."""
+    named = logging.root.manager.loggerDict
+    gone: dict[Any, Any] = {}
+    for name, log in named.copy().items():
+        if before.get(name) is log or name in sys.modules or (name not in before and _is_of_library(name)):
+            continue
+        if isinstance(log, logging.Logger):
+            gone[log] = log.parent
+            named.pop(name)
+            if name in before:
+                named[name] = before[name]
+    for name, log in named.copy().items():
+        if isinstance(log, logging.Logger):
+            while log.parent in gone:
+                log.parent = gone[log.parent]
+            continue
+        for child in [child for child in log.loggerMap if child in gone]:
+            del log.loggerMap[child]
+        log.loggerMap.update(before.children.get(name, {}))
+        if name not in before and not log.loggerMap:
+            named.pop(name)
+
+
+def _set_level_names(names: tuple[dict[Any, Any], ...]) -> None:
+    for saved, before in zip(_LEVEL_NAMES, names, strict=True):
+        saved.clear()
+        saved.update(before)
+
+
+def _loggers() -> dict[Any, tuple[Any, ...]]:
+    # Most loggers have no handlers and no filters.
+    state = {log: (log.level, log.disabled, log.propagate, Identities(log.handlers) if log.handlers else _NONE,
+                   Identities(log.filters) if log.filters else _NONE,
+                   list(map(_handler_state, log.handlers)))
+             for log in _LOGGERS.outside_pytorch()}  # fmt: skip
+    return _LoggerStates(state)
+
+
+def _handler_state(handler: Any) -> tuple[Any, ...]:
+    return handler.level, Identities([handler.formatter]), Identities(handler.filters)
+
+
+class _LoggerStates(dict[Any, tuple[Any, ...]]):
+    """The state of loggers. A new, unchanged logger does not count as a change."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, dict):
+            return False
+        new = [state for log, state in other.items() if log not in self and not _is_of_library(log.name)]
+        return all(other.get(log) == state for log, state in self.items()) and all(
+            level == logging.NOTSET and propagate and not (disabled or handlers.items or filters.items)
+            for level, disabled, propagate, handlers, filters, _ in new
+        )
+
+    __hash__ = None
+
+
+def _is_of_library(name: str) -> bool:
+    """Return whether a logger's name is that of a library, or begins with it."""
+    module = sys.modules.get(name.partition(".")[0])
+    return module is not None and is_library(getattr(module, "__file__", None) or "")
+
+
+def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
+    for log, state in _loggers().items():
+        if log not in before and _is_of_library(log.name):  # set up when a trial imported the library
+            continue
+        old = before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
+        if state != old:
+            level, log.disabled, log.propagate, handlers, filters, of_handlers = old
+            log.setLevel(level)
+            log.handlers[:] = handlers.items
+            log.filters[:] = filters.items
+            for handler, (own_level, formatter, own_filters) in zip(log.handlers, of_handlers, strict=True):
+                handler.level, handler.formatter = own_level, formatter.items[0]
+                handler.filters[:] = own_filters.items

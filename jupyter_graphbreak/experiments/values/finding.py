@@ -25,8 +25,7 @@ from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.experiments.values.ranges import range_of
-from jupyter_graphbreak.experiments.values.recorder import ValueRecorder
-from jupyter_graphbreak.experiments.values.runs import EagerValues, GraphsOneByOne, NodeKey
+from jupyter_graphbreak.experiments.values.recorder import EagerValues, GraphsOneByOne, NodeKey, ValueRecorder
 from jupyter_graphbreak.recording import recorder as recording_of
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, NonFiniteInput

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.cost.warm_calls import timed_calls
+from jupyter_graphbreak.experiments.cost.timing import timed_calls
 from jupyter_graphbreak.report.cost import EntryCost
 from jupyter_graphbreak.results import Report
 

@@ -124,6 +124,7 @@ def test_a_package_fails_on_import(cli: Cli, tmp_path: Path, package: str, error
     assert ("pip uninstall triton" in fix) == (package == "triton")
 
 
+@pytest.mark.exhaustive
 def test_a_triton_that_pytorch_does_not_need_is_no_fault(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "triton.py").write_text("raise ImportError('undefined symbol')")
     paths = f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"

@@ -104,7 +104,7 @@ def test_without_permission_nothing_runs_and_no_file_outside_is_read(project: Pa
 
 
 @pytest.mark.slow
-def test_a_program_is_explained_and_patches_are_judged(project: Path) -> None:
+def test_a_program_is_explained_and_a_patch_is_judged(project: Path) -> None:
     async def questions(session: ClientSession) -> None:
         tools = {tool.name for tool in (await session.list_tools()).tools}
         assert {"explain_script", "judge_patch", "measure", "run_notebook"} <= tools
@@ -116,10 +116,17 @@ def test_a_program_is_explained_and_patches_are_judged(project: Path) -> None:
         assert right["accepted"], right
         assert right["verdict"] in {"works", "works on what ran"}
         assert right["evidence"]["breaks_after"] == 0
+        assert (project / "train.py").read_text() == PROGRAM
+
+    talk(project, questions, "--allow-run")
+
+
+@pytest.mark.exhaustive
+def test_a_wrong_patch_is_not_accepted(project: Path) -> None:
+    async def questions(session: ClientSession) -> None:
         wrong = await ask(session, "judge_patch", path="train.py", patch=PATCH.replace("x / 2, x)", "x / 4, x)"))
         assert (wrong["accepted"], wrong["verdict"]) == (False, "different result")
         assert "instead of tensor([4., 4., 4.])" in wrong["differences"][0]
-        assert (project / "train.py").read_text() == PROGRAM
 
     talk(project, questions, "--allow-run")
 

@@ -129,6 +129,7 @@ def test_processes_that_had_started_before_are_counted_if_they_work() -> None:
         assert run.report.diagnostics == []
 
 
+@pytest.mark.exhaustive
 def test_an_isolated_python_is_watched(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text("import torch\ntorch.compile(torch._dynamo.graph_break, backend='eager')()\n")
     with capture(processes=True) as run:
@@ -154,6 +155,7 @@ def test_files_of_a_process_that_outlives_the_block_are_removed(tmp_path: Path) 
         assert not folder.exists()
 
 
+@pytest.mark.exhaustive
 def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
     torch.compiler.reset()  # a forked process inherits compiled code
     (tmp_path / "work.py").write_text("import torch\ntorch.compile(torch._dynamo.graph_break, backend='eager')()\n")

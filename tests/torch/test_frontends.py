@@ -251,6 +251,7 @@ def test_program_for_one_size_is_a_capture_with_a_note() -> None:
     assert (export.outcome, export.notes) == ("captures", ["refuses size 4 instead of 3: AssertionError"])
 
 
+@pytest.mark.exhaustive
 def test_other_inputs_follow_the_first_if_a_call_changes_state() -> None:
     verdicts = compare_frontends(CASES["remembers_its_first_input"].make(), torch.ones(3))
     fx = verdicts["torch.fx.symbolic_trace"]
@@ -268,6 +269,7 @@ def test_recursive_function_calls_its_compiled_copy() -> None:
     assert (compiled.outcome, compiled.graphs) == ("breaks", 2)  # the other graphs come from the cache
 
 
+@pytest.mark.exhaustive
 def test_optimizer_works_on_copies() -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
@@ -287,6 +289,7 @@ def test_optimizer_works_on_copies() -> None:
     assert not optimizer.state
 
 
+@pytest.mark.exhaustive
 def test_lost_side_effects_are_noted() -> None:
     printing = compare_frontends(CASES["prints"].make(), torch.ones(3))
     assert "drops what the function prints" in printing["torch.jit.trace"].notes
@@ -397,6 +400,7 @@ def test_user_function_module_and_settings_do_not_change() -> None:
     assert torch.equal(given, torch.ones(4, 3))
 
 
+@pytest.mark.exhaustive
 def test_earlier_compilations_stay_valid() -> None:
     backend, counted = counting()
     module = CASES["module_in_training"].make()

@@ -378,6 +378,7 @@ def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_beta
     assert remedy.verdict == "works"
 
 
+@pytest.mark.exhaustive
 def test_the_step_of_an_optimizer_that_a_scheduler_has_wrapped_is_repeated_on_copies() -> None:
     linear = torch.nn.Linear(4, 4)
     optimizer = torch.optim.Adam(linear.parameters(), lr=1e-2)
@@ -398,6 +399,7 @@ def test_the_step_of_an_optimizer_that_a_scheduler_has_wrapped_is_repeated_on_co
     assert (after, unseen) == (before - 1, 0)
 
 
+@pytest.mark.exhaustive
 def test_a_break_remedy_that_leaves_nothing_to_compile_does_not_work(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """
@@ -871,6 +873,7 @@ def test_a_larger_change_is_not_shown_if_a_smaller_one_is_as_good() -> None:
     assert works == ["Make `lr` of `optimizer` a tensor", "Compile with `dynamic=True`"]
 
 
+@pytest.mark.exhaustive
 def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """

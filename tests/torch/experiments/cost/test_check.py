@@ -322,6 +322,7 @@ def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
     assert torch._inductor.config.save_config() == config
 
 
+@pytest.mark.exhaustive
 def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)  # if it is set, inductor refuses to run without a decomposition
     table = importlib.import_module("torch._inductor.decomposition").decompositions

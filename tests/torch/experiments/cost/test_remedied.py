@@ -77,6 +77,7 @@ def test_working_remedy_is_measured_with_the_original() -> None:
     assert three_breaks.__code__ is code
 
 
+@pytest.mark.exhaustive
 def test_settings_and_edits_apply_only_during_measuring() -> None:
     run = run_of(takes_a_side, torch.ones(4))
     config, environment = torch._dynamo.config.get_config_copy(), dict(os.environ)

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
 import jupyter_graphbreak
@@ -71,6 +72,7 @@ def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran() ->
     assert same.verdict == "works"
 
 
+@pytest.mark.exhaustive
 def test_a_side_that_only_empty_tensors_take_did_not_run() -> None:
     remedies = [remedy for remedy in tried(shifted, torch.ones(3), torch.tensor([2.0, 3.0, 4.0])) if remedy.breaks]
     working = [remedy for remedy in remedies if remedy.verdict in WORKING and remedy.kind == "edit"]
@@ -79,6 +81,7 @@ def test_a_side_that_only_empty_tensors_take_did_not_run() -> None:
     assert "one side of a condition never ran" in {remedy.reason for remedy in working}
 
 
+@pytest.mark.exhaustive
 def test_a_copy_without_the_gradient_works_on_what_ran() -> None:
     for given in (torch.ones(3), torch.ones(3, requires_grad=True)):
         with torch.no_grad():

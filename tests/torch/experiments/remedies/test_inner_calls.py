@@ -263,6 +263,7 @@ def test_the_part_that_an_expert_would_compile_is_named_and_works(
     assert (remedy.evidence.breaks_after, remedy.evidence.graphs_after > 0) == (0, True)
 
 
+@pytest.mark.exhaustive
 def test_breaks_of_later_calls_outside_of_the_part_are_gone_with_it(tmp_path: Path) -> None:
     module = import_text(TRAINER, tmp_path)
     with capture(entries=True) as run:
@@ -286,6 +287,7 @@ def test_a_loop_over_a_data_loader_stays_outside(tmp_path: Path) -> None:
     assert (remedy.verdict, remedy.breaks) == ("works", ["b1"])
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_compiled_instead_if_the_break_has_a_remedy(tmp_path: Path) -> None:
     text = "import torch\nnet = torch.nn.Linear(2, 2)\n\n\n@torch.compile(backend='eager')\ndef step(x):\n"
     module = import_text(f"{text}    x = net(x)\n    print('mean')\n    return x + 1\n", tmp_path)

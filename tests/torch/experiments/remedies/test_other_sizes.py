@@ -92,6 +92,7 @@ def test_known_sizes_are_guarded_by_value(backend: str) -> None:
     assert counters["stats"]["unique_graphs"] == len(grids) - 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(
     torch.__version__ < "2.13",
     reason="torch 2.9 to 2.12 lose the symbol of a mask's sum in this model: PendingUnbackedSymbolNotFound",

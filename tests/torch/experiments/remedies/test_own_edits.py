@@ -173,6 +173,7 @@ def step(x):
     assert "b1" in own.breaks
 
 
+@pytest.mark.exhaustive
 def test_a_side_that_never_runs_does_not_count_as_working(judged: Judge) -> None:
     text = """import torch
 
@@ -239,6 +240,7 @@ def test_an_invalid_patch_is_an_error(tmp_path: Path) -> None:
         jupyter_graphbreak.try_remedies(step, torch.ones(3), also=[tmp_path / "none.patch"])
 
 
+@pytest.mark.exhaustive
 def test_a_patch_is_judged_on_the_kept_entries_of_a_run(tmp_path: Path) -> None:
     torch.compiler.reset()
     file = tmp_path / "kept.py"

@@ -209,6 +209,7 @@ def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: in
     assert "1 graph" in jupyter_graphbreak.explain(waves, x).to_text()
 
 
+@pytest.mark.exhaustive
 def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_the_own_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import pytest
 import torch
 
 import jupyter_graphbreak
@@ -59,6 +60,7 @@ def fewest_breaks(report: Report) -> int:
     return min(r.evidence.breaks_after for r in report.remedies if r.verdict in WORKING and r.evidence)
 
 
+@pytest.mark.exhaustive
 def test_all_settings_are_tried_together() -> None:
     report = jupyter_graphbreak.try_remedies(sizes, torch.tensor([1.0, -2.0, 3.0]))
     assert report.remedies is not None

@@ -302,6 +302,7 @@ def test_no_global_of_compiled_code_stays(question: str) -> None:
     assert not set(scope) - before - {"__warningregistry__"}  # Python's own table of warnings
 
 
+@pytest.mark.exhaustive
 def test_globals_of_code_compiled_earlier_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "MAX_PROPOSALS", 1)
     torch._dynamo.reset()

@@ -104,6 +104,7 @@ def state() -> Any:
     return COUNTER.calls, len(ITEMS), WEIGHT.sum().item(), len(HELD["mock of a tensor"].mock_calls)
 
 
+@pytest.mark.exhaustive
 def test_programs_that_use_them_are_tried_and_change_nothing() -> None:
     before = state()
     report = jupyter_graphbreak.try_remedies(torch.compile(step, backend="eager"), torch.ones(3))

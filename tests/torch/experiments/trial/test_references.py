@@ -272,6 +272,7 @@ def with_callbacks(x: torch.Tensor, callbacks: Any) -> torch.Tensor:
     return y
 
 
+@pytest.mark.exhaustive
 def test_functions_inside_arguments_are_copied_for_every_input() -> None:
     calls: list[int] = []
     callback = made(calls)

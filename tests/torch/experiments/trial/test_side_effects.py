@@ -444,6 +444,7 @@ def reads_kept(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(
     torch.__version__.startswith("2.9."), reason="torch 2.9 keeps the function that checks a code's guards"
 )

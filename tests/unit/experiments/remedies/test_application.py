@@ -145,6 +145,7 @@ def test_functions_of_one_name(tmp_path: Path) -> None:
     check_change(made, "return x + 1", "return x + 10\n", lambda: (made.first(0), made.f(0)), (1, 2), (10, 2))
 
 
+@pytest.mark.exhaustive
 def test_functions_that_the_garbage_collector_has_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = [Module(tmp_path, "def f(x):\n    return x") for _ in range(2)]
     monkeypatch.setattr(application, "modules", modules, raising=False)  # the walk begins at the modules

@@ -272,11 +272,17 @@ def process_settings() -> Iterator[ProcessSetting]:
 
 def context_variables() -> frozenset[ContextVar[Any]]:
     """Return PyTorch's own context variables, such as the values of its compilers' settings."""
-    return _context_variables_in(len(sys.modules))
+    return _context_variables_with(len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _context_variables_with(_: int) -> frozenset[ContextVar[Any]]:
+    return _context_variables_in(sum(name[:5] == "torch" for name in sys.modules.copy()))
 
 
 @functools.lru_cache(maxsize=1)
 def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
+    """Search PyTorch's modules, of which there are that many; searching them takes longer than counting them."""
     found: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
         if name.partition(".")[0] == "torch":

@@ -86,6 +86,7 @@ PREPARE = ALL.pop("prep")
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
     shell = Shell()
+    gc.collect()  # what earlier tests left behind may warn
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     yield shell
@@ -106,7 +107,7 @@ class Seen:
         np.random.seed(0)  # noqa: NPY002 - the state that cells use
         assert shell.run(PREPARE).success
         self.parts: dict[str, Any] = {}
-        gc.collect()  # what earlier tests left behind may warn
+        gc.collect(1)  # what the last cell left behind may warn
         with warnings.catch_warnings(record=True) as shown:
             warnings.simplefilter("always")
             result = shell.run(cell)

@@ -175,13 +175,19 @@ def _writers_in(_: int) -> list[tuple[ModuleType | type, str]]:
     found: dict[tuple[int, str], tuple[ModuleType | type, str]] = {}
     examined: set[int] = set()
     for module in sys.modules.copy().values():
-        package = str(getattr(module, "__name__", "")).partition(".")[0]
-        if type(module) is not ModuleType or package in _WITH_EVENTS:
+        if type(module) is not ModuleType:
             continue
-        if not is_library(str(getattr(module, "__file__", None) or "")):
+        content = vars(module)
+        if not _may_write(content.get("__name__"), content.get("__file__")):
             continue
         found |= {(id(owner), name): (owner, name) for owner, name in _writers_of(module, examined)}
     return list(found.values())
+
+
+@functools.cache
+def _may_write(module: object, file: object) -> bool:
+    """Return whether a module is of a package whose files neither PyTorch nor Python reports."""
+    return str(module or "").partition(".")[0] not in _WITH_EVENTS and is_library(str(file or ""))
 
 
 #: The result for each module with its number of names: examining all takes half a second.

@@ -467,7 +467,7 @@ def test_search_for_context_variables_of_torch_makes_no_object_warn(monkeypatch:
     variable = contextvars.ContextVar("of torch", default=0)
     monkeypatch.setattr(torch.utils, "old_name", Deprecated(), raising=False)
     monkeypatch.setattr(torch.utils, "new_name", variable, raising=False)
-    monkeypatch.setitem(sys.modules, "of_this_test", sys.modules[__name__])  # more modules than at the last search
+    monkeypatch.setitem(sys.modules, "torch.of_this_test", torch.utils)  # more modules than at the last search
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert variable in context_variables()

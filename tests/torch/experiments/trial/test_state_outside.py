@@ -263,7 +263,7 @@ def logger_and_parent(name):
     named = logging.root.manager.loggerDict
     return named[name].parent.name, type(named["own_parent"]).__name__
 def descriptors():
-    gc.collect()
+    gc.collect(1)
     return len(os.listdir("/proc/self/fd"))
 def written(name):
     with open(IN_FOLDER(name), "rb") as file:

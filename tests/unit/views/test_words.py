@@ -28,11 +28,11 @@ from jupyter_graphbreak.report.schema import (
     Skipped,
 )
 from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.html.view import course
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
-from jupyter_graphbreak.views.words.course import course
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers

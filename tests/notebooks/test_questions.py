@@ -209,8 +209,8 @@ dynamic=True compiles for ever | compile_time#other-things-that-make-starts-slow
 torchao: quantized is slower | cost#quantized-models | until they are fused
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
-RL environment, replay buffer | libraries#torchrl-tensordict | Compile the policy
-TensorDict with other keys compiles again | libraries#torchrl-tensordict | number of keys
+RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl-tensordict | Compile the policy
+TensorDict with other keys compiles again | libraries#reinforcement-learning-stable-baselines3-torchrl-tensordict | number of keys
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
@@ -290,7 +290,7 @@ which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_
 checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
 use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | leave it on
 the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
-what is enforce_eager of vLLM? | libraries#vllm | switches off
+what is enforce_eager of vLLM? | libraries#vllm-sglang | switches off
 deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
 mode and options together | cost#which-mode | list_mode_options
 an operation without inductor code: implicit fallback | cost#which-operation-is-slow | extern kernel

@@ -209,8 +209,8 @@ dynamic=True compiles for ever | compile_time#other-things-that-make-starts-slow
 torchao: quantized is slower | cost#quantized-models | until they are fused
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
-RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl-tensordict | Compile the policy
-TensorDict with other keys compiles again | libraries#reinforcement-learning-stable-baselines3-torchrl-tensordict | number of keys
+RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl | Compile the policy
+TensorDict with other keys compiles again | libraries#reinforcement-learning-stable-baselines3-torchrl | number of keys
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
@@ -481,6 +481,17 @@ GAN: compile generator and discriminator | training#what-breaks-in-training-code
 vmap of the apply of an autograd.Function | common_breaks#in-pytorch-and-numpy | breaks: *Unsupported hasattr call*
 does nn.init inside forward break the graph? | common_breaks#in-pytorch-and-numpy | kaiming_normal_
 is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
+vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
+stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
+load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
+can unsloth's compiling be switched off? | libraries#unsloth-megatron-lm-transformerengine | UNSLOTH_COMPILE_DISABLE=1
+xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
+an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
+SingleProcess AUTOTUNE benchmarking takes | errors#warnings-that-are-not-errors | lists the kernels that it timed
+max-autotune is slower than the default | cost#which-mode | inputs are copied into them
+wrong number of dimensions in assert_size_stride | errors#of-operators-kernels-and-files | skip_all_guards_unsafe
+gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
+lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
 different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | make a backend function once
 """
 

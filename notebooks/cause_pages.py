@@ -142,7 +142,8 @@ KINDS = {
     ),
 }
 _IS_AN_ERROR = (
-    "This is an error, and not a break: [](../errors.md) has programs, and [](../known_bugs.md) bugs of single releases."
+    "This is an error, and not a break. [](../errors.md) has programs, and [](../known_bugs.md) has bugs of single "
+    "releases."
 )
 _NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
 _GONE = "PyTorch 2.13, which built this site, no longer gives this reason."

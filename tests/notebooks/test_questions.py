@@ -161,6 +161,11 @@ CheckpointError with torch.compile | errors#of-gradients-and-the-backward-pass |
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
 layer.compile() compiles nothing | where_to_compile#another-method-than-forward | torch.compile(layer)
 cannot export after model.compile() | errors#a-compiled-model-given-to-another-front-end | copy of the model
+torch.compile of a TorchScript model | errors#a-compiled-model-given-to-another-front-end | compile the original
+torch.compile a torchaudio MFCC with fullgraph | libraries#torchaudio-spectrogram-mfcc-torch-jit-isinstance | DataLoader
+kornia augmentation breaks the graph | libraries#kornia-monai-openclip-speechbrain | order=(0, 1, 2, 3)
+MONAI MetaTensor recompiles, sliding window inference | libraries#kornia-monai-openclip-speechbrain | as_tensor()
+pyro SVI with torch.compile | libraries#pyro-gpytorch-botorch | net.compile()
 MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | as_subclass(torch.Tensor)
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons

@@ -369,6 +369,7 @@ create_block_mask out of memory | libraries#flex-attention-block-masks | makes t
 OmegaConf attributes break the graph | libraries#omegaconf-hydra | without a break
 mixture of experts, tolist of counts | fullgraph | x.split(counts.tolist())
 if rows.numel() > 0 in a loop over experts | fullgraph | an empty `rows` does no harm
+MoE layer slow with torch.compile when the batch is large | fullgraph | grouped_mm
 JSONDecodeError in the cache of inductor | errors#of-operators-kernels-and-files | give each process its own
 pytest-xdist PermissionError torchinductor | errors#of-operators-kernels-and-files | TORCHINDUCTOR_CACHE_DIR
 vLLM failed to get the hash of the compiled graph | errors#of-operators-kernels-and-files | give each process its own

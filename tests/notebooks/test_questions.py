@@ -166,11 +166,13 @@ torch.compile a torchaudio MFCC with fullgraph | libraries#torchaudio-spectrogra
 kornia augmentation breaks the graph | libraries#kornia-monai-openclip-speechbrain | order=(0, 1, 2, 3)
 MONAI MetaTensor recompiles, sliding window inference | libraries#kornia-monai-openclip-speechbrain | as_tensor()
 pyro SVI with torch.compile | libraries#pyro-gpytorch-botorch | net.compile()
+jagged tensors with flex_attention, padding | libraries#flex-attention-block-masks | pack them into one row
 torch.compile on Jetson, aarch64 | in_a_notebook#no-gpu-no-compiler | 3.5
 Triton Error [CUDA] at the first call | in_a_notebook#no-gpu-no-compiler | driver
 torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
 cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
+aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
 warning: assuming every input is mutated | errors#warnings-that-are-not-errors | could not read
 MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | as_subclass(torch.Tensor)
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them

@@ -141,7 +141,10 @@ KINDS = {
         "skip_frame",
     ),
 }
-_IS_AN_ERROR = "This is an error, and not a break: [](../errors.md) has programs."
+_IS_AN_ERROR = (
+    "This is an error, and not a break. [](../errors.md) has programs, and [](../known_bugs.md) has bugs of single "
+    "releases."
+)
 _NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
 _GONE = "PyTorch 2.13, which built this site, no longer gives this reason."
 _NEWER = "The reason is newer than PyTorch 2.13, which built this site"

@@ -2,56 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
-import tomllib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-_TABLE = Path(__file__).parent / "known_bugs.toml"
+from jupyter_graphbreak.knowledge.known_bugs import bugs
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.knowledge.known_bugs import KnownBug
+
 #: The outcome of each program of ``tests/programs/bugs`` by release, which ``benchmarks/known_bugs.py`` writes.
 OUTCOMES = Path(__file__).parent / "known_bugs.json"
 #: A comment that names a subject, and the sentence below it, which a reader of the source sees in place of the list.
 _PLACE = re.compile(r"^% known bugs: (.*)\n.*$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class KnownBug:
-    """A bug of one or several releases of PyTorch.
-
-    Parameters
-    ----------
-    issue : str
-        The number of PyTorch's issue, or "owner/name#number"; for a bug without an issue, the name of its program.
-    symptom : str
-        The words of the error, or what goes wrong.
-    code : str
-        What the code does.
-    advice : str
-        What to do until the bug is fixed.
-    releases : str
-        The releases according to the thread; empty if only our programs say it.
-    """
-
-    issue: str
-    symptom: str
-    code: str
-    advice: str
-    releases: str = ""
-
-    @property
-    def address(self) -> str | None:
-        """The address of the thread; None if there is none."""
-        repository, _, number = self.issue.rpartition("#")
-        return f"https://github.com/{repository or 'pytorch/pytorch'}/issues/{number}" if number.isdecimal() else None
-
-
-@functools.cache
-def bugs() -> dict[str, tuple[KnownBug, ...]]:
-    """Return the bugs by subject."""
-    subjects = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
-    return {subject: tuple(KnownBug(**entry) for entry in entries) for subject, entries in subjects.items()}
 
 
 def with_lists(text: str) -> str:

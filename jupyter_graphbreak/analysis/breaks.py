@@ -15,6 +15,7 @@ from jupyter_graphbreak.analysis import messages
 from jupyter_graphbreak.analysis.ledger import Event
 from jupyter_graphbreak.analysis.locations import shown_stack
 from jupyter_graphbreak.knowledge import hints, owners
+from jupyter_graphbreak.knowledge.known_bugs import bug_named_by
 from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 from jupyter_graphbreak.records import additions
@@ -142,6 +143,9 @@ def advise(
     use : str or None
         The purpose of the branch, if there is one.
     """
+    bug = bug_named_by(cause.explanation or "") if cause.gb_id is None else None
+    if bug is not None:
+        return [Advice(bug.advice_in_report, "graphbreak")]
     if owner != "own":
         return [Advice(text, "graphbreak") for text in _for_user_of(owner, cause, stack)]
     known = known_cause(cause.gb_id, cause.gb_type, cause.context)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
 from jupyter_graphbreak.knowledge.entries import KnownCause, title_of
+from jupyter_graphbreak.knowledge.known_bugs import named_by_messages
 from jupyter_graphbreak.knowledge.owners import owner_advice
 from jupyter_graphbreak.knowledge.switches import SWITCHES
 
@@ -69,8 +70,8 @@ def all_advice() -> frozenset[str]:
     entries = (*CAUSES, *CALLS)
     texts = {entry.advice for entry in entries} | {cause.advice_if_consequence for cause in CAUSES}
     texts |= {advice for cause in CAUSES for _, advice in cause.advice_by_use}
-    switches = {switch.advice for switch in SWITCHES}
-    return frozenset(text for text in texts if text is not None) | owner_advice() | switches
+    texts |= {switch.advice for switch in SWITCHES} | {bug.advice_in_report for bug in named_by_messages()}
+    return frozenset(text for text in texts if text is not None) | owner_advice()
 
 
 @functools.cache

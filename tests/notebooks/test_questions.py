@@ -161,6 +161,19 @@ CheckpointError with torch.compile | errors#of-gradients-and-the-backward-pass |
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
 layer.compile() compiles nothing | where_to_compile#another-method-than-forward | torch.compile(layer)
 cannot export after model.compile() | errors#a-compiled-model-given-to-another-front-end | copy of the model
+torch.compile of a TorchScript model | errors#a-compiled-model-given-to-another-front-end | compile the original
+torch.compile a torchaudio MFCC with fullgraph | libraries#torchaudio-spectrogram-mfcc-torch-jit-isinstance | DataLoader
+kornia augmentation breaks the graph | libraries#kornia-monai-openclip-speechbrain | order=(0, 1, 2, 3)
+MONAI MetaTensor recompiles, sliding window inference | libraries#kornia-monai-openclip-speechbrain | as_tensor()
+pyro SVI with torch.compile | libraries#pyro-gpytorch-botorch | net.compile()
+jagged tensors with flex_attention, padding | libraries#flex-attention-block-masks | pack them into one row
+torch.compile on Jetson, aarch64 | in_a_notebook#no-gpu-no-compiler | 3.5
+Triton Error [CUDA] at the first call | in_a_notebook#no-gpu-no-compiler | driver
+torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
+cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
+backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
+aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
+warning: assuming every input is mutated | errors#warnings-that-are-not-errors | could not read
 MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | as_subclass(torch.Tensor)
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
@@ -209,8 +222,8 @@ dynamic=True compiles for ever | compile_time#other-things-that-make-starts-slow
 torchao: quantized is slower | cost#quantized-models | until they are fused
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
-RL environment, replay buffer | libraries#torchrl-tensordict | Compile the policy
-TensorDict with other keys compiles again | libraries#torchrl-tensordict | number of keys
+RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl | Compile the policy
+TensorDict with other keys compiles again | libraries#reinforcement-learning-stable-baselines3-torchrl | number of keys
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
@@ -290,7 +303,7 @@ which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_
 checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
 use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | leave it on
 the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
-what is enforce_eager of vLLM? | libraries#vllm | switches off
+what is enforce_eager of vLLM? | libraries#vllm-sglang | switches off
 deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
 mode and options together | cost#which-mode | list_mode_options
 an operation without inductor code: implicit fallback | cost#which-operation-is-slow | extern kernel
@@ -358,6 +371,7 @@ create_block_mask out of memory | libraries#flex-attention-block-masks | makes t
 OmegaConf attributes break the graph | libraries#omegaconf-hydra | without a break
 mixture of experts, tolist of counts | fullgraph | x.split(counts.tolist())
 if rows.numel() > 0 in a loop over experts | fullgraph | an empty `rows` does no harm
+MoE layer slow with torch.compile when the batch is large | fullgraph | grouped_mm
 JSONDecodeError in the cache of inductor | errors#of-operators-kernels-and-files | give each process its own
 pytest-xdist PermissionError torchinductor | errors#of-operators-kernels-and-files | TORCHINDUCTOR_CACHE_DIR
 vLLM failed to get the hash of the compiled graph | errors#of-operators-kernels-and-files | give each process its own
@@ -481,6 +495,17 @@ GAN: compile generator and discriminator | training#what-breaks-in-training-code
 vmap of the apply of an autograd.Function | common_breaks#in-pytorch-and-numpy | breaks: *Unsupported hasattr call*
 does nn.init inside forward break the graph? | common_breaks#in-pytorch-and-numpy | kaiming_normal_
 is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
+vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
+stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
+load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
+can unsloth's compiling be switched off? | libraries#unsloth-megatron-lm-transformerengine | UNSLOTH_COMPILE_DISABLE=1
+xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
+an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
+SingleProcess AUTOTUNE benchmarking takes | errors#warnings-that-are-not-errors | lists the kernels that it timed
+max-autotune is slower than the default | cost#which-mode | inputs are copied into them
+wrong number of dimensions in assert_size_stride | errors#of-operators-kernels-and-files | skip_all_guards_unsafe
+gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
+lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
 different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | make a backend function once
 """
 

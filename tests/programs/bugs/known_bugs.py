@@ -1,4 +1,4 @@
-"""Programs that meet known bugs of PyTorch on a CPU; ``notebooks/known_bugs.py`` has the table of the bugs."""
+"""Programs that meet known bugs of PyTorch on a CPU; ``knowledge/known_bugs.toml`` has the table of the bugs."""
 
 from __future__ import annotations
 

@@ -1,0 +1,69 @@
+"""The known bugs of PyTorch's releases, and the one that the message of an error names."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+_TABLE = Path(__file__).with_name("known_bugs.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBug:
+    """A bug of one or several releases of PyTorch.
+
+    Parameters
+    ----------
+    issue : str
+        The number of PyTorch's issue, or "owner/name#number"; for a bug without an issue, the name of its program.
+    symptom : str
+        The words of the error, or what goes wrong.
+    code : str
+        What the code does.
+    advice : str
+        What to do until the bug is fixed.
+    releases : str
+        The releases according to the thread; empty if only our programs say it.
+    message : str
+        A regular expression for the message of an error that no other bug has; empty if there is none.
+    """
+
+    issue: str
+    symptom: str
+    code: str
+    advice: str
+    releases: str = ""
+    message: str = ""
+
+    @property
+    def address(self) -> str | None:
+        """The address of the thread; None if there is none."""
+        repository, _, number = self.issue.rpartition("#")
+        return f"https://github.com/{repository or 'pytorch/pytorch'}/issues/{number}" if number.isdecimal() else None
+
+    @property
+    def advice_in_report(self) -> str:
+        """The advice of a report."""
+        thread = f"a known bug of PyTorch, {self.address}" if self.address else "a known bug of PyTorch"
+        return f"{self.advice[:1].lower()}{self.advice[1:].removesuffix('.')} ({thread})"
+
+
+@functools.cache
+def bugs() -> dict[str, tuple[KnownBug, ...]]:
+    """Return the bugs by subject."""
+    subjects = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return {subject: tuple(KnownBug(**entry) for entry in entries) for subject, entries in subjects.items()}
+
+
+@functools.cache
+def named_by_messages() -> tuple[KnownBug, ...]:
+    """Return the bugs that the message of an error names."""
+    return tuple(bug for subject in bugs().values() for bug in subject if bug.message)
+
+
+def bug_named_by(message: str) -> KnownBug | None:
+    """Return the bug that the message of an error names; None if it names none."""
+    return next((bug for bug in named_by_messages() if re.search(bug.message, message)), None)

@@ -1,0 +1,42 @@
+"""The message of an error names a known bug of PyTorch, and the report gives its advice."""
+
+from __future__ import annotations
+
+import re
+
+from jupyter_graphbreak.analysis.breaks import advise
+from jupyter_graphbreak.analysis.messages import Cause
+from jupyter_graphbreak.knowledge.known_bugs import bug_named_by, named_by_messages
+from jupyter_graphbreak.knowledge.lookup import all_advice
+
+MOCK = "No constant base type found in MRO of <class '__main__.Mock'>"
+
+
+def test_an_error_with_the_words_of_a_known_bug_has_its_advice() -> None:
+    (advice,) = advise(Cause("AssertionError", explanation=MOCK), None)
+    assert advice.text == (
+        "ask before the compiled function, and pass the answer (a known bug of PyTorch, "
+        "https://github.com/pytorch/pytorch/issues/174050)"
+    )
+    assert advice.text in all_advice()
+
+
+def test_an_error_with_other_words_has_general_advice() -> None:
+    (advice,) = advise(Cause("AssertionError", explanation="no"), None)
+    assert "report it" in advice.text
+
+
+def test_a_break_is_no_known_bug() -> None:
+    (advice, *_) = advise(Cause("Unsupported", gb_id="GB0059", explanation=MOCK), None)
+    assert "known bug" not in advice.text
+
+
+def test_messages_name_bugs() -> None:
+    named = bug_named_by("NameError: name 'tmp7' is not defined")
+    assert named is not None
+    assert named.issue == "194490"
+    assert bug_named_by("NameError: name 'tmp' is not defined") is None
+
+
+def test_advice_of_reports_is_plain_text() -> None:
+    assert [bug.issue for bug in named_by_messages() if re.search(r"\]\(|\*", bug.advice_in_report)] == []

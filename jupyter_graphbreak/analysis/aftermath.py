@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_graphbreak.analysis.functions import end_in_tree
 from jupyter_graphbreak.analysis.python_text import parse_python
-from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.skipped_functions import (
     CALLED_EAGERLY,
     COMPILE_ERROR,

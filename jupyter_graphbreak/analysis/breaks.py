@@ -15,8 +15,8 @@ from jupyter_graphbreak.analysis import messages
 from jupyter_graphbreak.analysis.ledger import Event
 from jupyter_graphbreak.analysis.locations import shown_stack
 from jupyter_graphbreak.knowledge import hints, owners
+from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.known_bugs import bug_named_by
-from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.records import StackEntry, plain_function, resumed_at

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.knowledge.lookup import known_cause, name_of_former_text
+from jupyter_graphbreak.knowledge.causes import known_cause, name_of_former_text
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_inserted_frames
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from jupyter_graphbreak.knowledge.lookup import all_advice, setting_titles
+from jupyter_graphbreak.knowledge.causes import all_advice, setting_titles
 from jupyter_graphbreak.records.records import is_resume, plain_function
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Graph, Report
 

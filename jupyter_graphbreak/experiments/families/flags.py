@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.entries import CONFIG, title_of
-from jupyter_graphbreak.knowledge.lookup import known_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from jupyter_graphbreak.experiments.families.conditions import on_host
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, site_of
-from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

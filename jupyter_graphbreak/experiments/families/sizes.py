@@ -11,7 +11,7 @@ from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_at, site_of
 from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
-from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, OtherThreadError
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
-from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error
-from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:

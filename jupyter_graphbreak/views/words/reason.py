@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.report.schema import Break
 
 if TYPE_CHECKING:

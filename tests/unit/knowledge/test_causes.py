@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_graphbreak.knowledge import skipped_functions
-from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
+from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES, all_advice, known_cause
 from jupyter_graphbreak.knowledge.entries import KnownCause, SkipReason
-from jupyter_graphbreak.knowledge.lookup import all_advice, known_cause
 from notebooks import cause_pages
 
 HERE = Path(__file__).parents[3]

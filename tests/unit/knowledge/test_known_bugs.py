@@ -6,8 +6,8 @@ import re
 
 from jupyter_graphbreak.analysis.breaks import advise
 from jupyter_graphbreak.analysis.messages import Cause
+from jupyter_graphbreak.knowledge.causes import all_advice
 from jupyter_graphbreak.knowledge.known_bugs import bug_named_by, named_by_messages
-from jupyter_graphbreak.knowledge.lookup import all_advice
 
 MOCK = "No constant base type found in MRO of <class '__main__.Mock'>"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.knowledge.lookup import all_advice
+from jupyter_graphbreak.knowledge.causes import all_advice
 from jupyter_graphbreak.knowledge.switches import (
     SWITCHES,
     CodePlace,

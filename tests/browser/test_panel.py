@@ -162,7 +162,7 @@ def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(ope
     # The layout is saved with a delay.
     with page.expect_response(re.compile("/lab/api/workspaces/")):
         page.evaluate("jupyterapp.shell.collapseLeft()")
-    page.goto(f"{lab.url}/lab")
+    page.reload()
     wait_for_notebook(page)
     expect(rows(page, 1)).to_have_count(2)
     for name in ("Graphs", "Eager", "Scopes", "Recompiled functions", "Notes"):

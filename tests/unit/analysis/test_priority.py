@@ -71,8 +71,9 @@ def test_a_break_before_all_operations_adds_no_graph() -> None:
         Resume("t1", "", "f", None, "b1", ["0/1"], ["A"]),
         Resume("t2", "", "f", None, "b2", ["0/2"], ["B"]),
     ]
-    made = replace(report(), frames=frames, graphs=graphs, resumes=resumes)
-    costs = [break_.cost for break_ in with_priorities(made).breaks[:2]]
+    breaks = [replace(a_break(f"b{number}", number), resumes=[f"t{number}"]) for number in (1, 2)]
+    made = replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks)
+    costs = [break_.cost for break_ in with_priorities(made).breaks]
     assert [cost.graphs for cost in costs if cost is not None] == [0, 1]
 
 

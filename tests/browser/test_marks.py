@@ -79,9 +79,9 @@ def sources(page: Page) -> list[str]:
 
 
 def expect_warning(page: Page, message: str) -> None:
-    """Wait for a notification with a text."""
+    """Wait for a notification with a text; the page may have the same from an earlier test."""
     command(page, "apputils:display-notifications")
-    expect(page.locator(".jp-Notification-List-Item", has_text=message)).to_be_visible(timeout=30_000)
+    expect(page.locator(".jp-Notification-List-Item", has_text=message).first).to_be_visible(timeout=30_000)
     page.get_by_title("Hide notifications").click()
 
 

@@ -1023,8 +1023,8 @@ CAUSES = (
         ("failed to find name in frame builtins",),
         title="Name that is not defined",
         advice=(
-            "define or import the name before the call; if Python finds it without compiling, PyTorch looks in the wrong "
-            "place: report that to PyTorch"
+            "define or import the name before the call; if Python finds it without compiling, PyTorch looks in the "
+            "wrong place: report that to PyTorch"
         ),
         since="2.10",
     ),

@@ -185,6 +185,7 @@ WITHOUT_PROGRAM = {
     "GB0269": "The setting tests PyTorch itself. In PyTorch 2.13, functions that were compiled under it break until "
     "the process ends, so switch it off before the first call.",
     "GB0300": "PyTorch 2.13 gives the reason [GB0157](gb0157.md) first, since it does not trace `array.dtype`.",
+    "GB0354": "It takes a name that is not defined, which is a `NameError` without compiling as well.",
     "GB2412": f"{_NEWER}.",
     "GB2549": "It takes more than 100,000 values of one generator, which Dynamo traces one by one.",
     "GB4240": "PyTorch 2.13 gives the reason GB4880 ([](others.md#gb4880)) instead.",

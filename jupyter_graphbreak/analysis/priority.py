@@ -51,18 +51,42 @@ def _costs(report: Report) -> dict[str, BreakCost]:
     frames = {frame.id: frame for frame in report.frames}
     resumes = {resume.id: resume for resume in report.resumes}
     skipped = {function.id: function for function in report.skipped}
+    first = _first_graphs(report)
     costs = {}
     for break_ in report.breaks:
         own_resumes = [resumes[ident] for ident in break_.resumes if ident in resumes]
         compiled = [frames[ident] for resume in own_resumes for ident in resume.frames if ident in frames]
         seconds = [frame.compile_s for frame in compiled if frame.compile_s is not None]
         eager = [skipped[ident] for ident in dict.fromkeys(break_.skipped) if ident in skipped]
+        graphs = {graph for resume in own_resumes for graph in resume.graphs}
         costs[break_.id] = BreakCost(
-            graphs=len({graph for resume in own_resumes for graph in resume.graphs}),
+            graphs=len(graphs - first),
             compile_s=round(sum(seconds), 6) if seconds else None,
             eager=len(counted_functions(report, eager)),
         )
     return costs
+
+
+def _first_graphs(report: Report) -> set[str]:
+    """Return the first graph of each call of a compiled function, which would exist without any break as well."""
+    frames = {frame.id: frame for frame in report.frames}
+    broken_in = {ident: frame.id for frame in reversed(report.frames) for ident in frame.breaks}
+    broken_at = {resume.id: resume.break_ for resume in report.resumes}
+
+    def entry_of(ident: str) -> str:
+        seen = {ident}
+        while (frame := frames.get(ident)) is not None:
+            above = frame.caller or broken_in.get(broken_at.get(frame.resume or "") or "")
+            if above is None or above in seen:
+                break
+            seen.add(above)
+            ident = above
+        return ident
+
+    first: dict[str, str] = {}
+    for graph in report.graphs:
+        first.setdefault(entry_of(graph.frame), graph.id)
+    return set(first.values())
 
 
 def _times(report: Report) -> dict[str, float]:

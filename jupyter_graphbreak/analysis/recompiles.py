@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.locations import Sources
 
 
+#: The file of the function that PyTorch compiles instead of a module whose ``forward`` is its own, such as a
+#: ``Sequential``, and the variable in it that is the module.
+_WRAPPERS = "torch/_dynamo/external_utils.py"
+_WRAPPED_MODULE = re.compile(r"(?<![\w.\]])fn(?=\.)")
+
+
 def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
     """Return the recompiles of a run, including those that a limit prevented."""
     recompiles: list[Recompile] = []
@@ -21,13 +27,16 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
         if frame.key.compile == 0 and not refused:
             continue
         name, filename, line = ledger.refused_code(frame) if refused or not frame.started else frame.code
+        reasons = frame.recompile_reasons
+        if frame.start is not None and frame.start.module is not None and filename.endswith(_WRAPPERS):
+            reasons = [_WRAPPED_MODULE.sub("self", reason) for reason in reasons]
         recompiles.append(
             Recompile(
                 frame=frame.ident,
                 of=ledger.first_compilation_id(frame),
                 function=compiled_function(name),
                 location=sources.location(filename, line, name) if line else None,
-                reasons=[_guard_failure(reason, sources) for reason in frame.recompile_reasons],
+                reasons=[_guard_failure(reason, sources) for reason in reasons],
                 limit_hit=refused,
                 id=f"r{len(recompiles) + 1}",
             )

@@ -1026,6 +1026,16 @@ CAUSES = (
         since="2.10",
     ),
     KnownCause(
+        "GB0354",
+        ("failed to find name in frame builtins",),
+        title="Name that is not defined",
+        advice=(
+            "define or import the name before the call; if Python finds it without compiling, PyTorch looks in the "
+            "wrong place: report that to PyTorch"
+        ),
+        since="2.10",
+    ),
+    KnownCause(
         "GB0358",
         ("optimizer: pending mutation on parameter",),
         title="Optimizer step after a changed parameter",

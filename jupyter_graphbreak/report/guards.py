@@ -40,11 +40,12 @@ def changed_settings(guard: str) -> str:
 def plain_guard(guard: str) -> str:
     """Return a guard with the names of the code: ``L['self']._modules['a'].k == 1`` becomes ``self.a.k == 1``.
 
-    The guard of an empty container, ``not L['seen']``, becomes ``len(seen) == 0``.
+    A module without a name, such as the first one of a ``Sequential``, is ``self[0]``. The guard of an empty container,
+    ``not L['seen']``, becomes ``len(seen) == 0``.
     """
     text = _VARIABLE.sub(r"\1", _IMPORTED.sub(_prefix, guard))
     for pattern in (_PART, _ATTRIBUTES):
-        text = pattern.sub(r".\1", text)
+        text = pattern.sub(_part, text)
     empty = _EMPTY.fullmatch(text)
     return f"len({empty[1]}) == 0" if empty is not None else text
 
@@ -52,6 +53,10 @@ def plain_guard(guard: str) -> str:
 def is_number_of_break(guard: str) -> bool:
     """Return whether a guard compares a number that a break returned."""
     return _NUMBER_OF_BREAK.fullmatch(guard) is not None
+
+
+def _part(part: re.Match[str]) -> str:
+    return f"[{part[1]}]" if part[1].isdigit() else f".{part[1]}"
 
 
 def _prefix(imported: re.Match[str]) -> str:

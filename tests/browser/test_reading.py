@@ -359,7 +359,10 @@ def test_marks_stay_within_the_editor(open_page: Open, lab: Lab) -> None:
     lab.save("wide", Report.from_dict(report))
     page = opened_in_lab(open_page, lab, "wide").page
     own = cell(page, 0)
-    note = own.locator(".jp-GraphBreakMark-note", has_text="Branch on").bounding_box()
+    # The editor is measured once it is on the page, and then moves the note.
+    moved = own.locator(".jp-GraphBreakMark-note.jp-mod-below", has_text="Branch on")
+    expect(moved).to_be_visible()
+    note = moved.bounding_box()
     editor = own.locator(".cm-scroller").bounding_box()
     assert note is not None
     assert editor is not None

@@ -105,7 +105,11 @@ def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
     assert sources(page) == [TEXT]
     page.keyboard.press("Control+Shift+z")
     assert WHERE in sources(page)[0]
-    page.keyboard.press("Control+z")
+    page.keyboard.type("x")
+    undo = report.get_by_role("button", name="Undo", exact=True)
+    undo.click()
+    expect(report.get_by_role("status")).to_have_text("Not undone: the notebook has changed in the meantime.")
+    page.evaluate("text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", TEXT)
 
     # Several edits are one step.
     open_card(report, 2).get_by_role("button", name="Apply: Print after the call").click()
@@ -120,6 +124,9 @@ def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
     assert "    # printed by the caller\n        print(name" in changed
     page.keyboard.press("Control+z")
     assert sources(page) == [TEXT]
+    undo.click()
+    expect(report.get_by_role("status")).to_have_text("Already undone")
+    assert opened.errors == []
 
 
 SIZES = """\

@@ -63,13 +63,18 @@ class Root(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step into a value: an attribute, or an item."""
+    """A step into a value: an attribute, or an item.
+
+    A module without a name, such as the first one of a ``Sequential``, is the attribute "0".
+    """
 
     kind: str
     key: Any
 
     def __str__(self) -> str:
-        return f".{self.key}" if self.kind == "attribute" else f"[{self.key!r}]"
+        if self.kind == "attribute":
+            return f"[{self.key}]" if self.key.isdigit() else f".{self.key}"
+        return f"[{self.key!r}]"
 
 
 class Path(NamedTuple):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.report.schema import Break
+from jupyter_graphbreak.views.words.plain_text import one_line
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import Change
     from jupyter_graphbreak.report.job import JobBreak
     from jupyter_graphbreak.report.schema import Reason
+
+
+#: A name that is no phrase, such as "missing_mp_subscript".
+_IDENTIFIER = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
 def reason_of(cause: Break | Reason | Change | JobBreak) -> str:
@@ -21,11 +27,14 @@ def reason_of(cause: Break | Reason | Change | JobBreak) -> str:
 
 
 def title_of(cause: Break | Reason | Change | JobBreak) -> str:
-    """Return a reason in the reader's words; or PyTorch's name for it if there are none."""
+    """Return a reason in the reader's words; or else PyTorch's name for it, or its explanation if that is no phrase."""
     if not isinstance(cause, Break):
         return _title(cause.gb_id, cause.gb_type, None, None)
     code = cause.location.code if cause.location is not None else None
-    return _title(cause.gb_id, cause.gb_type, cause.context, code)
+    title = _title(cause.gb_id, cause.gb_type, cause.context, code)
+    if title == cause.gb_type and _IDENTIFIER.fullmatch(title) and cause.explanation:
+        return one_line(cause.explanation).partition(". ")[0].removesuffix(".")
+    return title
 
 
 @lru_cache(maxsize=2048)

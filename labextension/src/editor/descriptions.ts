@@ -234,12 +234,15 @@ export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
  *
  * @param hints - The parts.
  * @param total - How many parts there are; only the first are shown.
+ * @param space - The width that is available, in pixels.
  */
 export function hintTooltip(
   hints: readonly IHint[],
-  total: number
+  total: number,
+  space: number
 ): HTMLElement {
   const box = makeElement('div', 'jp-GraphBreakMark-hint gb-colours');
+  box.style.setProperty('--gb-space', `${space}px`);
   const shown = hints.slice(0, MOST_UNDER_POINTER);
   for (const { title, className, paragraphs } of shown) {
     const strong = makeElement('strong', className);

@@ -109,8 +109,8 @@ export function interaction({
         }
       }
     }),
-    // A cell clips its contents.
-    tooltips({ parent: document.body }),
+    // A cell clips its contents, and a wide tooltip would cover what is beside the notebook.
+    tooltips({ parent: document.body, tooltipSpace: areaAround }),
     hoverTooltip((view, position) => {
       const { hints, total } = hintsAt(view.state, position, trans);
       const [first] = hints;
@@ -120,10 +120,19 @@ export function interaction({
             pos: first.from,
             end: first.to,
             above: true,
-            create: () => ({ dom: hintTooltip(hints, total) })
+            create: () => {
+              const { left, right } = areaAround(view);
+              return { dom: hintTooltip(hints, total, right - left) };
+            }
           };
     })
   ];
+}
+
+/** The visible area of the notebook or document around an editor. */
+function areaAround({ dom }: EditorView): DOMRect {
+  const area = dom.closest('.jp-WindowedPanel-outer, .jp-MainAreaWidget');
+  return (area ?? dom).getBoundingClientRect();
 }
 
 /**

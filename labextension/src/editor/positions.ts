@@ -1,5 +1,10 @@
 /** The positions of report lines in the text of an editor, adjusted for edits. */
-import type { ChangeDesc, Text, Transaction } from '@codemirror/state';
+import {
+  type ChangeDesc,
+  MapMode,
+  type Text,
+  type Transaction
+} from '@codemirror/state';
 
 import type { ISelection } from '../notebook/runs';
 import type { IReportLine } from '../report/lines';
@@ -95,9 +100,9 @@ export function moveMarks(
     }
     const { from, to, text } = newDoc.lineAt(position);
     const stale = mark.origin.stale || text !== mark.line.text;
-    // Decorations at the beginning of a line do not move with the text.
-    areUnchanged &&=
-      stale === mark.stale && from === changes.mapPos(mark.from, -1);
+    // Decorations at the beginning of a line do not move with the text, and go with the line break before them.
+    const decorated = changes.mapPos(mark.from, -1, MapMode.TrackBefore);
+    areUnchanged &&= stale === mark.stale && from === decorated;
     return [{ ...mark, from, to, stale }];
   });
   return { marks: moved, areUnchanged };

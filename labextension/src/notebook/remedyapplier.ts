@@ -157,7 +157,7 @@ export class RemedyApplier {
     const others = edits.map(({ cell }) => cell).filter(cell => cell !== run.cell); // prettier-ignore
     return {
       message: this._nextStep(run, code !== '' || others.length > 0),
-      undo: () => Promise.resolve(this._undo(change)),
+      undo: async () => this._undo(change),
       runAgain: async () => {
         if (inserted !== null) {
           await this._runCell(panel, inserted.model as ICodeCellModel);
@@ -189,6 +189,14 @@ export class RemedyApplier {
   private _undo(change: IAppliedChange): string {
     const { trans } = this._options;
     const { panel, edits, inserted, code } = change;
+    const isUndone =
+      (inserted === null || inserted.isDisposed) &&
+      edits.every(
+        ({ cell, before }) => cell.sharedModel.getSource() === before
+      );
+    if (isUndone) {
+      return trans.__('Already undone');
+    }
     const isSame =
       !panel.isDisposed &&
       edits.every(

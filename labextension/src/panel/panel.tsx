@@ -14,6 +14,7 @@ import type { IRun } from '../notebook/runs';
 import { sectionOf } from '../report/rows';
 import { afterPaint, onReportEvent } from '../view/link';
 import { PointerMoves } from '../view/pointer';
+import { holdFocus } from './focushold';
 import type { BreakNavigator } from './guide';
 import { PanelModel } from './panelmodel';
 import { type IPanelActions, PanelView } from './panelview';
@@ -32,6 +33,7 @@ export class GraphBreakPanel extends ReactWidget {
     this.id = 'jupyter-graphbreak-panel';
     this.addClass('jp-GraphBreakPanel');
     this.title.icon = graphBreakIcon;
+    this.node.tabIndex = -1;
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', this._trans.__('Graph Breaks'));
     this.model.changed.connect(this.update, this);
@@ -75,7 +77,7 @@ export class GraphBreakPanel extends ReactWidget {
     this._navigator
       .select({ cellId, output, kind: 'change', id: first.id })
       .catch(() => undefined);
-    this.model.requestFocus();
+    this._focus();
   }
 
   protected override onAfterAttach(message: Message): void {
@@ -93,6 +95,7 @@ export class GraphBreakPanel extends ReactWidget {
 
   protected override onAfterHide(message: Message): void {
     super.onAfterHide(message);
+    this._isFocusDue = false;
     this._watching?.dispose();
     this._watching = null;
   }
@@ -115,29 +118,56 @@ export class GraphBreakPanel extends ReactWidget {
       this._isQuiet = false;
       return;
     }
-    this.model.requestFocus();
-    if (this.model.state.runs.length === 0) {
-      this.node.querySelector<HTMLElement>('button')?.focus();
-    }
+    this._focus();
+    holdFocus(
+      () => this._reports.notebook,
+      () => this._focus()
+    );
   }
 
   protected override render(): JSX.Element {
     const { state, rows } = this.model;
     return (
-      <PanelView
-        state={state}
-        rows={rows}
-        actions={this._actions}
-        trans={this._trans}
-      />
+      <Rendered
+        hasFocus={() => this.node.contains(document.activeElement)}
+        onRendered={hadFocus => this._onRendered(hadFocus)}
+      >
+        <PanelView
+          state={state}
+          rows={rows}
+          actions={this._actions}
+          trans={this._trans}
+        />
+      </Rendered>
     );
+  }
+
+  /** Focus the active row, or what is there instead of rows, as soon as the state is on the page. */
+  private _focus(): void {
+    this._isFocusDue = true;
+    this.update();
+  }
+
+  private _onRendered(hadFocus: boolean): void {
+    const { activeElement, body } = document;
+    // The element with the focus may be gone.
+    const isLost = hadFocus && activeElement === body;
+    if (this._isFocusDue || isLost) {
+      this._isFocusDue = false;
+      const element =
+        this.node.querySelector<HTMLElement>("[role=treeitem][tabindex='0']") ??
+        this.node.querySelector<HTMLElement>('input, button') ??
+        this.node;
+      element.focus({ preventScroll: true });
+      element.scrollIntoView({ block: 'nearest' });
+    }
   }
 
   private _makeActions(): IPanelActions {
     const { model } = this;
     return {
       onQuery: query => model.setQuery(query),
-      onLeaveFilter: () => model.requestFocus(),
+      onLeaveFilter: () => this._focus(),
       onSort: sort => model.chooseSort(sort),
       onToggleKind: kind => model.toggleKind(kind),
       onShowMore: () => model.showMore(),
@@ -151,7 +181,7 @@ export class GraphBreakPanel extends ReactWidget {
       onActive: row => model.setActive(row),
       onMove: row => {
         model.setActive(row);
-        model.requestFocus();
+        this._focus();
       },
       onToggle: row => model.toggleRow(row),
       onPoint: (row, event) => {
@@ -258,9 +288,37 @@ export class GraphBreakPanel extends ReactWidget {
   private readonly _actions: IPanelActions;
   private _watching: IDisposable | null = null;
   private _isQuiet = false;
+  private _isFocusDue = false;
   private readonly _moves = new PointerMoves();
   /** Cancels the pending check of commands. */
   private _cancelUpdate: (() => void) | null = null;
+}
+
+/** Reports every change of the page, and whether the focus was in it before. */
+class Rendered extends React.Component<{
+  hasFocus(): boolean;
+  onRendered(hadFocus: boolean): void;
+  children: React.ReactNode;
+}> {
+  override getSnapshotBeforeUpdate(): boolean {
+    return this.props.hasFocus();
+  }
+
+  override componentDidMount(): void {
+    this.props.onRendered(false);
+  }
+
+  override componentDidUpdate(
+    _: unknown,
+    __: unknown,
+    hadFocus: boolean
+  ): void {
+    this.props.onRendered(hadFocus);
+  }
+
+  override render(): React.ReactNode {
+    return this.props.children;
+  }
 }
 
 export namespace GraphBreakPanel {

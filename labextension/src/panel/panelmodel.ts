@@ -22,8 +22,6 @@ export interface IPanelState extends IRowOptions {
   readonly activeKey: string;
   /** How many rows are on the page, apart from those up to the active one. */
   readonly limit: number;
-  /** A counter of requests to focus the active row. */
-  readonly focusRequests: number;
   /** A message instead of the filter's result. */
   readonly message: string;
   /** What the running cell is doing; empty if none is running. */
@@ -42,7 +40,6 @@ const INITIAL: IPanelState = {
   selection: null,
   activeKey: '',
   limit: PAGE_SIZE,
-  focusRequests: 0,
   message: '',
   progress: ''
 };
@@ -79,9 +76,7 @@ export class PanelModel {
   }
 
   setRuns(runs: readonly IRun[], hasNotebook: boolean): void {
-    // A tree that appears later must not take the focus for an earlier request.
-    const focusRequests = runs.length > 0 ? this._state.focusRequests : 0;
-    this._update({ runs, hasNotebook, focusRequests });
+    this._update({ runs, hasNotebook });
   }
 
   setCanExplain(canExplain: boolean): void {
@@ -160,14 +155,6 @@ export class PanelModel {
   /** Add more rows to the page. */
   showMore(): void {
     this._update({ limit: rowLimit(this._state, this.rows) + PAGE_SIZE });
-  }
-
-  /** Focus the active row, if there are rows. */
-  requestFocus(): void {
-    const { runs, focusRequests } = this._state;
-    if (runs.length > 0) {
-      this._update({ focusRequests: focusRequests + 1 });
-    }
   }
 
   setMessage(message: string): void {

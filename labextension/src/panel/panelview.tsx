@@ -79,7 +79,6 @@ export function PanelView(props: IPanelProps): JSX.Element {
         label={trans.__('Reports of this notebook')}
         activeKey={state.activeKey}
         selectedKey={selectedKey(state)}
-        focusRequests={state.focusRequests}
         actions={actions}
       />
       {rows.length > limit ? (

@@ -26,23 +26,16 @@ interface ITreeProps {
   /** The row that Tab focuses. */
   activeKey: string;
   selectedKey: string;
-  /** The active row gets the focus whenever this number grows. */
-  focusRequests: number;
   actions: ITreeActions;
 }
 
 /** One tab stop; the arrow keys move within it. */
 export function Tree(props: ITreeProps): JSX.Element {
-  const { rows, label, activeKey, selectedKey, focusRequests, actions } = props;
+  const { rows, label, activeKey, selectedKey, actions } = props;
   const activeElement = React.useRef<HTMLLIElement>(null);
   React.useEffect(() => {
-    if (focusRequests > 0) {
-      activeElement.current?.focus({ preventScroll: true });
-    }
-  }, [focusRequests]);
-  React.useEffect(() => {
     activeElement.current?.scrollIntoView({ block: 'nearest' });
-  }, [activeKey, focusRequests]);
+  }, [activeKey]);
   const hasActive = rows.some(({ key }) => key === activeKey);
   return (
     <ul

@@ -88,6 +88,15 @@ test('marks are at the positions of the report', () => {
   assert.equal(view.state.doc.toString(), textOf().text.join('\n'));
 });
 
+test('a mark stays if the line above it is deleted', () => {
+  const view = editor();
+  const { from } = view.state.doc.line(14);
+  insert(view, from, '# comment\n');
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 15]);
+  insert(view, from, '', from + '# comment\n'.length);
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 14]);
+});
+
 test('of breaks inside others, the innermost is selected, unless the outer one was chosen', () => {
   const selected: string[] = [];
   const reported = textOf();

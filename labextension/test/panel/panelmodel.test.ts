@@ -56,18 +56,6 @@ test('a state is replaced, not changed', () => {
   assert.deepEqual({ ...before, runs: [] }, copy);
 });
 
-test('a tree takes the focus only when it is requested, not when it appears', () => {
-  const model = makeModel([]);
-  model.requestFocus();
-  model.setRuns([RUN], true);
-  assert.equal(model.state.focusRequests, 0);
-  model.requestFocus();
-  assert.equal(model.state.focusRequests, 1);
-  model.setRuns([], true);
-  model.setRuns([RUN], true);
-  assert.equal(model.state.focusRequests, 0);
-});
-
 test('a change without effect is not emitted', () => {
   const model = makeModel();
   let emissions = 0;
@@ -84,7 +72,6 @@ test('rows are recomputed only if their state changes', () => {
   const model = makeModel();
   const { rows } = model;
   model.setActive(rows[1]!);
-  model.requestFocus();
   model.setMessage('done');
   assert.equal(model.rows, rows);
   model.setSort('cause');

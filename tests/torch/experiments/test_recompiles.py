@@ -683,6 +683,27 @@ def test_other_variations_leave_a_decision_to_the_reader(fn: Any, calls: list[An
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
+class Doubling(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.doubles = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if self.doubles else x
+
+
+def test_the_layer_of_a_sequential_is_named_as_in_code() -> None:
+    layers = torch.nn.Sequential(torch.nn.ReLU(), Doubling())
+
+    def call(compiled: Any, doubles: Any) -> Any:
+        layers[1].doubles = doubles
+        return compiled(torch.ones(3))
+
+    report = try_on_calls(layers, [calling(call, doubles) for doubles in (True, False)])
+    assert "`self[1].doubles` selects between two branches" in decision(report)
+    assert "self[1].doubles varied" in verdict(report).text
+
+
 def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
     def label(x: torch.Tensor) -> torch.Tensor:
         return x * len(f"{x.shape[0]}")

@@ -8,7 +8,7 @@ from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.report.cost import Cost, CostPart, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Remedy
-from jupyter_graphbreak.report.schema import Break, Device, Report, Skipped
+from jupyter_graphbreak.report.schema import Break, Device, Frame, Graph, Report, Resume, Skipped
 from jupyter_graphbreak.views.words.verdict import verdict
 
 
@@ -57,6 +57,24 @@ def test_the_most_expensive_settled_entry_counts() -> None:
     unsettled = entry({"b2": 9000}, {}, settled=False)
     assert with_priorities(report(entry({"b1": 50}, {}), unsettled)).order == ["b1", "b2", "b3"]
     assert with_priorities(report(entry({"b1": 50}, {}), entry({"b2": 60}, {}))).order == ["b2", "b1", "b3"]
+
+
+def test_a_break_before_all_operations_adds_no_graph() -> None:
+    """The graph after it would exist without the break as well; that after a second break would not."""
+    graphs = [Graph("A", "f", "0/1", ends="break", break_="b2"), Graph("B", "f", "0/2")]
+    frames = [
+        Frame("0/0", "f", None, "entry", "empty", breaks=["b1"]),
+        Frame("0/1", "f", None, "resume", "compiled", resume="t1", graphs=["A"], breaks=["b2"]),
+        Frame("0/2", "f", None, "resume", "compiled", resume="t2", graphs=["B"]),
+    ]
+    resumes = [
+        Resume("t1", "", "f", None, "b1", ["0/1"], ["A"]),
+        Resume("t2", "", "f", None, "b2", ["0/2"], ["B"]),
+    ]
+    breaks = [replace(a_break(f"b{number}", number), resumes=[f"t{number}"]) for number in (1, 2)]
+    made = replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks)
+    costs = [break_.cost for break_ in with_priorities(made).breaks]
+    assert [cost.graphs for cost in costs if cost is not None] == [0, 1]
 
 
 def test_functions_of_python_and_parts_of_functions_are_not_counted_as_eager() -> None:

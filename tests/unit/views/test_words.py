@@ -672,3 +672,10 @@ def test_the_change_that_makes_a_wrong_result_right_is_named() -> None:
         "The result stays wrong with `a = True` and `b = 1`"
     ]
     assert sentences() == []
+
+
+def test_a_name_that_is_no_phrase_is_replaced_by_pytorchs_explanation() -> None:
+    explanation = "Dynamo does not yet support subscripting 'type'."
+    named = Break("b1", None, "missing_mp_other", None, "resumed", explanation=explanation)
+    assert title_of(named) == "Dynamo does not yet support subscripting 'type'"
+    assert title_of(replace(named, explanation="")) == "missing_mp_other"

@@ -336,9 +336,9 @@ class _EntrySearch:
             if time.monotonic() + trials.seconds / 2 > end and self._tried:
                 break
             self._on_status(candidate.title)
-            tried = self._with_other_readers(trials.run(candidate))
+            tried = self._with_left_tensors(trials.run(candidate))
             self._tried.append((tried, change))
-            if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
+            if tried.verdict in {"works", "works but differs"} and (tried.ended or tried.compilations <= right):
                 is_right = True
                 if change.texts or not change.codes:
                     break
@@ -349,12 +349,21 @@ class _EntrySearch:
                 pending.appendleft(adjusted)
         return is_right
 
-    def _with_other_readers(self, tried: TriedCandidate) -> TriedCandidate:
-        """Return the result of a trial, and name code that no trial runs and that gets a tensor for a number."""
-        tensors = tried.candidate.adjustment.tensors
-        if tried.verdict != "works" or not tensors:
+    def _with_left_tensors(self, tried: TriedCandidate) -> TriedCandidate:
+        """Return the result of a trial, and name numbers outside the call that it leaves as tensors.
+
+        Code that no trial runs may read them. If the sources show such code, nothing is proven.
+        """
+        left = [before for before in tried.candidate.befores if before.leaves_tensors]
+        if tried.verdict not in WORKING or not left:
             return tried
-        found = self._texts.reader_of(tensors, self._sites())
+        names = [f"`{expression(before.path, self._owner)}`" for before in left]
+        differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
+        tried = dataclasses.replace(tried, differences=[*tried.differences, *differences])
+        if tried.verdict != "works":
+            return tried
+        tried = dataclasses.replace(tried, verdict="works but differs")
+        found = self._texts.reader_of(tried.candidate.adjustment.tensors, self._sites(), self._definition)
         if found is None:
             return tried
         name, reader = found
@@ -669,13 +678,15 @@ class _Texts:
         sources += [source for site in sites if (source := self.place(site)[0]) is not None]
         return {source: self.text(source) for source in dict.fromkeys(sources)}
 
-    def reader_of(self, paths: Sequence[Path], sites: Sequence[CallSite]) -> tuple[str, Reader] | None:
-        """Return a line near some calls that reads one of some numbers, after the name of its source."""
-        for site in sites:
-            source, moved = self.place(site)
-            tree = parsed(self.text(source)) if source is not None else None
-            reader = find_reader(paths, tree, moved.line) if tree is not None and moved is not None else None
-            if source is not None and reader is not None:
+    def reader_of(
+        self, paths: Sequence[Path], sites: Sequence[CallSite], definition: Definition
+    ) -> tuple[str, Reader] | None:
+        """Return a line outside the compiled function that reads one of some numbers, after the name of its source."""
+        for source, text in self.all_texts(sites).items():
+            tree = parsed(text)
+            own = definition.line if source == definition.source else None
+            reader = find_reader(paths, tree, own) if tree is not None else None
+            if reader is not None:
                 return self._source(source).name, reader
         return None
 

@@ -496,11 +496,23 @@ class TrialRunner:
             again = candidate.run_compiled(cases, lambda _: True)
             pairs = zip(cases, again.results, before.results, strict=False)
             seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
-            all_before = [*self.original.breaks, *before.breaks]
-            still_gone = compare_breaks(all_before, again.breaks, self._changed_texts(candidate.change)).gone
-            if which == "truth values" and seen.noted is None and gone - still_gone:
-                seen = replace(seen, noted=f"it still breaks with {cases[0].input.example.what}")
+            if seen.noted is None and not self._removes(candidate, gone, before, again):
+                where = [case for case in cases if self._breaks_with(candidate, gone, before, case)]
+                what = where[0].input.example.what if where else "tensors of other kinds"
+                seen = replace(seen, noted=f"it still breaks with {what}")
         return seen
+
+    def _removes(
+        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, again: CompiledRun
+    ) -> bool:
+        """Return whether a changed program has none of some breaks in a further run."""
+        all_before = [*self.original.breaks, *before.breaks]
+        return gone <= compare_breaks(all_before, again.breaks, self._changed_texts(candidate.change)).gone
+
+    def _breaks_with(
+        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, case: ReferenceCase
+    ) -> bool:
+        return not self._removes(candidate, gone, before, candidate.run_compiled([case], lambda _: True))
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result

@@ -92,6 +92,8 @@ class Result:
         Digests of the states of the random generators, and the modes of torch, after the call.
     layouts : dict
         The class and the strides of each tensor of the result, by place.
+    kept : dict
+        Whether the call changed a tensor in place, for each place that has the same tensor as before the call.
     """
 
     value: Any = None
@@ -109,6 +111,7 @@ class Result:
     random: dict[str, str] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
+    kept: dict[str, bool] = field(default_factory=dict)
 
     @property
     def printed(self) -> str:
@@ -161,6 +164,11 @@ def run(
         guarded(subject.call, program, assigned=subject.assigned),
     ):
         seed_all(seed)
+        tensors_before = {
+            place: (item, _version(item))
+            for place, item in _all_objects(None, given.named(subject.call), subject)
+            if is_instance(item, torch.Tensor)
+        }
         try:
             with _tracing(limit) if limit is not None else contextlib.nullcontext():
                 value = program(*given.args, **given.kwargs)
@@ -180,6 +188,11 @@ def run(
         requires_grad = {place: item.requires_grad for place, item in tensors.items()}
         aliases = _aliases(objects)
         layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
+        kept = {
+            place: _version(item) != tensors_before[place][1]
+            for place, item in tensors.items()
+            if place in tensors_before and tensors_before[place][0] is item
+        }
         given_gradients = None
         if gradients and raised is None and not torch.is_inference_mode_enabled():
             given_gradients, failed = _run_backward(tensors)
@@ -188,7 +201,7 @@ def run(
     return Result(
         now.pop(RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
         subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
-        layouts,
+        layouts, kept,
     )  # fmt: skip
 
 
@@ -222,6 +235,11 @@ def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozens
         same[id(item)].append(place)
         neighbours.append(place)
     return aliases
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """Return the number of changes of a tensor in place; 0 if PyTorch does not count them, as in inference mode."""
+    return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001 - torch.Tensor has no other name for it
 
 
 def _layout(tensor: torch.Tensor) -> Layout:

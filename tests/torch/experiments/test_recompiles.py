@@ -247,8 +247,11 @@ class Counting(torch.nn.Module):
 def test_a_counter_of_a_module_becomes_a_tensor_and_the_module_stays_as_it_was() -> None:
     counting = Counting()
     report = try_on_calls(counting, [lambda c: c(torch.ones(3))] * 6)
-    assert ".calls = torch.as_tensor(" in (best_remedy(report).code or "")
-    assert compilation_counts(best_remedy(report)) == (6, 1, 0)
+    remedy = next(remedy for remedy in report.remedies or [] if ".calls = torch.as_tensor(" in (remedy.code or ""))
+    assert compilation_counts(remedy) == (6, 1, 0)
+    (difference,) = remedy.differences
+    assert difference.endswith(".calls` as a tensor, but the original leaves a number")
+    assert best_remedy(report).verdict == "works"
     assert counting.calls == 6
     assert type(counting.calls) is int
 
@@ -271,7 +274,7 @@ class Timed(torch.nn.Module):
 def test_a_time_that_a_module_keeps_is_no_difference() -> None:
     report = try_on_calls(Timed(), [lambda c: c(torch.ones(3))] * 3)
     remedy = next(remedy for remedy in report.remedies or [] if ".calls = torch.as_tensor(" in (remedy.code or ""))
-    assert remedy.verdict == "works"
+    assert remedy.verdict == "works but differs"
 
 
 class Scale:
@@ -299,7 +302,7 @@ def test_code_that_would_get_a_tensor_for_a_number_is_named(tmp_path: Any, after
     report = run.try_remedies(seconds=600)
     remedy = next(remedy for remedy in report.remedies or [] if remedy.title == "Make `scale.n` a tensor")
     expected = "line 9 of program.py also reads `scale.n`, which is then a tensor" if is_read else None
-    assert (remedy.verdict, remedy.reason) == ("works on what ran" if is_read else "works", expected)
+    assert (remedy.verdict, remedy.reason) == ("works on what ran" if is_read else "works but differs", expected)
 
 
 def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
@@ -308,7 +311,8 @@ def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
     with jupyter_graphbreak.capture(entries=True) as run:
         for _ in range(4):
             module(torch.ones(3))
-    assert best_remedy(run.try_remedies(seconds=600)).family == "tensor"
+    report = run.try_remedies(seconds=600)
+    assert "tensor" in {remedy.family for remedy in report.remedies or [] if remedy.verdict in WORKING}
 
 
 class Numbered(torch.nn.Module):

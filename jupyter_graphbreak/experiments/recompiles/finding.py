@@ -338,7 +338,7 @@ class _EntrySearch:
             self._on_status(candidate.title)
             tried = self._with_left_tensors(trials.run(candidate))
             self._tried.append((tried, change))
-            if tried.verdict in {"works", "works but differs"} and (tried.ended or tried.compilations <= right):
+            if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
                 is_right = True
                 if change.texts or not change.codes:
                     break
@@ -352,24 +352,21 @@ class _EntrySearch:
     def _with_left_tensors(self, tried: TriedCandidate) -> TriedCandidate:
         """Return the result of a trial, and name numbers outside the call that it leaves as tensors.
 
-        Code that no trial runs may read them. If the sources show such code, nothing is proven.
+        Code that no trial runs may read them; the reason names such code.
         """
         left = [before for before in tried.candidate.befores if before.leaves_tensors]
         if tried.verdict not in WORKING or not left:
             return tried
         names = [f"`{expression(before.path, self._owner)}`" for before in left]
         differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
-        tried = dataclasses.replace(tried, differences=[*tried.differences, *differences])
-        if tried.verdict != "works":
-            return tried
-        tried = dataclasses.replace(tried, verdict="works but differs")
+        tried = dataclasses.replace(tried, verdict="works but differs", differences=[*tried.differences, *differences])
         found = self._texts.reader_of(tried.candidate.adjustment.tensors, self._sites(), self._definition)
-        if found is None:
+        if found is None or tried.reason is not None:
             return tried
         name, reader = found
         place = expression(reader.path, self._owner)
         reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
-        return dataclasses.replace(tried, verdict="works on what ran", reason=reason)
+        return dataclasses.replace(tried, reason=reason)
 
     def _compute_before(
         self, varied: Varied, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner], end: float

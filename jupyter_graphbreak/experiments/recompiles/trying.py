@@ -305,12 +305,9 @@ class CallTrials:
         ended = later == 0
         if not ended and (after, unseen) >= (before, unseen_before) and not _ends_limit(candidate, after, before):
             return TriedCandidate(candidate, "break stays", None, texts, evidence)
-        verdict: RemedyVerdict = "works but differs" if texts else "works"
-        reason: str | None = None
-        if unseen:
-            verdict, reason = "works on what ran", "each new size or value is compiled again"
-        elif not ended and after > before:
-            verdict, reason = "works on what ran", None
+        is_partial = unseen > 0 or (not ended and after > before)
+        verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
+        reason = "each new size or value is compiled again" if unseen else None
         return TriedCandidate(candidate, verdict, reason, texts, evidence, ended)
 
     def _compiles_less(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:

@@ -15,7 +15,7 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiling_nothing
 from jupyter_graphbreak.experiments.remedies.application import applied
 from jupyter_graphbreak.experiments.remedies.change import Change
-from jupyter_graphbreak.experiments.trial.difference import varying_state
+from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, run, sandboxed
 from jupyter_graphbreak.experiments.trial.places import named_tensors
@@ -273,6 +273,7 @@ def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
     Two refusals do not show that, because a change may decide differently for which values they happen. If the function
     tests whether several elements are true, ``torch.where`` would return something for them. If an operation in place
     cannot store its result, such as that of ``x += 0.5`` in integers, a change that always runs it always refuses them.
+    Where the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
     """
     refused = {
         trial.input.other_kind
@@ -281,7 +282,12 @@ def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
         and not trial.input.is_always_accepted
         and not _depends_on_values(trial.expected.raised)
     }
-    return [trial for trial in trials if not trial.input.other_kind or trial.input.other_kind not in refused]
+    return [trial for trial in trials if trial.input.other_kind not in refused or _refuses_a_size_itself(trial)]
+
+
+def _refuses_a_size_itself(trial: ReferenceCase) -> bool:
+    raised = trial.expected.raised
+    return trial.input.has_other_size and raised is not None and not is_raised_by_operation(raised)
 
 
 def _depends_on_values(error: Exception) -> bool:

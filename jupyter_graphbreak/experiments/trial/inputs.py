@@ -54,6 +54,7 @@ _MAX_ITEM_VALUES = 2
 #: Kinds of tensors in edge inputs.
 _BOOL = "bool tensors"
 _FLAG = "as a flag"
+_OF_ANOTHER_SIZE = "of another size"
 _NOT_CONTIGUOUS = "tensors that are not contiguous"
 _TRANSPOSED = "transposed tensors"
 _WITH_GRADIENT = "tensors that have a .grad"
@@ -157,6 +158,11 @@ class Input:
     def is_always_accepted(self) -> bool:
         """Whether a function is meant for tensors of this kind, even if it refuses some: their values are ordinary."""
         return self.other_kind in {_NOT_CONTIGUOUS, _TRANSPOSED} or self.has_flag
+
+    @property
+    def has_other_size(self) -> bool:
+        """Whether a size that two arguments have in common differs: code may check for it, or may not need it."""
+        return self.other_kind.endswith(_OF_ANOTHER_SIZE)
 
     @property
     def has_flag(self) -> bool:
@@ -281,7 +287,9 @@ def _kind_changes(
             yield kind, kind, _map_arguments(first, changed)
     for name, what, arguments in _shrunk(first, fn):
         if _shares_a_size(first, fn, name):
-            yield what, f"{name} of another size", arguments
+            yield what, f"{name} {_OF_ANOTHER_SIZE}", arguments
+            negated = _map_arguments(arguments, _unless(indices, _negated, _unchanged))
+            yield f"{what}, all tensors negated", f"{name} {_OF_ANOTHER_SIZE}", negated
     yield from _shared_memory_changes(first, fn, indices)
     yield from _other_arguments(first, fn)
 

@@ -164,20 +164,32 @@ def test_code_that_depends_on_the_function_stays_in_it(lines: str, code: str) ->
 
 
 @pytest.mark.parametrize(
-    ("path", "code", "part"),
+    ("path", "code", "part", "assumption"),
     [
-        ("transformers/models/x.py", "torch._check_tensor_all(cond)", "TRANSFORMERS_DISABLE_TORCH_CHECK"),
-        ("transformers/models/x.py", "for expert_idx in expert_hit:", 'set_experts_implementation("batched_mm")'),
-        ("transformers/models/x.py", "dropout_probability < self.layerdrop", "layerdrop"),
-        ("torch_geometric/utils/loop.py", "edge_index[:, mask]", "module.add_self_loops = False"),
-        ("gpytorch/models/exact_gp.py", "torch.equal(train_input, input)", "gpytorch.settings.debug(False)"),
+        (
+            "transformers/models/x.py",
+            "torch._check_tensor_all(cond)",
+            "TRANSFORMERS_DISABLE_TORCH_CHECK",
+            "no longer noticed",
+        ),
+        ("transformers/models/x.py", "for expert_idx in expert_hit:", 'set_experts_implementation("batched_mm")', None),
+        ("transformers/models/x.py", "dropout_probability < self.layerdrop", "layerdrop", "no longer dropped"),
+        ("torch_geometric/utils/loop.py", "edge_index[:, mask]", "module.add_self_loops = False", "already contain"),
+        (
+            "gpytorch/models/exact_gp.py",
+            "torch.equal(train_input, input)",
+            "gpytorch.settings.debug(False)",
+            "no longer",
+        ),
     ],
 )
-def test_switches_of_a_library(path: str, code: str, part: str) -> None:
+def test_switches_of_a_library(path: str, code: str, part: str, assumption: str | None) -> None:
     given = problem(f"x = 0\n{code}\n", code, "GB0170")
     library = replace(given, report=changed(given.report, sources=[Source("s1", "x.py", "library", path)]))
     (only,) = proposals_of("switch", library)
     assert part in (only.code or "")
+    assert bool(only.assumptions) is (assumption is not None)
+    assert all(assumption in text for text in only.assumptions if assumption is not None)
     assert proposals_of("switch", given) == []
 
 

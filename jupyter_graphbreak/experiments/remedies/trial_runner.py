@@ -497,9 +497,11 @@ class TrialRunner:
             pairs = zip(cases, again.results, before.results, strict=False)
             seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
             if seen.noted is None and not self._removes(candidate, gone, before, again):
-                where = [case for case in cases if self._breaks_with(candidate, gone, before, case)]
-                what = where[0].input.example.what if where else "tensors of other kinds"
-                seen = replace(seen, noted=f"it still breaks with {what}")
+                # With other dimensions, other code of PyTorch runs.
+                same = (case for case in cases if not case.input.has_other_rank)
+                still = next((case for case in same if self._breaks_with(candidate, gone, before, case)), None)
+                what = still.input.example.what if still is not None else None
+                seen = replace(seen, noted=f"it still breaks with {what}" if what is not None else None)
         return seen
 
     def _removes(

@@ -54,6 +54,8 @@ _MAX_ITEM_VALUES = 2
 #: Kinds of tensors in edge inputs.
 _BOOL = "bool tensors"
 _FLAG = "as a flag"
+_HALF_SCALARS = "float16 tensors without dimensions"
+_WITH_DIMENSION = "with one more dimension"
 _OF_ANOTHER_SIZE = "of another size"
 _NOT_CONTIGUOUS = "tensors that are not contiguous"
 _TRANSPOSED = "transposed tensors"
@@ -163,6 +165,11 @@ class Input:
     def has_other_size(self) -> bool:
         """Whether a size that two arguments have in common differs: code may check for it, or may not need it."""
         return self.other_kind.endswith(_OF_ANOTHER_SIZE)
+
+    @property
+    def has_other_rank(self) -> bool:
+        """Whether a tensor has more or fewer dimensions."""
+        return self.other_kind == _HALF_SCALARS or self.other_kind.endswith(_WITH_DIMENSION)
 
     @property
     def has_flag(self) -> bool:
@@ -283,7 +290,7 @@ def _kind_changes(
     for name, tensors in named[:_MAX_RAISED_RANKS]:
         if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python tests only one element
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
-            kind = f"{name} with one more dimension"
+            kind = f"{name} {_WITH_DIMENSION}"
             yield kind, kind, _map_arguments(first, changed)
     for name, what, arguments in _shrunk(first, fn):
         if _shares_a_size(first, fn, name):
@@ -571,7 +578,7 @@ def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, t
                 converted = functools.partial(_convert, dtype=dtype, floating=floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
         if floating and present:  # a number in a tensor, such as `torch.where` makes, promotes them
-            yield "float16 tensors without dimensions", _as_half_scalar
+            yield _HALF_SCALARS, _as_half_scalar
 
 
 def _as_half_scalar(change: _Change, value: torch.Tensor) -> torch.Tensor:

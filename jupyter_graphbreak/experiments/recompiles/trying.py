@@ -502,7 +502,8 @@ def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
             if is_number and known.dtype.is_floating_point is floating:
                 shape = known.shape if has_dimensions else ()
                 requires_grad = known.requires_grad and dtype.is_floating_point
-                data = torch.full(shape, 3, dtype=dtype, device=known.device)
+                # Integers may be indices, of which 0 is always valid.
+                data = torch.full(shape, 3 if floating else 0, dtype=dtype, device=known.device)
                 arguments[path] = dataclasses.replace(
                     known, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
                 )

@@ -54,7 +54,7 @@ _MAX_ITEM_VALUES = 2
 #: Kinds of tensors in edge inputs.
 _BOOL = "bool tensors"
 _FLAG = "as a flag"
-_HALF_SCALARS = "float16 tensors without dimensions"
+_WITHOUT_DIMENSIONS = "tensors without dimensions"
 _WITH_DIMENSION = "with one more dimension"
 _OF_ANOTHER_SIZE = "of another size"
 _NOT_CONTIGUOUS = "tensors that are not contiguous"
@@ -169,7 +169,7 @@ class Input:
     @property
     def has_other_rank(self) -> bool:
         """Whether a tensor has more or fewer dimensions."""
-        return self.other_kind == _HALF_SCALARS or self.other_kind.endswith(_WITH_DIMENSION)
+        return self.other_kind.endswith((_WITHOUT_DIMENSIONS, _WITH_DIMENSION))
 
     @property
     def has_flag(self) -> bool:
@@ -577,13 +577,15 @@ def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, t
             if present != {dtype}:
                 converted = functools.partial(_convert, dtype=dtype, floating=floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
-        if floating and present:  # a number in a tensor, such as `torch.where` makes, promotes them
-            yield _HALF_SCALARS, _as_half_scalar
+        if present:  # a number in a tensor, such as `torch.where` makes, promotes them
+            small = torch.float16 if floating else torch.int32
+            what = f"{str(small).removeprefix('torch.')} {_WITHOUT_DIMENSIONS}"
+            yield what, functools.partial(_as_scalar, dtype=small, floating=floating)
 
 
-def _as_half_scalar(change: _Change, value: torch.Tensor) -> torch.Tensor:
-    is_scalar = _is_number(value, floating=True) and value.numel() > 0
-    return change(value).reshape(-1)[0].to(torch.float16) if is_scalar else value
+def _as_scalar(change: _Change, value: torch.Tensor, dtype: torch.dtype, *, floating: bool) -> torch.Tensor:
+    is_scalar = _is_number(value, floating=floating) and value.numel() > 0
+    return change(value).reshape(-1)[0].to(dtype) if is_scalar else value
 
 
 def _is_number(value: torch.Tensor, *, floating: bool) -> bool:

@@ -305,6 +305,28 @@ def test_code_that_would_get_a_tensor_for_a_number_is_named(tmp_path: Any, after
     assert (remedy.verdict, remedy.reason) == ("works but differs", expected)
 
 
+def test_a_number_that_becomes_a_tensor_may_promote_other_dtypes(tmp_path: Any) -> None:
+    text = textwrap.dedent(
+        """
+        table = [0.5, 0.25, 0.75]
+        @torch.compile(backend="eager")
+        def step(x, i):
+            return x * table[i]
+        for i in range(3):
+            step(torch.ones(3).half(), i)
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
+    report = run.try_remedies(seconds=600)
+    reasons = {remedy.title: remedy.reason for remedy in report.remedies or []}
+    title = "Compute `table[i]` before the call, and pass a tensor of `torch.float64`"
+    assert reasons[title] == "it returns torch.float64 instead of torch.float32, on int64 tensors"
+    assert best_remedy(report).title == "Compute `table[i]` before the call; compile with `dynamic=True`"
+
+
 def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
     module = Counting()
     module.compile(backend="eager")

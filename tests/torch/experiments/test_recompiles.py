@@ -305,6 +305,7 @@ def test_code_that_would_get_a_tensor_for_a_number_is_named(tmp_path: Any, after
     assert (remedy.verdict, remedy.reason) == ("works but differs", expected)
 
 
+@pytest.mark.exhaustive
 def test_a_number_that_becomes_a_tensor_may_promote_other_dtypes(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """

@@ -102,6 +102,33 @@ def is_protected(draft: Draft, node: ast.AST) -> bool:
     return False
 
 
+def is_handled(draft: Draft, node: ast.AST) -> bool:
+    """Whether an enclosing statement of the same function may handle what a piece of code raises."""
+    inner = node
+    for enclosing in draft.ancestors(node):
+        if isinstance(enclosing, FunctionNode):
+            return False
+        if isinstance(enclosing, ast.Try | ast.TryStar) and enclosing.handlers and inner in enclosing.body:
+            return True
+        if isinstance(enclosing, ast.With) and inner in enclosing.body:
+            contexts = (item.context_expr for item in enclosing.items)
+            if any(_may_suppress(draft, node) for node in contexts):
+                return True
+        inner = enclosing
+    return False
+
+
+def _may_suppress(draft: Draft, context: ast.expr) -> bool:
+    """Whether a context may suppress exceptions, as far as its name and its definition in the source show."""
+    name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
+    own = [node for node in ast.walk(draft.tree) if isinstance(node, FunctionNode | ast.ClassDef) and node.name == name]
+    return name == "suppress" or any(
+        (isinstance(part, ast.Try) and bool(part.handlers)) or (isinstance(part, ast.Return) and part.value is not None)
+        for definition in own
+        for part in ast.walk(definition)
+    )
+
+
 def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
     enclosing = next(draft.ancestors(test), None)
     match enclosing:

@@ -216,6 +216,12 @@ class _RunnableChange:
         """Whether it is the original as long as it is not compiled, such as with a different setting of Dynamo."""
         return not self.change.texts and not self.compiles_other_function
 
+    @property
+    def differs_when_compiled(self) -> bool:
+        """Whether compiling may make a difference: it is a setting, or PyTorch's control flow captures both sides."""
+        captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW)
+        return self.is_same_uncompiled or captures_sides
+
 
 class TrialRunner:
     """Runs the trials of candidates for one entry, and keeps the runs of the original to compare with.
@@ -446,7 +452,7 @@ class TrialRunner:
         except LineLimitError:
             return "fails", "runs too long on some inputs", gone, diffs, 0
         ran_uncompiled = seen.inputs
-        which: EdgeChoice = "many" if candidate.is_same_uncompiled else "some"
+        which: EdgeChoice = "many" if candidate.differs_when_compiled else "some"
         original = self._compiled_edges(which) if seen.disqualifying is None else None
         if original is not None:
             again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
@@ -470,14 +476,13 @@ class TrialRunner:
                 )
             if not gone:
                 return "break stays", "it still breaks on some inputs", gone, diffs, inputs
-        if candidate.is_same_uncompiled and seen.noted is None:
+        if candidate.differs_when_compiled and seen.noted is None:
             seen = self._compare_compiled_other_kinds(candidate, gone, seen)
         diffs, inputs = seen.diffs, seen.inputs
         edges, noted = self._uncompiled_original.edges(), seen.noted
-        if candidate.is_same_uncompiled:
-            has_tried_edges = original is not None or self._original_seconds <= _MAX_SECONDS_FOR_EDGES
-        else:
-            has_tried_edges = ran_uncompiled == len(edges)
+        has_tried_edges = candidate.is_same_uncompiled or ran_uncompiled == len(edges)
+        if candidate.differs_when_compiled and original is None:
+            has_tried_edges = has_tried_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES
         if noted is None and edges and not has_tried_edges:
             noted = _NO_TIME_AT_EDGES
         verdict: RemedyVerdict = "works" if noted is None else "works on what ran"
@@ -535,8 +540,7 @@ class TrialRunner:
                 if patience.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
-                compiles = any(name in text for text in candidate.change.texts.values() for name in _CONTROL_FLOW)
-                with contextlib.nullcontext() if compiles else line_limit():
+                with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():
                     result = self._uncompiled_original.run(call, subject, case)
                 yield case, _meaningful_at_edge(self._differences(case, result, signs_of_zero=True), case, result)
 

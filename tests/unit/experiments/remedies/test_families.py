@@ -229,3 +229,35 @@ def test_proposals_are_ordered_without_duplicates() -> None:
     changes = [(tuple(each.texts.items()), tuple(each.settings.items()), each.code) for each in found]
     assert len(set(changes)) == len(changes)
     assert {each.kind for each in found} == {"edit", "setting"}
+
+
+CONTEXTS = """
+@contextlib.contextmanager
+def told():
+    yield
+
+
+class Quiet:
+    def __exit__(self, *error):
+        return True
+"""
+
+
+@pytest.mark.parametrize(
+    ("around", "is_handled"),
+    [
+        ("try:\n        {}\n    except ValueError:\n        pass", True),
+        ("try:\n        pass\n    except ValueError:\n        {}", False),
+        ("try:\n        {}\n    finally:\n        pass", False),
+        ("with contextlib.suppress(ValueError):\n        {}", True),
+        ("with Quiet():\n        {}", True),
+        ("with told(), torch.no_grad():\n        {}", False),
+    ],
+)
+def test_code_whose_errors_are_handled_is_assumed_to_raise_nothing(around: str, *, is_handled: bool) -> None:
+    text = f"{CONTEXTS}def f(x):\n    {around.format('y = int(x)')}\n"
+    given = problem(text, "int(x)", "GB0124", entry="def f(")
+    found = proposals_for(given, raise_fault)
+    assert {proposal.family for proposal in found} >= {"setting", "scalar"}
+    handled = "it assumes that int(x), whose errors the code around it handles, never raises"
+    assert all((handled in proposal.assumptions) is is_handled for proposal in found)

@@ -279,7 +279,8 @@ def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
     refused = {
         trial.input.other_kind
         for trial in trials
-        if trial.expected.raised is not None
+        if trial.input.other_kind
+        and trial.expected.raised is not None
         and not trial.input.is_always_accepted
         and not _depends_on_values(trial.input, trial.expected.raised)
     }

@@ -49,7 +49,6 @@ from jupyter_graphbreak.experiments.remedies.change import (
     remedy_of_change,
     settings_statements,
 )
-from jupyter_graphbreak.experiments.remedies.search import RANK
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -471,7 +470,7 @@ class _EntrySearch:
         tried = self._with_left_tensors(self._trials.run(best.candidate, apply))
         if tried.verdict not in WORKING:
             return None
-        return _Combined(remedy, _no_better_than(tried, remedy), joined)
+        return _Combined(remedy, tried.no_better_than(remedy), joined)
 
     def _is_no_better(self, candidate: RecompileCandidate) -> bool:
         """Return whether a candidate is only a weaker mark than one that works."""
@@ -576,16 +575,6 @@ class _EntrySearch:
             return self._collected(varied)
         steps = manual_steps(varied, self._recompiles, self._line)
         return _Found(self._recompiles, [], manual_steps=steps, reason=reason)
-
-
-def _no_better_than(tried: TriedCandidate, remedy: Remedy) -> TriedCandidate:
-    """Return the result of a trial of a remedy together with another change, with what the remedy's verdict says."""
-    return dataclasses.replace(
-        tried,
-        verdict=max(tried.verdict, remedy.verdict, key=lambda verdict: RANK[verdict]),
-        reason=tried.reason or remedy.reason,
-        differences=list(dict.fromkeys([*remedy.differences, *tried.differences])),
-    )
 
 
 def _can_be_combined(remedy: Remedy) -> bool:

@@ -16,6 +16,7 @@ import torch
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
 from jupyter_graphbreak.experiments.recompiles.varied import Number, NumberList, Size, find_varied
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
+from jupyter_graphbreak.experiments.remedies.search import RANK
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.inputs import numbers_in_code
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
-    from jupyter_graphbreak.report.remedies import RemedyVerdict
+    from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 
     #: Opens a context in which a remedy is applied; yields the entry with the remedy.
     EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
@@ -109,6 +110,15 @@ class TriedCandidate:
         if evidence is None or evidence.compilations_after is None:
             return 1 << 30
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
+
+    def no_better_than(self, remedy: Remedy) -> TriedCandidate:
+        """Return this result for a trial together with a remedy, with what the remedy's own verdict says."""
+        return replace(
+            self,
+            verdict=max(self.verdict, remedy.verdict, key=lambda verdict: RANK[verdict]),
+            reason=self.reason or remedy.reason,
+            differences=list(dict.fromkeys([*remedy.differences, *self.differences])),
+        )
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,12 @@ class BeforeCall:
         is_outside = bool(self.path.steps) or self.path.root.kind != "argument"
         return is_outside and (self.assigns or _OF_GROUPS in self.template)
 
+    @property
+    def needs_an_item(self) -> bool:
+        """Whether the code reads an item of a list of the caller, which may be shorter in other calls."""
+        is_index = any(step.kind == "item" and type(step.key) is int for step in self.path.steps)
+        return is_index and self.path.root.kind == "argument"
+
     def value(self, name: str) -> str:
         """Return the expression for the new value."""
         return self.template.replace("NAME", name)

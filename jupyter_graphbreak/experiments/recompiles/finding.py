@@ -336,7 +336,7 @@ class _EntrySearch:
             if time.monotonic() + trials.seconds / 2 > end and self._tried:
                 break
             self._on_status(candidate.title)
-            tried = self._with_left_tensors(trials.run(candidate))
+            tried = self._with_doubts(trials.run(candidate))
             self._tried.append((tried, change))
             if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
                 is_right = True
@@ -349,11 +349,15 @@ class _EntrySearch:
                 pending.appendleft(adjusted)
         return is_right
 
-    def _with_left_tensors(self, tried: TriedCandidate) -> TriedCandidate:
-        """Return the result of a trial, and name numbers outside the call that it leaves as tensors.
+    def _with_doubts(self, tried: TriedCandidate) -> TriedCandidate:
+        """Return the result of a trial, and name items that the change needs and numbers that it leaves as tensors.
 
-        Code that no trial runs may read them; the reason names such code.
+        Code that no trial runs may read these numbers; the reason names such code.
         """
+        items = [before for before in tried.candidate.befores if before.needs_an_item]
+        if tried.verdict == "works" and items:
+            reason = f"it assumes that every call has `{expression(items[-1].path, self._owner)}`"
+            tried = dataclasses.replace(tried, verdict="works on what ran", reason=reason)
         left = [before for before in tried.candidate.befores if before.leaves_tensors]
         if tried.verdict not in WORKING or not left:
             return tried
@@ -425,7 +429,7 @@ class _EntrySearch:
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
             apply = runner.entry_with_change(Change({theirs: proposal.texts[source]}))
-            tried = self._with_left_tensors(trials.run(best.candidate, apply))
+            tried = self._with_doubts(trials.run(best.candidate, apply))
             if tried.verdict == "works" and proposal.assumptions:
                 tried = dataclasses.replace(tried, verdict="works on what ran", reason=proposal.assumptions[0])
             families = ("branch", *best.candidate.families)
@@ -467,7 +471,7 @@ class _EntrySearch:
         if joined is None:
             return None
         self._on_status(f"{remedy.title}; {best.candidate.title}")
-        tried = self._with_left_tensors(self._trials.run(best.candidate, apply))
+        tried = self._with_doubts(self._trials.run(best.candidate, apply))
         if tried.verdict not in WORKING:
             return None
         return _Combined(remedy, tried.no_better_than(remedy), joined)

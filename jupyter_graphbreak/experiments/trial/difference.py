@@ -26,7 +26,7 @@ Kind = Literal[
 #: Acceptable differences of a changed program: the report lists them, and the user decides.
 ACCEPTABLE: frozenset[Kind] = frozenset({
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
-    "layout", "sign of zero", "replaced",
+    "layout", "sign of zero",
 })  # fmt: skip
 _MAX_LENGTH = 60
 #: Prefixes of the errors that a graph raises if a value breaks an assumption.

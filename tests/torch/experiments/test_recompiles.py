@@ -404,11 +404,11 @@ def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_beta
     count = compiled_frames(lambda: [call(compiled) for _ in range(20)])
     torch.compiler.reset()
     update, call = update_and_call()
-    remedy = best_remedy(try_on_calls(update, [call] * 20))
+    remedy = best_mark(try_on_calls(update, [call] * 20))
     assert "group['lr'] = torch.as_tensor(" in (remedy.code or "")
     assert "group['betas'] = tuple(" in (remedy.code or "")
     assert compilation_counts(remedy) == (count, count - 1, 0)
-    assert remedy.verdict == "works"
+    assert remedy.verdict == "works but differs"
 
 
 def test_the_step_of_an_optimizer_that_a_scheduler_has_wrapped_is_repeated_on_copies() -> None:
@@ -902,7 +902,7 @@ def test_a_larger_change_is_not_shown_if_a_smaller_one_is_as_good() -> None:
 
     report = try_on_calls(step, [calling(call, lr) for lr in (0.1, 0.1, 0.2, 0.3)])
     works = [remedy.title for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING]
-    assert works == ["Make `lr` of `optimizer` a tensor", "Compile with `dynamic=True`"]
+    assert works == ["Compile with `dynamic=True`", "Make `lr` of `optimizer` a tensor"]
 
 
 def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> None:

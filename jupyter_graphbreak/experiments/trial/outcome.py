@@ -15,6 +15,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import quiet
 from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
+from jupyter_graphbreak._torch_compat.tensor_values import count_of_changes
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
@@ -165,7 +166,7 @@ def run(
     ):
         seed_all(seed)
         tensors_before = {
-            place: (item, _version(item))
+            place: (item, count_of_changes(item))
             for place, item in _all_objects(None, given.named(subject.call), subject)
             if is_instance(item, torch.Tensor)
         }
@@ -189,7 +190,7 @@ def run(
         aliases = _aliases(objects)
         layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
         kept = {
-            place: _version(item) != tensors_before[place][1]
+            place: count_of_changes(item) != tensors_before[place][1]
             for place, item in tensors.items()
             if place in tensors_before and tensors_before[place][0] is item
         }
@@ -235,11 +236,6 @@ def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozens
         same[id(item)].append(place)
         neighbours.append(place)
     return aliases
-
-
-def _version(tensor: torch.Tensor) -> int:
-    """Return the number of changes of a tensor in place; 0 if PyTorch does not count them, as in inference mode."""
-    return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001 - torch.Tensor has no other name for it
 
 
 def _layout(tensor: torch.Tensor) -> Layout:

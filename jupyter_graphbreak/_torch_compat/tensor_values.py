@@ -53,3 +53,12 @@ def changes_in_place(tensor: torch.Tensor) -> int | None:
 def has_own_dispatch(kind: type[torch.Tensor]) -> bool:
     """Return whether a class of tensors runs operations itself, so that its data may be anywhere."""
     return bool(kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)
+
+
+def count_of_changes(tensor: torch.Tensor) -> int:
+    """Return the number of changes of a tensor in place; 0 if PyTorch does not count them, as in inference mode.
+
+    A subclass of the user's does not notice the question.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        return 0 if tensor.is_inference() else int(tensor._version)

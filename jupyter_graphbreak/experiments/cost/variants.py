@@ -28,7 +28,7 @@ from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
@@ -93,8 +93,8 @@ def _copy_code(code: types.CodeType) -> types.CodeType:
 
 
 _T = TypeVar("_T")
-#: The maximum number of elements of a tensor of the state that is compared.
-_MAX_SMALL = 1 << 16
+#: The maximum number of elements of a tensor to compare after a call.
+_MAX_ELEMENTS = 1 << 14
 #: The number of seeds, used in rotation, for a call that draws random numbers, since its path may depend on them.
 SEEDS = 8
 #: The number of untimed calls before a timed call that takes less than ``_SHORT_US`` microseconds.
@@ -248,31 +248,34 @@ class Variant:
         return seen
 
     def results_and_state(self) -> list[torch.Tensor]:
-        """Return copies of the tensors in the result of a call, and of gradients and state after its backward pass.
+        """Return copies of the tensors in the result of a call, of its gradients, and of what it leaves.
 
-        The last two tensors are the numbers in the state, and the sizes of the state and of the output.
+        It leaves its arguments, its state and Python's random numbers, and the length of its output.
         """
         seen: list[torch.Tensor] = []
 
         def observe(call: Callable[[], Any]) -> None:
             call()
-            seen.extend(self._small_state())
+            seen.extend(self._left_behind())
 
         with capture_effects() as effects:
             self.with_backward(observe, seen.append)
-        output = (effects.printed, effects.stderr, *(message for _, _, message in effects.logged))
-        seen[-1] = torch.cat([seen[-1], _numbers(map(len, output))])
-        return seen
+        messages = [message for *_, message in (*effects.logged, *effects.warned)]
+        return [*seen, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
 
-    def _small_state(self) -> Iterator[torch.Tensor]:
-        """Yield copies of buffers and other small tensors of its state, the plain numbers in it, and its size."""
-        for _, tensor in self.named_state():
-            if tensor.numel() <= _MAX_SMALL and tensor.layout == torch.strided and not _collects_gradients(tensor):
-                yield tensor.detach().clone()
-        parts = [part for name, root in self.subject.roots() for _, part in leaves(root, name or "self")]
-        yield _numbers(part for part in parts if type(part) in {bool, int, float})
+    def _left_behind(self) -> Iterator[torch.Tensor]:
+        """Yield some elements of each tensor of its arguments and of its state, and the plain values in the state."""
+        known = itertools.chain(self._reached_tensors(), self.tensors())
+        for tensor in {id(tensor): tensor for tensor in known}.values():
+            if tensor.layout == torch.strided and not tensor.is_nested:
+                flat = tensor.detach().reshape(-1)
+                yield flat[:: 1 + flat.numel() // _MAX_ELEMENTS].clone()
         # A container is listed as the name of its class.
-        yield _numbers([sum(is_instance(part, str | torch.Tensor) for part in parts)])
+        parts = [part for name, root in self.subject.roots() for _, part in leaves(root, name or "self")]
+        yield from (torch.tensor(part, dtype=torch.float64) for part in parts if type(part) is float)
+        values = [part for part in parts if type(part) in {bool, int, str}]
+        tensors = sum(is_instance(part, torch.Tensor) for part in parts)
+        yield torch.tensor([*map(hash, values), tensors, hash(_python_random_state())])
 
     def with_backward(
         self, observe: Callable[[Callable[[], Any]], _T], take: Callable[[torch.Tensor], None] | None = None
@@ -429,10 +432,6 @@ def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
             pending += value
 
 
-def _numbers(values: Iterable[float]) -> torch.Tensor:
-    return torch.tensor(list(map(float, values)), dtype=torch.float64, device="cpu")
-
-
 def _collects_gradients(tensor: torch.Tensor) -> bool:
     return tensor.is_leaf and tensor.requires_grad
 
@@ -454,9 +453,13 @@ def _differ(before: Any, after: Any) -> bool:
 
 def _random_state() -> tuple[Any, ...]:
     """Return the state of the random generators as comparable values."""
-    numpy = sys.modules.get("numpy")
     states = [torch.random.get_rng_state().numpy().tobytes()]
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         states += [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
+    return (*states, *_python_random_state())
+
+
+def _python_random_state() -> tuple[Any, ...]:
+    numpy = sys.modules.get("numpy")
     drawn = numpy.random.get_state() if numpy is not None else ()
-    return (*states, random.getstate(), *(part.tobytes() if hasattr(part, "tobytes") else part for part in drawn))
+    return (random.getstate(), *(part.tobytes() if hasattr(part, "tobytes") else part for part in drawn))

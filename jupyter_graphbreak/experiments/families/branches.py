@@ -278,7 +278,7 @@ def _propose_for_statement(site: Site, branch: ast.If, decided: int = 0) -> Iter
         return
     if taken.returns or other.returns:
         return
-    yield from _in_place(site, branch, condition, torch, needed)
+    yield from _in_place(site, branch, condition, torch, needed, decided)
     for title, chosen_by, arms, first in _variants(site, condition, (taken, other), torch):
         merged = _merged(site, branch, chosen_by, arms, f"{torch}.where")
         if merged is not None:
@@ -445,18 +445,20 @@ _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
 
 
 def _in_place(
-    site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
+    site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None], decided: int
 ) -> Iterator[Proposal]:
     """Change a tensor in place by a neutral value if the branch would not change it."""
-    only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and not split_test(branch.test)[1] else None
+    only = branch.body[0] if len(branch.body) == 1 and not branch.orelse else None
     if not isinstance(only, ast.AugAssign) or type(only.op) not in _NEUTRAL:
         return
     target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
     sign, neutral = _NEUTRAL[type(only.op)]
     changed = f"-{operand(value)}" if isinstance(only.op, ast.Add) else value
     line = f"{target} {sign} {torch}.where({condition}, {changed}, {neutral})"
-    splices = [site.draft.statement_replacement(branch, [line]), *needed]
-    yield from _proposals(site, f"{_WHERE}, in place", splices, [branch.test])
+    lines = _under_python_test(site, branch, split_test(branch.test, decided)[1], [line])
+    if lines is not None:
+        splices = [site.draft.statement_replacement(branch, lines), *needed]
+        yield from _proposals(site, f"{_WHERE}, in place", splices, [branch.test], decided=decided)
 
 
 def _merge_returns(

@@ -102,6 +102,43 @@ def is_protected(draft: Draft, node: ast.AST) -> bool:
     return False
 
 
+def is_handled(draft: Draft, node: ast.AST) -> bool:
+    """Whether an enclosing statement of the same function may handle what a piece of code raises."""
+    inner = node
+    for enclosing in draft.ancestors(node):
+        if isinstance(enclosing, FunctionNode):
+            return False
+        if isinstance(enclosing, ast.Try | ast.TryStar) and inner in enclosing.body:
+            if any(_may_handle(node, handler.type) for handler in enclosing.handlers):
+                return True
+        elif isinstance(enclosing, ast.With) and inner in enclosing.body:
+            contexts = (item.context_expr for item in enclosing.items)
+            if any(_may_suppress(draft, node, context) for context in contexts):
+                return True
+        inner = enclosing
+    return False
+
+
+def _may_handle(node: ast.AST, errors: ast.expr | None) -> bool:
+    """Whether exceptions of some classes may come from a piece of code; ``item()`` raises only RuntimeError."""
+    names = {dotted(part) for part in (errors.elts if isinstance(errors, ast.Tuple) else [errors]) if part is not None}
+    reads_number = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item"
+    return not (reads_number and names and names.isdisjoint({"RuntimeError", "Exception", "BaseException"}))
+
+
+def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
+    """Whether a context may suppress what code raises, as far as its name and its definition in the source show."""
+    name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
+    if name == "suppress" and isinstance(context, ast.Call):
+        return any(_may_handle(node, error) for error in context.args)
+    own = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode | ast.ClassDef) and part.name == name]
+    return any(
+        (isinstance(part, ast.Try) and bool(part.handlers)) or (isinstance(part, ast.Return) and part.value is not None)
+        for definition in own
+        for part in ast.walk(definition)
+    )
+
+
 def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
     enclosing = next(draft.ancestors(test), None)
     match enclosing:

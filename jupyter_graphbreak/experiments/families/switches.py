@@ -30,4 +30,5 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         return
     for switch in switches_for(place(at), [place(caller) for caller in problem.break_.stack]):
         if switch.code is not None:
-            yield Proposal(FAMILY, switch.title, code=switch.code)
+            assumptions = (f"with it, {switch.differs}",) if switch.differs is not None else ()
+            yield Proposal(FAMILY, switch.title, code=switch.code, assumptions=assumptions)

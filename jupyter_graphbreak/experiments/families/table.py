@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families import (
@@ -16,6 +18,8 @@ from jupyter_graphbreak.experiments.families import (
     sizes,
     switches,
 )
+from jupyter_graphbreak.experiments.families.protection import is_handled
+from jupyter_graphbreak.experiments.families.site import site_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +41,10 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 }
 
 
+#: Families whose changes concern code that raises nothing, or that keep it where its errors are handled.
+_WITHOUT_ERRORS = {markers.FAMILY, printing.FAMILY}
+#: A graph runs as a whole, and code before the call runs earlier: outside of a handler.
+_NEVER_RAISES = "it assumes that {}, whose errors the code around it handles, never raises"
 #: The maximum number of proposals for a break: later ones hardly ever work if the earlier ones do not.
 MAX_PROPOSALS = 6
 
@@ -51,6 +59,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
         Receives the error of a family that fails; the other families continue.
     """
     proposals: list[Proposal] = []
+    handled = _handled_code(problem)
     for name, propose in FAMILIES.items():
         try:
             for proposal in propose(problem):
@@ -58,7 +67,30 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
                     proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - the family may not expect such a text
             note_fault(f"the family {name}", fault)
-    return proposals[:MAX_PROPOSALS]
+    return [
+        replace(proposal, assumptions=(*proposal.assumptions, _NEVER_RAISES.format(handled)))
+        if handled is not None and proposal.family not in _WITHOUT_ERRORS
+        else proposal
+        for proposal in proposals[:MAX_PROPOSALS]
+    ]
+
+
+def _handled_code(problem: Problem) -> str | None:
+    """Return the code of a break, or of a call that led to it, whose errors code of the compiled function handles."""
+    compiled = {
+        (frame.location.source, frame.function.rpartition(".")[2])
+        for frame in problem.report.frames
+        if frame.location is not None
+    }
+    places = [place for place in problem.break_.stack if place.function is not None]
+    inside = itertools.dropwhile(
+        lambda place: (place.source, str(place.function).rpartition(".")[2]) not in compiled, places
+    )
+    for place in (problem.break_.location, *inside):
+        site = site_at(problem, place)
+        if site is not None and is_handled(site.draft, site.node):
+            return site.draft.text_of(site.node).partition("\n")[0]
+    return None
 
 
 def _same_change(one: Proposal, other: Proposal) -> bool:

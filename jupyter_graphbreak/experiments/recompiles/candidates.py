@@ -31,6 +31,9 @@ _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 _LIMIT_FACTOR = 8
 _LIMIT = "torch._dynamo.config.recompile_limit"
 
+#: The beginning of code that changes the hyperparameters of an optimizer.
+_OF_GROUPS = "for group in NAME.param_groups:"
+
 Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoisting"]
 
 
@@ -57,6 +60,18 @@ class BeforeCall:
     assigns: bool = False
     optional: Path | None = None
     then: str = ""
+
+    @property
+    def leaves_tensors(self) -> bool:
+        """Whether the code replaces numbers outside the call: in an object, or in a variable of the caller."""
+        is_outside = bool(self.path.steps) or self.path.root.kind != "argument"
+        return is_outside and (self.assigns or _OF_GROUPS in self.template)
+
+    @property
+    def needs_an_item(self) -> bool:
+        """Whether the code reads an item of a list of the caller, which may be shorter in other calls."""
+        is_index = any(step.kind == "item" and type(step.key) is int for step in self.path.steps)
+        return is_index and self.path.root.kind == "argument"
 
     def value(self, name: str) -> str:
         """Return the expression for the new value."""
@@ -333,7 +348,7 @@ def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> Recom
         else:
             befores[BeforeCall(_assigned_path(number), value, assigns=True)] = None
     for optimizer, lines in grouped.items():
-        loop = "\n    ".join(["for group in NAME.param_groups:", *lines])
+        loop = "\n    ".join([_OF_GROUPS, *lines])
         befores[BeforeCall(optimizer, loop)] = None
     named = list(dict.fromkeys(_shown(number, owner) for number in numbers))
     noun = "tensors" if len(named) > 1 or any(number.is_replaced_as_a_whole for number in numbers) else "a tensor"

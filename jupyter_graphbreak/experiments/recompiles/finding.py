@@ -336,7 +336,7 @@ class _EntrySearch:
             if time.monotonic() + trials.seconds / 2 > end and self._tried:
                 break
             self._on_status(candidate.title)
-            tried = self._with_other_readers(trials.run(candidate))
+            tried = self._with_doubts(trials.run(candidate))
             self._tried.append((tried, change))
             if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
                 is_right = True
@@ -349,18 +349,28 @@ class _EntrySearch:
                 pending.appendleft(adjusted)
         return is_right
 
-    def _with_other_readers(self, tried: TriedCandidate) -> TriedCandidate:
-        """Return the result of a trial, and name code that no trial runs and that gets a tensor for a number."""
-        tensors = tried.candidate.adjustment.tensors
-        if tried.verdict != "works" or not tensors:
+    def _with_doubts(self, tried: TriedCandidate) -> TriedCandidate:
+        """Return the result of a trial, and name items that the change needs and numbers that it leaves as tensors.
+
+        Code that no trial runs may read these numbers; the reason names such code.
+        """
+        items = [before for before in tried.candidate.befores if before.needs_an_item]
+        if tried.verdict == "works" and items:
+            reason = f"it assumes that every call has `{expression(items[-1].path, self._owner)}`"
+            tried = dataclasses.replace(tried, verdict="works on what ran", reason=reason)
+        left = [before for before in tried.candidate.befores if before.leaves_tensors]
+        if tried.verdict not in WORKING or not left:
             return tried
-        found = self._texts.reader_of(tensors, self._sites())
-        if found is None:
+        names = [f"`{expression(before.path, self._owner)}`" for before in left]
+        differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
+        tried = dataclasses.replace(tried, verdict="works but differs", differences=[*tried.differences, *differences])
+        found = self._texts.reader_of(tried.candidate.adjustment.tensors, self._sites(), self._definition)
+        if found is None or tried.reason is not None:
             return tried
         name, reader = found
         place = expression(reader.path, self._owner)
         reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
-        return dataclasses.replace(tried, verdict="works on what ran", reason=reason)
+        return dataclasses.replace(tried, reason=reason)
 
     def _compute_before(
         self, varied: Varied, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner], end: float
@@ -419,7 +429,9 @@ class _EntrySearch:
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
             apply = runner.entry_with_change(Change({theirs: proposal.texts[source]}))
-            tried = trials.run(best.candidate, apply)
+            tried = self._with_doubts(trials.run(best.candidate, apply))
+            if tried.verdict == "works" and proposal.assumptions:
+                tried = dataclasses.replace(tried, verdict="works on what ran", reason=proposal.assumptions[0])
             families = ("branch", *best.candidate.families)
             candidate = dataclasses.replace(best.candidate, title=title, families=families)
             # If the condition still decides while compiling, PyTorch warns about torch.cond.
@@ -459,10 +471,10 @@ class _EntrySearch:
         if joined is None:
             return None
         self._on_status(f"{remedy.title}; {best.candidate.title}")
-        tried = self._trials.run(best.candidate, apply)
+        tried = self._with_doubts(self._trials.run(best.candidate, apply))
         if tried.verdict not in WORKING:
             return None
-        return _Combined(remedy, tried, joined)
+        return _Combined(remedy, tried.no_better_than(remedy), joined)
 
     def _is_no_better(self, candidate: RecompileCandidate) -> bool:
         """Return whether a candidate is only a weaker mark than one that works."""
@@ -669,13 +681,15 @@ class _Texts:
         sources += [source for site in sites if (source := self.place(site)[0]) is not None]
         return {source: self.text(source) for source in dict.fromkeys(sources)}
 
-    def reader_of(self, paths: Sequence[Path], sites: Sequence[CallSite]) -> tuple[str, Reader] | None:
-        """Return a line near some calls that reads one of some numbers, after the name of its source."""
-        for site in sites:
-            source, moved = self.place(site)
-            tree = parsed(self.text(source)) if source is not None else None
-            reader = find_reader(paths, tree, moved.line) if tree is not None and moved is not None else None
-            if source is not None and reader is not None:
+    def reader_of(
+        self, paths: Sequence[Path], sites: Sequence[CallSite], definition: Definition
+    ) -> tuple[str, Reader] | None:
+        """Return a line outside the compiled function that reads one of some numbers, after the name of its source."""
+        for source, text in self.all_texts(sites).items():
+            tree = parsed(text)
+            own = definition.line if source == definition.source else None
+            reader = find_reader(paths, tree, own) if tree is not None else None
+            if reader is not None:
                 return self._source(source).name, reader
         return None
 

@@ -11,9 +11,12 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
 from jupyter_graphbreak.experiments.recompiles.varied import Number, NumberList, Size, find_varied
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
+from jupyter_graphbreak.experiments.remedies.search import RANK
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.inputs import numbers_in_code
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
-    from jupyter_graphbreak.report.remedies import RemedyVerdict
+    from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 
     #: Opens a context in which a remedy is applied; yields the entry with the remedy.
     EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
@@ -54,6 +57,13 @@ _MAX_CONSTANT_SIZE = 128
 _MAX_EDGE_NUMBERS = 2
 #: The maximum number of pairs of calls from which such calls are derived.
 _MAX_PAIRS = 200
+#: Tensors of other kinds: a description, whether they replace floating-point numbers or integers, their dtype, and
+#: whether they have the dimensions of the given ones.
+_OTHER_KINDS = (
+    ("int64 tensors", True, torch.int64, True),
+    ("float16 tensors without dimensions", True, torch.float16, False),
+    ("int32 tensors without dimensions", False, torch.int32, False),
+)
 #: PyTorch compiles sizes 0 and 1 separately; they are used only if the run has them.
 _MIN_SIZE = 2
 #: The values of the sizes and numbers that varied.
@@ -100,6 +110,15 @@ class TriedCandidate:
         if evidence is None or evidence.compilations_after is None:
             return 1 << 30
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
+
+    def no_better_than(self, remedy: Remedy) -> TriedCandidate:
+        """Return this result for a trial together with a remedy, with what the remedy's own verdict says."""
+        return replace(
+            self,
+            verdict=max(self.verdict, remedy.verdict, key=lambda verdict: RANK[verdict]),
+            reason=self.reason or remedy.reason,
+            differences=list(dict.fromkeys([*remedy.differences, *self.differences])),
+        )
 
 
 @dataclass(frozen=True)
@@ -176,6 +195,11 @@ class CallTrials:
         """Calls with zero and negative numbers, which matter to changes of the code: they may be the first calls."""
         return self._further_calls(calls_with_edge_numbers(self._usable, self.varied, self._assigned))
 
+    @functools.cached_property
+    def _with_other_kinds(self) -> _FurtherCalls:
+        """Calls with tensors of other dtypes, which a tensor in place of a number may promote differently."""
+        return self._further_calls(calls_with_other_kinds(self._usable[0]))
+
     def _find_varying_places(self) -> frozenset[str]:
         """Return the places that hold, say, the time of day; the entry runs again if compilation makes a difference."""
         pairs = zip(self._expected, self.original.results, strict=True)
@@ -219,26 +243,27 @@ class CallTrials:
             Applies a remedy for breaks as well: opens a context that yields the changed entry.
         """
         start = time.perf_counter()
+        changes_code = changed is not None or not candidate.changes_only_calls
         try:
+            further = [self._around_constants]
+            if changes_code or candidate.adjustment.tensors:  # before the change is made, which also changes the entry
+                further += [self._with_edge_numbers, self._with_other_kinds]
             with changed() if changed is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
                 tried = self._judged(candidate, replayed, removes_breaks=changed is not None)
                 if tried.verdict == "works":
-                    changes_code = changed is not None or not candidate.changes_only_calls
-                    reason = self._why_not_around(entry, candidate, changes_code=changes_code)
+                    reason = self._why_not_on(further, entry, candidate)
                     tried = replace(tried, verdict="works on what ran", reason=reason) if reason is not None else tried
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
             verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
             return TriedCandidate(candidate, verdict, reason, seconds=time.perf_counter() - start)
         return replace(tried, seconds=time.perf_counter() - start)
 
-    def _why_not_around(self, entry: Entry, candidate: RecompileCandidate, *, changes_code: bool) -> str | None:
-        """Return how a candidate differs for sizes around the constants of the code and for edge numbers.
-
-        ``None`` if it does not.
-        """
-        has_edges = changes_code or candidate.adjustment.tensors
-        for further in (self._around_constants, *([self._with_edge_numbers] if has_edges else [])):
+    def _why_not_on(
+        self, further_calls: Sequence[_FurtherCalls], entry: Entry, candidate: RecompileCandidate
+    ) -> str | None:
+        """Return how a candidate differs on calls that the run never made; ``None`` if it does not."""
+        for further in further_calls:
             results = self._replayed(entry, further.calls, candidate.adjustment)
             if (why := self._why_not_further(further, results)) is not None:
                 return why
@@ -290,12 +315,9 @@ class CallTrials:
         ended = later == 0
         if not ended and (after, unseen) >= (before, unseen_before) and not _ends_limit(candidate, after, before):
             return TriedCandidate(candidate, "break stays", None, texts, evidence)
-        verdict: RemedyVerdict = "works but differs" if texts else "works"
-        reason: str | None = None
-        if unseen:
-            verdict, reason = "works on what ran", "each new size or value is compiled again"
-        elif not ended and after > before:
-            verdict, reason = "works on what ran", None
+        is_partial = unseen > 0 or (not ended and after > before)
+        verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
+        reason = "each new size or value is compiled again" if unseen else None
         return TriedCandidate(candidate, verdict, reason, texts, evidence, ended)
 
     def _compiles_less(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:
@@ -478,6 +500,26 @@ def calls_with_edge_numbers(
         for value in ((0, -1) if number.is_whole else (0.0, -1.5))
         if value not in number.values
     ]
+
+
+def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
+    """Return a call with tensors of other dtypes, and without dimensions, than those of its arguments."""
+    calls: list[RepeatedCall] = []
+    for what, floating, dtype, has_dimensions in _OTHER_KINDS:
+        arguments: dict[Path, Any] = dict(call.arguments)
+        for path, known in call.arguments.items():
+            is_number = isinstance(known, TensorSketch) and known.dtype != torch.bool
+            if is_number and known.dtype.is_floating_point is floating:
+                shape = known.shape if has_dimensions else ()
+                requires_grad = known.requires_grad and dtype.is_floating_point
+                # Integers may be indices, of which 0 is always valid.
+                data = torch.full(shape, 3 if floating else 0, dtype=dtype, device=known.device)
+                arguments[path] = dataclasses.replace(
+                    known, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
+                )
+        if arguments != call.arguments:
+            calls.append(RepeatedCall(arguments, {}, what, is_unseen=True, keywords=call.keywords, modes=call.modes))
+    return calls
 
 
 def _allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None:

@@ -15,7 +15,7 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiling_nothing
 from jupyter_graphbreak.experiments.remedies.application import applied
 from jupyter_graphbreak.experiments.remedies.change import Change
-from jupyter_graphbreak.experiments.trial.difference import varying_state
+from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, run, sandboxed
 from jupyter_graphbreak.experiments.trial.places import named_tensors
@@ -107,6 +107,9 @@ _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGES = 3
 #: The share of the remaining time after which no further inputs are derived.
 _SHARE_OF_INPUTS = 0.1
+#: Texts of errors of PyTorch with which a function may refuse tensors of a kind for some values only.
+_REFUSED_AS_A_TEST = "Boolean value of Tensor with more than one value"
+_REFUSED_IN_PLACE = "can't be cast to the desired output type"
 #: Words in conditions about sizes.
 _SIZES = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: A condition, and the change of the program to whose text the condition's position refers.
@@ -268,21 +271,32 @@ def _empty_tensors(arguments: Arguments) -> int:
 def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
     """Leave out tensors of a kind that the function refuses for some values: it is not meant for them.
 
-    A function that refuses them because it tests whether several elements are true protects itself: a change that
-    accepts them, as ``torch.where`` does, would return something for them.
+    Two refusals do not show that, because a change may decide differently for which values they happen. If the function
+    tests whether several elements are true, ``torch.where`` would return something for them. If an operation in place
+    cannot store its result, such as that of ``x += 0.5`` in integers, a change that always runs it always refuses them.
+    Where the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
     """
     refused = {
         trial.input.other_kind
         for trial in trials
-        if trial.expected.raised is not None
+        if trial.input.other_kind
+        and trial.expected.raised is not None
         and not trial.input.is_always_accepted
-        and not _tests_several_elements(trial.expected.raised)
+        and not _depends_on_values(trial.input, trial.expected.raised)
     }
-    return [trial for trial in trials if not trial.input.other_kind or trial.input.other_kind not in refused]
+    return [trial for trial in trials if trial.input.other_kind not in refused or _refuses_a_size_itself(trial)]
 
 
-def _tests_several_elements(error: Exception) -> bool:
-    return isinstance(error, RuntimeError) and str(error).startswith("Boolean value of Tensor with more than one value")
+def _refuses_a_size_itself(trial: ReferenceCase) -> bool:
+    raised = trial.expected.raised
+    return trial.input.has_other_size and raised is not None and not is_raised_by_operation(raised)
+
+
+def _depends_on_values(given: Input, error: Exception) -> bool:
+    if not isinstance(error, RuntimeError):
+        return False
+    is_in_place = _REFUSED_IN_PLACE in str(error) and not given.only_errors_count  # hardly anybody adds to truth values
+    return is_in_place or str(error).startswith(_REFUSED_AS_A_TEST)
 
 
 def _size(result: Result) -> int:

@@ -75,18 +75,27 @@ def compare_breaks(
         The old and the new text of each changed file, by its name.
     """
     line_maps = {name: _line_map(*both) for name, both in texts.items()}
+    hunks = {name: _replaced_together(*both) for name, both in texts.items()}
 
     def new_lines_of(lines: Iterable[Line]) -> frozenset[Line]:
         return frozenset(
             (name, new) for name, line in lines for new in (line_maps[name][line] if name in line_maps else {line})
         )
 
+    def hunks_of(lines: Iterable[Line]) -> set[Line]:
+        return {(name, hunks[name][line]) for name, line in lines if line in hunks.get(name, {})}
+
     known = [(break_, lines, new_lines_of(lines)) for run in before for break_, lines in run.with_lines()]
     breaks_after = [pair for run in after for pair in run.with_lines()]
     first = before[0].report.breaks
     breaks_at_place: dict[str, list[Break]] = {}
     for break_, lines, places in known[: len(first)]:
-        others = [(other, at) for other, of, at in known if other is not break_ and of.isdisjoint(lines)]
+        # What replaced both lines together is the place of both breaks.
+        others = [
+            (other, at)
+            for other, of, at in known
+            if other is not break_ and of.isdisjoint(lines) and hunks_of(of).isdisjoint(hunks_of(lines))
+        ]
         breaks_at_place[break_.id] = [
             new_break
             for new_break, at in breaks_after
@@ -154,6 +163,17 @@ def _line_map(old: str, new: str) -> dict[int, set[int]]:
         if before[number].strip():
             line_map[number + 1] |= added[before[number].strip()]
     return line_map
+
+
+def _replaced_together(old: str, new: str) -> dict[int, int]:
+    """Map each line that a change replaces to the first of the consecutive lines that it replaces with it."""
+    matcher = difflib.SequenceMatcher(None, old.split("\n"), new.split("\n"), autojunk=False)
+    return {
+        number + 1: first
+        for kind, first, last, *_ in matcher.get_opcodes()
+        if kind == "replace"
+        for number in range(first, last)
+    }
 
 
 def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:

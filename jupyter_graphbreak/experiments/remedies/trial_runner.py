@@ -216,6 +216,12 @@ class _RunnableChange:
         """Whether it is the original as long as it is not compiled, such as with a different setting of Dynamo."""
         return not self.change.texts and not self.compiles_other_function
 
+    @property
+    def differs_when_compiled(self) -> bool:
+        """Whether compiling may make a difference: it is a setting, or PyTorch's control flow captures both sides."""
+        captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW)
+        return self.is_same_uncompiled or captures_sides
+
 
 class TrialRunner:
     """Runs the trials of candidates for one entry, and keeps the runs of the original to compare with.
@@ -446,7 +452,7 @@ class TrialRunner:
         except LineLimitError:
             return "fails", "runs too long on some inputs", gone, diffs, 0
         ran_uncompiled = seen.inputs
-        which: EdgeChoice = "many" if candidate.is_same_uncompiled else "some"
+        which: EdgeChoice = "many" if candidate.differs_when_compiled else "some"
         original = self._compiled_edges(which) if seen.disqualifying is None else None
         if original is not None:
             again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
@@ -470,14 +476,13 @@ class TrialRunner:
                 )
             if not gone:
                 return "break stays", "it still breaks on some inputs", gone, diffs, inputs
-        if candidate.is_same_uncompiled and seen.noted is None:
+        if candidate.differs_when_compiled and seen.noted is None:
             seen = self._compare_compiled_other_kinds(candidate, gone, seen)
         diffs, inputs = seen.diffs, seen.inputs
         edges, noted = self._uncompiled_original.edges(), seen.noted
-        if candidate.is_same_uncompiled:
-            has_tried_edges = original is not None or self._original_seconds <= _MAX_SECONDS_FOR_EDGES
-        else:
-            has_tried_edges = ran_uncompiled == len(edges)
+        has_tried_edges = candidate.is_same_uncompiled or ran_uncompiled == len(edges)
+        if candidate.differs_when_compiled and original is None:
+            has_tried_edges = has_tried_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES
         if noted is None and edges and not has_tried_edges:
             noted = _NO_TIME_AT_EDGES
         verdict: RemedyVerdict = "works" if noted is None else "works on what ran"
@@ -496,11 +501,25 @@ class TrialRunner:
             again = candidate.run_compiled(cases, lambda _: True)
             pairs = zip(cases, again.results, before.results, strict=False)
             seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
-            all_before = [*self.original.breaks, *before.breaks]
-            still_gone = compare_breaks(all_before, again.breaks, self._changed_texts(candidate.change)).gone
-            if which == "truth values" and seen.noted is None and gone - still_gone:
-                seen = replace(seen, noted=f"it still breaks with {cases[0].input.example.what}")
+            if seen.noted is None and not self._removes(candidate, gone, before, again):
+                # With other dimensions, other code of PyTorch runs.
+                same = (case for case in cases if not case.input.has_other_rank)
+                still = next((case for case in same if self._breaks_with(candidate, gone, before, case)), None)
+                what = still.input.example.what if still is not None else None
+                seen = replace(seen, noted=f"it still breaks with {what}" if what is not None else None)
         return seen
+
+    def _removes(
+        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, again: CompiledRun
+    ) -> bool:
+        """Return whether a changed program has none of some breaks in a further run."""
+        all_before = [*self.original.breaks, *before.breaks]
+        return gone <= compare_breaks(all_before, again.breaks, self._changed_texts(candidate.change)).gone
+
+    def _breaks_with(
+        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, case: ReferenceCase
+    ) -> bool:
+        return not self._removes(candidate, gone, before, candidate.run_compiled([case], lambda _: True))
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
@@ -521,8 +540,7 @@ class TrialRunner:
                 if patience.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
-                compiles = any(name in text for text in candidate.change.texts.values() for name in _CONTROL_FLOW)
-                with contextlib.nullcontext() if compiles else line_limit():
+                with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():
                     result = self._uncompiled_original.run(call, subject, case)
                 yield case, _meaningful_at_edge(self._differences(case, result, signs_of_zero=True), case, result)
 

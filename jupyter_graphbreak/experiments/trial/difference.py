@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Kind = Literal[
     "value", "exception", "argument", "gradient", "requires_grad", "further gradient", "aliasing", "state",
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
-    "layout", "sign of zero",
+    "layout", "sign of zero", "replaced",
 ]  # fmt: skip
 #: Acceptable differences of a changed program: the report lists them, and the user decides.
 ACCEPTABLE: frozenset[Kind] = frozenset({
@@ -90,6 +90,7 @@ def differences(
         items += _requires_grad(expected, actual)
         items += _gradients(expected, actual, values=values)
         items += _aliasing(expected, actual)
+        items += _replaced(expected, actual)
     items += _left_grad(expected, actual, values=values)
     items += _state(expected, actual, values=values, varying=varying)
     items += _named_values("state", "the ", expected.modes, actual.modes, values=True)
@@ -341,6 +342,13 @@ def _aliasing(expected: Result, actual: Result) -> Iterator[Difference]:
         before = f"it {how} {min(known or others)}" if others else "it is a separate object"
         after = f"{_INFINITIVES[how_now]} {min(known_now or others_now)}" if others_now else "a separate object"
         yield Difference("aliasing", f"makes {place} {after}, but in the original {before}")
+
+
+def _replaced(expected: Result, actual: Result) -> Iterator[Difference]:
+    """Yield the tensors that only the original changes in place: what else refers to them would keep the old values."""
+    for place, is_changed in expected.kept.items():
+        if is_changed and place in actual.places and place not in actual.kept:
+            yield Difference("replaced", f"replaces {place} with a new tensor, but the original changes it in place")
 
 
 def _effects(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:

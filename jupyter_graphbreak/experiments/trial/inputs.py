@@ -54,6 +54,9 @@ _MAX_ITEM_VALUES = 2
 #: Kinds of tensors in edge inputs.
 _BOOL = "bool tensors"
 _FLAG = "as a flag"
+_WITHOUT_DIMENSIONS = "tensors without dimensions"
+_WITH_DIMENSION = "with one more dimension"
+_OF_ANOTHER_SIZE = "of another size"
 _NOT_CONTIGUOUS = "tensors that are not contiguous"
 _TRANSPOSED = "transposed tensors"
 _WITH_GRADIENT = "tensors that have a .grad"
@@ -157,6 +160,16 @@ class Input:
     def is_always_accepted(self) -> bool:
         """Whether a function is meant for tensors of this kind, even if it refuses some: their values are ordinary."""
         return self.other_kind in {_NOT_CONTIGUOUS, _TRANSPOSED} or self.has_flag
+
+    @property
+    def has_other_size(self) -> bool:
+        """Whether a size that two arguments have in common differs: code may check for it, or may not need it."""
+        return self.other_kind.endswith(_OF_ANOTHER_SIZE)
+
+    @property
+    def has_other_rank(self) -> bool:
+        """Whether a tensor has more or fewer dimensions."""
+        return self.other_kind.endswith((_WITHOUT_DIMENSIONS, _WITH_DIMENSION))
 
     @property
     def has_flag(self) -> bool:
@@ -277,11 +290,13 @@ def _kind_changes(
     for name, tensors in named[:_MAX_RAISED_RANKS]:
         if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python tests only one element
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
-            kind = f"{name} with one more dimension"
+            kind = f"{name} {_WITH_DIMENSION}"
             yield kind, kind, _map_arguments(first, changed)
     for name, what, arguments in _shrunk(first, fn):
         if _shares_a_size(first, fn, name):
-            yield what, f"{name} of another size", arguments
+            yield what, f"{name} {_OF_ANOTHER_SIZE}", arguments
+            negated = _map_arguments(arguments, _unless(indices, _negated, _unchanged))
+            yield f"{what}, all tensors negated", f"{name} {_OF_ANOTHER_SIZE}", negated
     yield from _shared_memory_changes(first, fn, indices)
     yield from _other_arguments(first, fn)
 
@@ -562,13 +577,15 @@ def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, t
             if present != {dtype}:
                 converted = functools.partial(_convert, dtype=dtype, floating=floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
-        if floating and present:  # a number in a tensor, such as `torch.where` makes, promotes them
-            yield "float16 tensors without dimensions", _as_half_scalar
+        if present:  # a number in a tensor, such as `torch.where` makes, promotes them
+            small = torch.float16 if floating else torch.int32
+            what = f"{str(small).removeprefix('torch.')} {_WITHOUT_DIMENSIONS}"
+            yield what, functools.partial(_as_scalar, dtype=small, floating=floating)
 
 
-def _as_half_scalar(change: _Change, value: torch.Tensor) -> torch.Tensor:
-    is_scalar = _is_number(value, floating=True) and value.numel() > 0
-    return change(value).reshape(-1)[0].to(torch.float16) if is_scalar else value
+def _as_scalar(change: _Change, value: torch.Tensor, dtype: torch.dtype, *, floating: bool) -> torch.Tensor:
+    is_scalar = _is_number(value, floating=floating) and value.numel() > 0
+    return change(value).reshape(-1)[0].to(dtype) if is_scalar else value
 
 
 def _is_number(value: torch.Tensor, *, floating: bool) -> bool:

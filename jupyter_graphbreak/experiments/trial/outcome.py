@@ -15,6 +15,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import quiet
 from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
+from jupyter_graphbreak._torch_compat.tensor_values import count_of_changes
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
@@ -92,6 +93,8 @@ class Result:
         Digests of the states of the random generators, and the modes of torch, after the call.
     layouts : dict
         The class and the strides of each tensor of the result, by place.
+    kept : dict
+        Whether the call changed a tensor in place, for each place that has the same tensor as before the call.
     """
 
     value: Any = None
@@ -109,6 +112,7 @@ class Result:
     random: dict[str, str] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
+    kept: dict[str, bool] = field(default_factory=dict)
 
     @property
     def printed(self) -> str:
@@ -161,6 +165,11 @@ def run(
         guarded(subject.call, program, assigned=subject.assigned),
     ):
         seed_all(seed)
+        tensors_before = {
+            place: (item, count_of_changes(item))
+            for place, item in _all_objects(None, given.named(subject.call), subject)
+            if is_instance(item, torch.Tensor)
+        }
         try:
             with _tracing(limit) if limit is not None else contextlib.nullcontext():
                 value = program(*given.args, **given.kwargs)
@@ -180,6 +189,11 @@ def run(
         requires_grad = {place: item.requires_grad for place, item in tensors.items()}
         aliases = _aliases(objects)
         layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
+        kept = {
+            place: count_of_changes(item) != tensors_before[place][1]
+            for place, item in tensors.items()
+            if place in tensors_before and tensors_before[place][0] is item
+        }
         given_gradients = None
         if gradients and raised is None and not torch.is_inference_mode_enabled():
             given_gradients, failed = _run_backward(tensors)
@@ -188,7 +202,7 @@ def run(
     return Result(
         now.pop(RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
         subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
-        layouts,
+        layouts, kept,
     )  # fmt: skip
 
 

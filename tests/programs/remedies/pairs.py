@@ -2816,3 +2816,89 @@ def f(x):
     return out
 def given():
     return (torch.linspace(-1, 2, 6).reshape(3, 2),)
+# === a number added in place, right
+def f(x):
+    y = x * 1
+    if y.sum() > 2:
+        y += 1
+    return y
+def given():
+    return (torch.ones(3),)
+# === a number added in place, wrong
+def f(x):
+    y = x * 1
+    if y.sum() > 2:
+        y += 0.5
+    return y
+def given():
+    return (torch.ones(3),)
+def hostile():
+    return [(-torch.ones(3, dtype=torch.int64),)]
+# === a buffer that has a second name, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+    def forward(self, x):
+        if self.training and x.sum() > 0:
+            self.count += 1
+        return x * self.count
+f = Net()
+count = f.count
+def given():
+    return (torch.ones(3),)
+# === a buffer that has a second name, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("total", torch.zeros(3))
+    def forward(self, x):
+        if x.sum() > 0:
+            self.count += 1
+            self.total += x
+        return x * self.count + self.total
+f = Net()
+count = f.count
+def given():
+    return (torch.ones(3),)
+# === errors that a caller handles, right
+def scale(x, n):
+    return x * n.item()
+def f(x, n):
+    with contextlib.suppress(KeyError):
+        print("scale", n.item())
+    return scale(x, n)
+def given():
+    return (torch.ones(3), torch.tensor(2.0))
+# === errors that a caller handles, wrong
+def scale(x, n):
+    return x * n.item()
+def f(x, n):
+    try:
+        y = scale(x, n)
+    except RuntimeError:
+        y = x - 1
+    return y * 2
+def given():
+    return (torch.ones(3), torch.tensor(2.0))
+def hostile():
+    return [(torch.ones(3), torch.ones(3)), (torch.ones(3), torch.ones(0))]
+# === a mask and its test, right
+def f(x):
+    y = x * 1
+    mask = y > 1
+    if mask.any():
+        y[mask] = 1.0
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a mask and its test, wrong
+def f(x):
+    y = x * 1
+    mask = y > 1
+    if mask.any():
+        y[mask] = x[mask] * 2
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)

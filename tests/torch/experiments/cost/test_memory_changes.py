@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 
 import pytest
 import torch
@@ -87,6 +88,7 @@ class Counting(Block):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
+        self.largest = 1e15
         return super().forward(x)
 
 
@@ -105,8 +107,15 @@ class Printing(Block):
         return super().forward(x)
 
 
-@pytest.mark.parametrize("kind", [Counting, Appending, Printing])
-def test_a_backward_pass_that_counts_appends_or_prints_again_is_not_equal(
+class Warns(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("block", stacklevel=1)
+        return super().forward(x)
+
+
+@pytest.mark.filterwarnings("always:block")
+@pytest.mark.parametrize("kind", [Counting, Appending, Printing, Warns])
+def test_a_backward_pass_that_counts_appends_prints_or_warns_again_is_not_equal(
     kind: type[Block], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_changes, "ratio_in_turn", lambda *_: 1.3)

@@ -397,6 +397,25 @@ def test_signs_of_zeros_are_compared_on_request() -> None:
     assert (found.kind, found.is_acceptable) == ("sign of zero", True)
 
 
+class Tally(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = torch.zeros(2)
+
+
+def test_a_tensor_that_is_replaced_instead_of_changed_in_place() -> None:
+    def changed_in_place(tally: Tally) -> None:
+        tally.count += 1
+
+    def replaced(tally: Tally) -> None:
+        tally.count = tally.count + 1
+
+    original, changed = result(changed_in_place, Tally()), result(replaced, Tally())
+    (found,) = differences(original, changed)
+    assert (found.kind, found.is_acceptable) == ("replaced", False)
+    assert differences(changed, original) == []
+
+
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_function_does_not_differ_from_itself(name: str) -> None:
     for fn in CASES[name][:2]:

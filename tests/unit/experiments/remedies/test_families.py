@@ -164,20 +164,32 @@ def test_code_that_depends_on_the_function_stays_in_it(lines: str, code: str) ->
 
 
 @pytest.mark.parametrize(
-    ("path", "code", "part"),
+    ("path", "code", "part", "assumption"),
     [
-        ("transformers/models/x.py", "torch._check_tensor_all(cond)", "TRANSFORMERS_DISABLE_TORCH_CHECK"),
-        ("transformers/models/x.py", "for expert_idx in expert_hit:", 'set_experts_implementation("batched_mm")'),
-        ("transformers/models/x.py", "dropout_probability < self.layerdrop", "layerdrop"),
-        ("torch_geometric/utils/loop.py", "edge_index[:, mask]", "module.add_self_loops = False"),
-        ("gpytorch/models/exact_gp.py", "torch.equal(train_input, input)", "gpytorch.settings.debug(False)"),
+        (
+            "transformers/models/x.py",
+            "torch._check_tensor_all(cond)",
+            "TRANSFORMERS_DISABLE_TORCH_CHECK",
+            "no longer noticed",
+        ),
+        ("transformers/models/x.py", "for expert_idx in expert_hit:", 'set_experts_implementation("batched_mm")', None),
+        ("transformers/models/x.py", "dropout_probability < self.layerdrop", "layerdrop", "no longer dropped"),
+        ("torch_geometric/utils/loop.py", "edge_index[:, mask]", "module.add_self_loops = False", "already contain"),
+        (
+            "gpytorch/models/exact_gp.py",
+            "torch.equal(train_input, input)",
+            "gpytorch.settings.debug(False)",
+            "no longer",
+        ),
     ],
 )
-def test_switches_of_a_library(path: str, code: str, part: str) -> None:
+def test_switches_of_a_library(path: str, code: str, part: str, assumption: str | None) -> None:
     given = problem(f"x = 0\n{code}\n", code, "GB0170")
     library = replace(given, report=changed(given.report, sources=[Source("s1", "x.py", "library", path)]))
     (only,) = proposals_of("switch", library)
     assert part in (only.code or "")
+    assert bool(only.assumptions) is (assumption is not None)
+    assert all(assumption in text for text in only.assumptions if assumption is not None)
     assert proposals_of("switch", given) == []
 
 
@@ -217,3 +229,35 @@ def test_proposals_are_ordered_without_duplicates() -> None:
     changes = [(tuple(each.texts.items()), tuple(each.settings.items()), each.code) for each in found]
     assert len(set(changes)) == len(changes)
     assert {each.kind for each in found} == {"edit", "setting"}
+
+
+CONTEXTS = """
+@contextlib.contextmanager
+def told():
+    yield
+
+
+class Quiet:
+    def __exit__(self, *error):
+        return True
+"""
+
+
+@pytest.mark.parametrize(
+    ("around", "is_handled"),
+    [
+        ("try:\n        {}\n    except ValueError:\n        pass", True),
+        ("try:\n        pass\n    except ValueError:\n        {}", False),
+        ("try:\n        {}\n    finally:\n        pass", False),
+        ("with contextlib.suppress(ValueError):\n        {}", True),
+        ("with Quiet():\n        {}", True),
+        ("with told(), torch.no_grad():\n        {}", False),
+    ],
+)
+def test_code_whose_errors_are_handled_is_assumed_to_raise_nothing(around: str, *, is_handled: bool) -> None:
+    text = f"{CONTEXTS}def f(x):\n    {around.format('y = int(x)')}\n"
+    given = problem(text, "int(x)", "GB0124", entry="def f(")
+    found = proposals_for(given, raise_fault)
+    assert {proposal.family for proposal in found} >= {"setting", "scalar"}
+    handled = "it assumes that int(x), whose errors the code around it handles, never raises"
+    assert all((handled in proposal.assumptions) is is_handled for proposal in found)

@@ -73,6 +73,16 @@ def test_breaks_follow_a_moved_block() -> None:
     assert found.new == []
 
 
+def test_lines_that_are_replaced_together_are_one_place() -> None:
+    old = "def f(x, y):\n    if x.any():\n        y[x] = 1\n    print(y)"
+    before = run(old, ("x.any()", "branch"), ("y[x]", "mask"), ("print(y)", "print"))
+    new = old.replace("    if x.any():\n        y[x] = 1", "    y[x] = 1")
+    found = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
+    assert found.gone == frozenset()
+    assert found.other_cause["b1"].gb_type == "mask"
+    assert found.new == []
+
+
 def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     cell, file = Source("s1", "Cell In[1]", "cell"), Source("s2", "modeling_bart.py", "library", "a/modeling_bart.py")
     here, there = (

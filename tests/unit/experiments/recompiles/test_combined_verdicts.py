@@ -1,0 +1,24 @@
+"""A change that is tried together with a remedy for breaks says what the remedy's own verdict says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
+from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
+from jupyter_graphbreak.experiments.recompiles.trying import TriedCandidate
+from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
+
+TRIED = TriedCandidate(RecompileCandidate("dynamic", ("dynamic",), Adjustment(dynamic=True)), "works")
+
+
+@pytest.mark.parametrize("of_remedy", ["works", "works on what ran", "works but differs"])
+def test_a_combined_change_is_no_better_than_its_parts(of_remedy: RemedyVerdict) -> None:
+    remedy = Remedy("r1", ["b1"], "branch", "", "edit", of_remedy, reason="a reason", differences=["prints nothing"])
+    combined = TRIED.no_better_than(remedy)
+    assert (combined.verdict, combined.reason, combined.differences) == (of_remedy, "a reason", ["prints nothing"])
+    differs = replace(TRIED, verdict="works but differs", reason="its own", differences=["warns"])
+    assert differs.no_better_than(remedy).verdict == "works but differs"
+    assert differs.no_better_than(remedy).reason == "its own"

@@ -35,8 +35,14 @@ from jupyter_graphbreak.experiments.recompiles.manual_steps import (
     manual_steps,
     right_number,
 )
-from jupyter_graphbreak.experiments.recompiles.other_readers import Reader, find_reader
-from jupyter_graphbreak.experiments.recompiles.placement import module_of, parsed, with_dynamic, with_lines_before
+from jupyter_graphbreak.experiments.recompiles.placement import (
+    Reader,
+    find_reader,
+    module_of,
+    parsed,
+    with_dynamic,
+    with_lines_before,
+)
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied, readings

@@ -1,4 +1,4 @@
-"""Write a change for recompiles into the user's sources: before the calls, or where the function is compiled."""
+"""Write a change for recompiles into the user's sources, and find the code in them that it would affect."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import ast
 import inspect
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.recompiles.candidates import expression, with_joined_conditions
 from jupyter_graphbreak.experiments.recompiles.compile_calls import compile_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
     from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Root
+    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
 
 #: Statements before which code can be inserted, and expressions in which a call is evaluated once and always.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
@@ -414,3 +415,56 @@ def _with_keyword(text: str, node: ast.expr) -> _Splice:
     if after.lstrip().startswith(")") and (last[0], last[1] + len(after) - len(after.lstrip()) + 1) != _end(node):
         last = last[0], last[1] + after.index(")") + 1  # an argument in parentheses
     return _Splice(last, last, ", dynamic=True")
+
+
+class Reader(NamedTuple):
+    """A line that reads a number."""
+
+    line: int
+    path: Path
+
+
+def find_reader(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> Reader | None:
+    """Return the first line outside a function that reads one of some numbers.
+
+    Parameters
+    ----------
+    paths : collection of Path
+        The places of the numbers. The value of an argument itself belongs to the call alone.
+    tree : ast.Module
+        The syntax tree of a source.
+    own_line : int or None
+        The first line of the function, or of its decorator; ``None`` if a different source has it.
+    """
+    kept = [path for path in paths if path.steps or path.root.kind != "argument"]
+    nodes = _read_expressions(tree, own_line)
+    found = [Reader(node.lineno, path) for node in nodes for path in kept if _reads(node, path)]
+    return min(found, key=lambda reader: reader.line, default=None)
+
+
+def _read_expressions(tree: ast.AST, own_line: int | None) -> Iterator[ast.expr]:
+    """Yield the expressions of a tree whose values code uses, without those of a function."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, FunctionNode) and own_line in {node.lineno, *(part.lineno for part in node.decorator_list)}:
+            continue
+        if isinstance(node, ast.expr):
+            yield node
+        # A number is not called.
+        called = node.func if isinstance(node, ast.Call) else None
+        pending += [child for child in ast.iter_child_nodes(node) if child is not called]
+        pending += list(ast.iter_child_nodes(called)) if called is not None else []
+
+
+def _reads(node: ast.expr, path: Path) -> bool:
+    """Return whether an expression reads a place, judging by the name of its last part."""
+    step = path.steps[-1] if path.steps else None
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()):
+            return step is None and name == path.root.name
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            return step is not None and step.kind == "attribute" and name == step.key
+        case ast.Subscript(slice=ast.Constant(value=key), ctx=ast.Load()):
+            return step is not None and step.kind == "item" and key == step.key
+    return False

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from jupyter_graphbreak.experiments.recompiles.other_readers import find_reader
+from jupyter_graphbreak.experiments.recompiles.placement import find_reader
 from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
 
 SCALE = Path(Root("global", "SCALE"))

@@ -128,4 +128,7 @@ def test_settings_for_several_breaks_contain_no_setting_that_none_of_them_needs(
     report = jupyter_graphbreak.try_remedies(two_numbers, torch.tensor([1.0, 2.0]))
     assert report.remedies is not None
     first = report.remedies[0]
-    assert (first.title, len(first.breaks)) == ("Set `capture_scalar_outputs = True`", 2)
+    # With the setting, torch 2.9 cannot compile the division of truth values.
+    is_rejected = torch.__version__.startswith("2.9.")
+    title = "Read the numbers before the call, and pass them" if is_rejected else "Set `capture_scalar_outputs = True`"
+    assert (first.title, len(first.breaks)) == (title, 2)

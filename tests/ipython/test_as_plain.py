@@ -346,7 +346,7 @@ def step(x):
 step(torch.ones(3)), step(torch.ones(9))"""
 
 
-@pytest.mark.parametrize("options", ["", "--try"])
+@pytest.mark.parametrize("options", ["", pytest.param("--try", marks=pytest.mark.exhaustive)])
 def test_objects_whose_attributes_cannot_be_read(shell: Shell, options: str) -> None:
     shell.run(UNCOOPERATIVE)
     _, explained = run_both_ways(shell, USES_THEM, options)

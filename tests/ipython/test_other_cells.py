@@ -68,6 +68,7 @@ def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
         assert left.summary.graphs >= 1, changed
 
 
+@pytest.mark.exhaustive
 def test_options_that_are_names_of_a_different_cell_are_not_moved(kernel: Kernel) -> None:
     kernel.run(FUNCTION.replace("step", "named_step"))
     kernel.run("chosen = 'eager'\ncompiled = torch.compile(named_step, backend=chosen)")

@@ -211,7 +211,7 @@ def load() -> None:
         importlib.import_module(module)
     package = importlib.import_module("jupyter_graphbreak")
     for found in pkgutil.walk_packages(package.__path__, "jupyter_graphbreak."):
-        if not found.name.endswith(".__main__"):
+        if not found.name.endswith((".__main__", ".assistant_tools")):  # the latter loads a plugin of pytest
             with contextlib.suppress(ImportError):  # of an optional package
                 importlib.import_module(found.name)
     templates = importlib.import_module("jupyter_graphbreak.views.html.environment").environment()
@@ -283,6 +283,8 @@ def _run_here(first: str, *others: str) -> int:
         match first:
             case "-m":
                 sys.argv = [*others]
+                if others[0] == "pytest":  # it warns of plugins that are there before it
+                    _forget_package()
                 runpy.run_module(others[0], run_name="__main__", alter_sys=True)
             case "-c":
                 sys.argv = ["-c", *others[1:]]
@@ -300,6 +302,11 @@ def _run_here(first: str, *others: str) -> int:
         sys.excepthook(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
         return 1
     return 0
+
+
+def _forget_package() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "jupyter_graphbreak"]:
+        del sys.modules[name]
 
 
 def _handle_signals(connection: socket.socket) -> None:

@@ -48,7 +48,7 @@ def work() -> None:
     torch.compile(leaf, backend="eager")(torch.ones(3))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
 def test_a_process_of_multiprocessing(method: str) -> None:
     handlers = list(torch._logging._internal.trace_log.handlers)
     with capture(processes=True) as run:
@@ -138,6 +138,7 @@ def test_an_isolated_python_is_watched(tmp_path: Path) -> None:
     assert len(run.job.processes) == 2
 
 
+@pytest.mark.exhaustive
 def test_files_of_a_process_that_outlives_the_block_are_removed(tmp_path: Path) -> None:
     go = tmp_path / "go"
     (tmp_path / "work.py").write_text(

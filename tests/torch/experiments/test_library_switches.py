@@ -74,6 +74,7 @@ def test_a_switch_of_a_library_is_tried_and_restored(library: Any) -> None:
 LOOP = "torch_geometric/utils/loop.py"
 
 
+@pytest.mark.exhaustive
 def test_code_for_the_model_uses_the_readers_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
     (tmp_path / "site-packages" / LOOP).parent.mkdir(parents=True)

@@ -334,6 +334,7 @@ def test_a_number_that_becomes_a_tensor_may_promote_other_dtypes(tmp_path: Any) 
     assert best_remedy(report).title == "Compute `table[i]` before the call; compile with `dynamic=True`"
 
 
+@pytest.mark.exhaustive
 def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
     module = Counting()
     module.compile(backend="eager")
@@ -458,6 +459,7 @@ def test_a_break_remedy_that_leaves_nothing_to_compile_does_not_work(tmp_path: A
     assert {(change.verdict, change.reason) for change in changes} == {("fails", "then nothing is compiled")}
 
 
+@pytest.mark.exhaustive
 def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_repeated_as_well() -> None:
     linear = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)
@@ -790,6 +792,7 @@ def test_a_change_that_runs_both_sides_is_not_proven_if_one_divides_by_a_number_
     assert (both_sides[0].reason or "").endswith("on self.step = 0")
 
 
+@pytest.mark.exhaustive
 def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
     def either(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] > 10:
@@ -803,6 +806,7 @@ def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
     assert rewritten.verdict not in WORKING
 
 
+@pytest.mark.exhaustive
 def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work() -> None:
     def unrolled(x: torch.Tensor) -> torch.Tensor:
         out = x[0]

@@ -162,8 +162,8 @@ def similar_lines() -> Data:
     return data
 
 
-QUICK = (breaks_on_one_line, cycles)
-SLOW = (long_texts, similar_lines, sources, long_lists, deep_calls, wide_places, many_remedies)
+QUICK = (cycles,)
+SLOW = (breaks_on_one_line, long_texts, similar_lines, sources, long_lists, deep_calls, wide_places, many_remedies)
 SHAPES = [*QUICK, *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in SLOW)]
 #: The maximum size of any format; the complete page is the largest.
 MAX_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 8_000_000, "markdown": 400_000, "job": 200_000}

@@ -94,6 +94,7 @@ def test_settings_and_edits_apply_only_during_measuring() -> None:
     assert all(break_time(report, break_).startswith("fixing it ") for break_ in report.breaks)
 
 
+@pytest.mark.exhaustive
 def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_backend() -> None:
     torch.compiler.reset()
     with jupyter_graphbreak.capture(entries=True) as run:

@@ -264,6 +264,7 @@ def test_a_setting_that_no_unusual_value_was_tried_with_works_on_what_ran(monkey
     assert setting.reason == "there was no time to try unusual sizes and values"
 
 
+@pytest.mark.exhaustive
 def test_a_change_that_ran_on_some_inputs_only_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     def branches(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.sum() > 0 else x - 1

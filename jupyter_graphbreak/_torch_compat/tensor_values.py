@@ -46,19 +46,14 @@ def _is_captured(tensor: torch.Tensor) -> bool:
 
 
 def changes_in_place(tensor: torch.Tensor) -> int | None:
-    """Return how often a tensor was changed in place; ``None`` for a tensor that does not count it."""
-    return None if tensor.is_inference() else tensor._version
+    """Return how often a tensor was changed in place; ``None`` for a tensor that does not count it.
+
+    Subclasses of the user do not see that the tensor is read.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        return None if tensor.is_inference() else tensor._version
 
 
 def has_own_dispatch(kind: type[torch.Tensor]) -> bool:
     """Return whether a class of tensors runs operations itself, so that its data may be anywhere."""
     return bool(kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)
-
-
-def count_of_changes(tensor: torch.Tensor) -> int:
-    """Return the number of changes of a tensor in place; 0 if PyTorch does not count them, as in inference mode.
-
-    A subclass of the user's does not notice the question.
-    """
-    with torch._C.DisableTorchFunctionSubclass():
-        return 0 if tensor.is_inference() else int(tensor._version)

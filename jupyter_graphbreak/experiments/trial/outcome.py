@@ -15,7 +15,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import quiet
 from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
-from jupyter_graphbreak._torch_compat.tensor_values import count_of_changes
+from jupyter_graphbreak._torch_compat.tensor_values import changes_in_place
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
@@ -166,7 +166,7 @@ def run(
     ):
         seed_all(seed)
         tensors_before = {
-            place: (item, count_of_changes(item))
+            place: (item, changes_in_place(item))
             for place, item in _all_objects(None, given.named(subject.call), subject)
             if is_instance(item, torch.Tensor)
         }
@@ -190,7 +190,7 @@ def run(
         aliases = _aliases(objects)
         layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
         kept = {
-            place: count_of_changes(item) != tensors_before[place][1]
+            place: changes_in_place(item) != tensors_before[place][1]
             for place, item in tensors.items()
             if place in tensors_before and tensors_before[place][0] is item
         }

@@ -46,7 +46,7 @@ from jupyter_graphbreak.experiments.recompiles.placement import (
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied, readings
-from jupyter_graphbreak.experiments.remedies.application import compile_file, source_text
+from jupyter_graphbreak.experiments.remedies.application import Program, compile_file, source_text
 from jupyter_graphbreak.experiments.remedies.change import (
     Change,
     apply_edits,
@@ -55,7 +55,7 @@ from jupyter_graphbreak.experiments.remedies.change import (
     remedy_of_change,
     settings_statements,
 )
-from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
+from jupyter_graphbreak.experiments.remedies.changed_entry import entry_with_change
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
@@ -180,11 +180,11 @@ def find_recompile_remedies(
     for entry, recompiles in by_entry:
         on_status(f"to repeat the calls of {entry.function} on copies")
         calls, is_repeated = kept.calls_of(entry), kept.has_repeated_calls(entry)
-        search = _EntrySearch(entry, calls, recompiles, report, texts, on_status, is_repeated=is_repeated)
+        search = _EntrySearch(entry, calls, recompiles, report, texts, compile_text, on_status, is_repeated=is_repeated)
         with entry.set_up():
             try:
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
-                    found = search.run(end, lambda changed: TrialRunner(changed, compile_text, find_cell))
+                    found = search.run(end)
                     combined = search.combined(found, without_breaks(entry))
                     is_enough = combined is not None and combined.tried.ended
                     steps = [] if is_enough else found.manual_steps
@@ -254,6 +254,7 @@ class _EntrySearch:
         recompiles: list[Recompile],
         report: Report,
         texts: _Texts,
+        compile_text: Callable[[str, str], list[CodeType]],
         on_status: Callable[[str], None],
         *,
         is_repeated: bool,
@@ -262,6 +263,7 @@ class _EntrySearch:
         self._seen = seen
         self._recompiles = recompiles
         self._texts = texts
+        self._compile_text = compile_text
         self._on_status = on_status
         self._limit = report.config.get("recompile_limit", _DEFAULT_LIMIT)
         #: Whether some calls looked like earlier ones.
@@ -274,15 +276,13 @@ class _EntrySearch:
         self._line: SpecializingLine | None = self._specializing_line(None)
         self._definition = texts.definition_of(entry)
 
-    def run(self, end: float, make_runner: Callable[[Entry], TrialRunner]) -> _Found:
+    def run(self, end: float) -> _Found:
         """Try candidates until one ends all recompiles, and return the findings.
 
         Parameters
         ----------
         end : float
             The deadline, in seconds of :func:`time.monotonic`.
-        make_runner : callable
-            Returns the object that applies changes of an entry's code.
         """
         seen = self._seen
         if len(seen) < 2:  # noqa: PLR2004
@@ -313,10 +313,10 @@ class _EntrySearch:
         self._line = self._specializing_line(None if works else trials.specializing)
         ended = any(tried.ended for tried, _ in self._tried)
         if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
-            self._rewrite_condition(self._line, trials, make_runner)
+            self._rewrite_condition(self._line, trials)
             ended = any(tried.ended for tried, _ in self._tried)
         if not ended and not is_right:
-            self._compute_before(varied, trials, make_runner, end)
+            self._compute_before(varied, trials, end)
         return self._collected(varied)
 
     def _try_in_turn(
@@ -378,18 +378,14 @@ class _EntrySearch:
         reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
         return dataclasses.replace(tried, reason=reason)
 
-    def _compute_before(
-        self, varied: Varied, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner], end: float
-    ) -> None:
+    def _compute_before(self, varied: Varied, trials: CallTrials, end: float) -> None:
         """Try to compute expressions before the call that depend only on values that varied."""
         source = self._definition.source
         if source is None:
             return
-        sources = dict.fromkeys([source, *self._texts.all_texts(self._sites())])
-        texts = {ident: self._texts.text(ident) for ident in sources}
-        entry = dataclasses.replace(self._entry, dynamic=True)
+        program = self._program(source)
         failed: set[bool] = set()
-        for proposal in propose_precomputed(source, self._definition.line, texts, readings(self._seen, varied)):
+        for proposal in propose_precomputed(source, self._definition.line, program.texts, readings(self._seen, varied)):
             if proposal.is_tensor and True in failed:
                 continue
             is_dynamic = bool(varied.sizes) or not proposal.is_tensor
@@ -397,34 +393,26 @@ class _EntrySearch:
             if is_dynamic:
                 changed |= with_dynamic(changed, Definition(proposal.inner), None) or {}
                 title = f"{title}; compile with `dynamic=True`"
-            runner = make_runner(entry if is_dynamic else self._entry)
-            idents = {name: ident for ident, name in runner.program.files.items()}
-            theirs = {idents.get(self._texts.filename(ident) or ""): text for ident, text in changed.items()}
-            if None in theirs or time.monotonic() + trials.seconds / 2 > end:
+            if time.monotonic() + trials.seconds / 2 > end:
                 return
+            entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
             self._on_status(title)
             candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
-            applied = Change({ident: text for ident, text in theirs.items() if ident is not None}, compiles_itself=True)
-            tried = trials.run(candidate, runner.entry_with_change(applied))
+            apply = entry_with_change(entry, program, Change(changed, compiles_itself=True))
+            tried = trials.run(candidate, apply)
             self._tried.append((tried, Change(changed)))
             if tried.verdict == "works" and tried.ended:
                 return
             if tried.verdict != "another result":  # only the type of the numbers may be at fault
                 failed.add(proposal.is_tensor)
 
-    def _rewrite_condition(
-        self, line: SpecializingLine, trials: CallTrials, make_runner: Callable[[Entry], TrialRunner]
-    ) -> None:
+    def _rewrite_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
         """Try to end the recompiles by the best change together with a condition on a size that stays in one graph."""
         source, text = line.source, self._texts.text(line.source)
         proposals = list(propose_for_size(source, text, line.line))[:_MAX_CONDITIONS]
         if not proposals:
             return
-        runner = make_runner(self._entry)
-        filename = self._texts.filename(source)
-        theirs = next((ident for ident, name in runner.program.files.items() if name == filename), None)
-        if theirs is None:
-            return
+        program = self._program(source)
         best, change = min(
             (pair for pair in self._tried if pair[0].verdict in WORKING), key=lambda pair: pair[0].compilations
         )
@@ -434,7 +422,7 @@ class _EntrySearch:
                 continue
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
-            apply = runner.entry_with_change(Change({theirs: proposal.texts[source]}))
+            apply = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
             tried = self._with_doubts(trials.run(best.candidate, apply))
             if tried.verdict == "works" and proposal.assumptions:
                 tried = dataclasses.replace(tried, verdict="works on what ran", reason=proposal.assumptions[0])
@@ -445,6 +433,11 @@ class _EntrySearch:
                 self._tried.append((dataclasses.replace(tried, candidate=candidate), joined))
             if tried.verdict == "works" and tried.ended:
                 break
+
+    def _program(self, source: str) -> Program:
+        """Return the texts that changes may edit: one source, and all that may compile the function."""
+        sources = dict.fromkeys([source, *self._texts.all_texts(self._sites())])
+        return self._texts.program(list(sources), self._compile_text)
 
     def _joined(self, edits: Sequence[Edit], change: Change) -> Change | None:
         """Return a change extended by edits; ``None`` if they overlap with its own edits."""
@@ -621,9 +614,10 @@ class _Texts:
         """Return the whole text of a source, as its editor shows it."""
         return source_text(self._files.get(source, ""), self._find_cell)
 
-    def filename(self, source: str) -> str | None:
-        """Return the file name in the code objects of a source."""
-        return self._files.get(source)
+    def program(self, sources: Sequence[str], compile_text: Callable[[str, str], list[CodeType]]) -> Program:
+        """Return a program of some sources, to which changes can be applied."""
+        files = {source: self._files[source] for source in sources}
+        return Program(files, {source: self.text(source) for source in sources}, compile_text, self._find_cell)
 
     def place(self, site: CallSite) -> tuple[str | None, CallSite | None]:
         """Return the source of a call, and the call with the lines and columns of the editor."""

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gc
 import linecache
+import re
 import sys
 import types
 import weakref
@@ -34,6 +35,11 @@ class OtherThreadError(CannotApplyError):
     """A change cannot be applied now because a different user thread would run the changed code."""
 
 
+#: Names that code compiles, and names that it assigns at the top level.
+_COMPILED_NAME = re.compile(r"\bcompile\((\w+)")
+_ASSIGNED_NAME = re.compile(r"^(\w+) *=(?!=)", re.MULTILINE)
+
+
 @without_warnings()
 def compile_file(text: str, filename: str) -> list[CodeType]:
     """Compile the text of a file."""
@@ -48,6 +54,28 @@ def source_text(filename: str, find_cell: FindCell) -> str:
     with contextlib.suppress(Exception):  # a loader that fails
         return "".join(linecache.getlines(filename)).removesuffix("\n")
     return ""
+
+
+def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
+    """Return the cells that call ``compile``, and those that assign what it compiles, by their file names.
+
+    For a cell that ran repeatedly, only the last text counts.
+
+    Parameters
+    ----------
+    known : collection of str
+        File names of cells that are already known.
+    find_cell : callable
+        Returns the cell with a given file name.
+    """
+    cells = {filename: cell for filename in list(linecache.cache) if (cell := find_cell(filename)) is not None}
+    compiled = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
+    by_first_line: dict[str, tuple[str, CellText]] = {}
+    for filename, cell in cells.items():
+        assigns = not compiled.isdisjoint(_ASSIGNED_NAME.findall(cell.text))
+        if filename not in known and (assigns or "compile" in cell.text):
+            by_first_line[cell.text.strip().partition("\n")[0]] = filename, cell
+    return dict(by_first_line.values())
 
 
 class LivingFunctions:

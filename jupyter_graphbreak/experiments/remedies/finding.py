@@ -15,6 +15,7 @@ from jupyter_graphbreak._torch_compat.compiled import CompiledWith, compiled_cal
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.application import compile_file
+from jupyter_graphbreak.experiments.remedies.changed_entry import entry_with_change
 from jupyter_graphbreak.experiments.remedies.own_edits import Patch
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import RANK, Search
@@ -71,7 +72,7 @@ class FoundRemedies:
     def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
         """Return the remedies of an entry that are worth measuring: functions that apply them, by their ids."""
         return {
-            (ident,): search.runner.entry_with_change(candidates[ident].result.change)
+            (ident,): entry_with_change(entry, search.runner.program, candidates[ident].result.change)
             for search, candidates in self.searches
             if search.runner.entry is entry
             for ident in worth_measuring(candidates)

@@ -8,7 +8,7 @@ import itertools
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -110,8 +110,21 @@ _SHARE_OF_INPUTS = 0.1
 #: Texts of errors of PyTorch with which a function may refuse tensors of a kind for some values only.
 _REFUSED_AS_A_TEST = "Boolean value of Tensor with more than one value"
 _REFUSED_IN_PLACE = "can't be cast to the desired output type"
+#: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
+#: differs from the original only when compiled, and the third one to its inputs of other kinds.
+_MAX_EDGES = 5
+_MAX_EDGES_OF_SETTINGS = 10
+_MAX_OTHER_KINDS = 6
+#: The maximum number of inputs that the original refuses, for which it is compiled as well.
+_MAX_REFUSED = 2
+#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the one with nan.
+_KINDS_OF_EDGES = ("size 0", "size", " empty", " with one row")
+_NAN = "all tensors nan"
 #: Words in conditions about sizes.
 _SIZES = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
+#: The edge inputs for which a program is compiled: many of them if it differs only when compiled, and then also inputs
+#: with a truth value in place of a number and those of other kinds.
+EdgeChoice = Literal["some", "many", "truth values", "other kinds"]
 #: A condition, and the change of the program to whose text the condition's position refers.
 Watched = tuple[Change, "Condition"]
 
@@ -154,6 +167,25 @@ class Original:
                 edges = self._reference.edge_cases(patience_s=_MAX_DERIVING_S) if self.repeatable else iter(())
                 self._edges = _accepted(list(itertools.islice(edges, most)))
         return self._edges
+
+    def edges_to_compile(self, which: EdgeChoice) -> list[ReferenceCase]:
+        """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
+        accepted: dict[str, ReferenceCase] = {}
+        refused: dict[str, ReferenceCase] = {}
+        for case in self.edges():
+            kind, raised = _kind_of_edge(case), case.expected.raised
+            if case.input.has_flag is not (which == "truth values"):
+                continue
+            if bool(case.input.other_kind) is not (which in {"truth values", "other kinds"}):
+                continue
+            if raised is None:
+                accepted.setdefault(case.input.other_kind or kind, case)
+            elif not kind.startswith("size") and not case.input.other_kind:
+                refused.setdefault(kind, case)
+        most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(which, _MAX_OTHER_KINDS)
+        # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
+        with_nan = [accepted.pop(_NAN)] if _NAN in accepted else []
+        return [*[*with_nan, *accepted.values()][:most], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
     def repeatable(self) -> bool:
@@ -316,3 +348,12 @@ def _all_finite(arguments: Arguments) -> bool:
 
 def _values(arguments: Arguments) -> list[Any]:
     return [*arguments.args, *arguments.kwargs.values()]
+
+
+def _kind_of_edge(case: ReferenceCase) -> str:
+    """Return the kind of an edge input: a size, values or a number."""
+    what = case.input.example.what
+    for kind in _KINDS_OF_EDGES:
+        if what.startswith(kind) or what.endswith(kind):
+            return kind
+    return what.partition(" =")[0]

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.change import decision_for_person, remedy_of_change
+from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
 from jupyter_graphbreak.experiments.remedies.search import RANK
-from jupyter_graphbreak.experiments.remedies.trial_runner import outermost_module
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.owners import OPTIMIZER, OPTIMIZER_STEP, OWNERS

@@ -8,17 +8,23 @@ from __future__ import annotations
 import difflib
 import re
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
 
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, OtherThreadError
+from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation
+from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
     from jupyter_graphbreak.experiments.trial.outcome import Result
+    from jupyter_graphbreak.experiments.trial.reference import ReferenceCase
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
 
@@ -232,3 +238,100 @@ def error_summary(error: BaseException) -> str:
     """Return the class of an error and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
+    """Whether both programs refuse an input, the original because an operation of PyTorch does."""
+    raised = case.expected.raised
+    return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
+
+
+def is_refused(case: ReferenceCase) -> bool:
+    """Whether the original refuses an input."""
+    return case.expected.raised is not None
+
+
+def meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
+    """Leave out differences on inputs not meant for the function, if compiling or computing both sides causes them.
+
+    PyTorch's operations use different error messages while a graph is captured. A gradient counts only if the original
+    returns finite numbers: for infinite ones it is undefined in both programs.
+    """
+    expected = case.expected
+    if case.input.only_errors_count and (expected.raised is not None or result.raised is None):
+        return []
+    if expected.raised is not None and result.raised is not None:
+        # An input that both programs refuse does not count as a difference, even if their output before it differs.
+        kept: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
+        return [difference for difference in diffs if not difference.is_acceptable or difference.kind == kept]
+    if not _is_finite((expected.value, expected.gradients)):
+        # An undefined gradient is not zero even if none is needed.
+        needless = [
+            replace(difference, kind="needless gradient") if difference.kind == "further gradient" else difference
+            for difference in diffs
+        ]
+        return [difference for difference in needless if difference.kind != "gradient"]
+    return diffs
+
+
+def _is_of_other_kind(case: ReferenceCase) -> bool:
+    return bool(case.input.other_kind)
+
+
+@dataclass(frozen=True)
+class EdgeFindings:
+    """How a changed program differs on edge inputs.
+
+    Parameters
+    ----------
+    diffs : list of Difference
+        The differences, without those that are only noted.
+    inputs : int
+        The number of inputs.
+    disqualifying : str or None
+        A difference that means that the change does not work.
+    noted : str or None
+        Such a difference on tensors of a different kind, or on inputs that the original refuses.
+    """
+
+    diffs: list[Difference]
+    inputs: int = 0
+    disqualifying: str | None = None
+    noted: str | None = None
+
+    def extended(
+        self,
+        pairs: Iterable[tuple[ReferenceCase, list[Difference]]],
+        *,
+        is_noted: Callable[[ReferenceCase], bool] = _is_of_other_kind,
+    ) -> EdgeFindings:
+        """Add inputs and their differences to the findings, up to the first disqualifying difference.
+
+        Differences on inputs for which ``is_noted`` is true do not mean that the change fails; the first one is noted.
+        """
+        seen = self
+        for case, more in pairs:
+            seen = replace(seen, inputs=seen.inputs + 1)
+            disqualifying = next((difference.text for difference in more if not difference.is_acceptable), None)
+            if not is_noted(case):
+                seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
+                if disqualifying is not None:
+                    return replace(seen, disqualifying=f"{disqualifying}, on {case.input.example.what}")
+                continue
+            # A result that requires gradients or has different strides cannot be used everywhere.
+            minor = next((item.text for item in more if item.kind in {"needless gradient", "layout"}), None)
+            noted = disqualifying or minor
+            if noted is not None and seen.noted is None:
+                seen = replace(seen, noted=f"it {noted} with {case.input.example.what}")
+        return seen
+
+
+def _with_new_kinds(diffs: list[Difference], more: list[Difference]) -> list[Difference]:
+    """Add the differences of new kinds: many inputs show the same difference."""
+    known = {difference.kind for difference in diffs}
+    return [*diffs, *(difference for difference in more if difference.kind not in known)]
+
+
+def _is_finite(values: Any) -> bool:
+    dense = [tensor for _, tensor in named_tensors(values, "") if tensor.layout == torch.strided]
+    return all(bool(torch.isfinite(tensor).all()) for tensor in dense if tensor.is_floating_point())

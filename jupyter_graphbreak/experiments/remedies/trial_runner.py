@@ -3,47 +3,45 @@
 from __future__ import annotations
 
 import contextlib
-import linecache
-import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from jupyter_graphbreak._torch_compat.compiled import compiled_callable, given_backend
-from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers, forced_backend
+from jupyter_graphbreak._torch_compat.compiled import given_backend
+from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.remedies.application import (
-    Application,
     Program,
-    applied,
     compile_file,
+    compiling_cells,
     source_text,
 )
-from jupyter_graphbreak.experiments.remedies.change import Change, library_switches, restored_switches
+from jupyter_graphbreak.experiments.remedies.change import Change
+from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import Original
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
 from jupyter_graphbreak.experiments.remedies.run_comparison import (
+    EdgeFindings,
     RunBreaks,
     break_summary,
     compare_breaks,
     compared_aspects,
     error_summary,
     functions_given_up,
+    is_refusal_by_operation,
+    is_refused,
+    meaningful_at_edge,
     stop_reason,
     verdict_of_error,
 )
-from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_operation
+from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
-from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
@@ -52,43 +50,20 @@ from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType
 
     from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
-    from jupyter_graphbreak.experiments.remedies.original import Watched
+    from jupyter_graphbreak.experiments.remedies.original import EdgeChoice, Watched
     from jupyter_graphbreak.experiments.remedies.run_comparison import BreakComparison
-    from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
+    from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.reference import ReferenceCase
-    from jupyter_graphbreak.records.source_texts import CellText, FindCell
+    from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Report
-
-
-def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile``, and those that assign what it compiles, by their file names.
-
-    For a cell that ran repeatedly, only the last text counts.
-
-    Parameters
-    ----------
-    known : collection of str
-        File names of cells that are already known.
-    find_cell : callable
-        Returns the cell with a given file name.
-    """
-    cells = {filename: cell for filename in list(linecache.cache) if (cell := find_cell(filename)) is not None}
-    compiled = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
-    by_first_line: dict[str, tuple[str, CellText]] = {}
-    for filename, cell in cells.items():
-        assigns = not compiled.isdisjoint(_ASSIGNED_NAME.findall(cell.text))
-        if filename not in known and (assigns or "compile" in cell.text):
-            by_first_line[cell.text.strip().partition("\n")[0]] = filename, cell
-    return dict(by_first_line.values())
 
 
 @dataclass(frozen=True)
@@ -158,16 +133,6 @@ class TrialResult:
 #: Seconds of processor time after which a changed program does not run on further edge inputs.
 _PATIENCE_S = 20.0
 _CONTROL_FLOW = (".cond(", ".while_loop(")
-#: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
-#: differs from the original only when compiled, and the third one to its inputs of other kinds.
-_MAX_EDGES = 5
-_MAX_EDGES_OF_SETTINGS = 10
-_MAX_OTHER_KINDS = 6
-#: The maximum number of inputs that the original refuses, for which it is compiled as well.
-_MAX_REFUSED = 2
-#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the one with nan.
-_KINDS_OF_EDGES = ("size 0", "size", " empty", " with one row")
-_NAN = "all tensors nan"
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this many seconds.
 _MAX_SECONDS_FOR_EDGES = 6.0
 #: The share of the remaining time after which a program does not run on further inputs.
@@ -180,13 +145,6 @@ _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
 _NO_TIME_AT_EDGES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
-#: Names that code compiles, and names that it assigns at the top level.
-_COMPILED_NAME = re.compile(r"\bcompile\((\w+)")
-_ASSIGNED_NAME = re.compile(r"^(\w+) *=(?!=)", re.MULTILINE)
-
-#: The edge inputs for which a program is compiled: many of them if it differs only when compiled, and then also inputs
-#: with a truth value in place of a number and those of other kinds.
-EdgeChoice = Literal["some", "many", "truth values", "other kinds"]
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
 IsPromising = Callable[[CompiledRun], bool]
 
@@ -347,7 +305,7 @@ class TrialRunner:
         candidate = _RunnableChange(
             change,
             lambda some, is_promising: self._run_compiled(change, some, is_promising),
-            lambda: self._open_uncompiled(change),
+            lambda: open_uncompiled(self.entry, self.program, change),
             compiles_other_function=change.compiles_itself,
         )
         unproven = _SIDE_NEVER_RAN if any(condition.sides for _, condition in watched) else _CODE_NEVER_RAN
@@ -448,7 +406,7 @@ class TrialRunner:
             The verdict, its reason, the breaks that are gone, the differences, and the number of edge inputs.
         """
         try:
-            seen = _with_differences(self._edge_differences(candidate), _EdgeFindings(diffs))
+            seen = EdgeFindings(diffs).extended(self._edge_differences(candidate))
         except LineLimitError:
             return "fails", "runs too long on some inputs", gone, diffs, 0
         ran_uncompiled = seen.inputs
@@ -458,7 +416,7 @@ class TrialRunner:
             again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, again.results, original[0].results, strict=False))
             # An edit has been compared uncompiled; captured code may accept what the original refuses, such as NaN.
-            seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen, is_noted=_is_refused)
+            seen = seen.extended((self._compiled_differences(*pair) for pair in pairs), is_noted=is_refused)
         diffs, inputs = seen.diffs, seen.inputs
         if seen.disqualifying is not None:
             return "another result", seen.disqualifying, gone, diffs, inputs
@@ -489,8 +447,8 @@ class TrialRunner:
         return ("works but differs" if diffs else verdict), noted, gone, diffs, inputs
 
     def _compare_compiled_other_kinds(
-        self, candidate: _RunnableChange, gone: frozenset[str], seen: _EdgeFindings
-    ) -> _EdgeFindings:
+        self, candidate: _RunnableChange, gone: frozenset[str], seen: EdgeFindings
+    ) -> EdgeFindings:
         """Add how a program that differs only when compiled differs on inputs of other kinds: they are only noted."""
         choices: tuple[EdgeChoice, ...] = ("truth values", "other kinds")
         for which in choices:
@@ -500,7 +458,7 @@ class TrialRunner:
             before, cases = original
             again = candidate.run_compiled(cases, lambda _: True)
             pairs = zip(cases, again.results, before.results, strict=False)
-            seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
+            seen = seen.extended(self._compiled_differences(*pair) for pair in pairs)
             if seen.noted is None and not self._removes(candidate, gone, before, again):
                 # With other dimensions, other code of PyTorch runs.
                 same = (case for case in cases if not case.input.has_other_rank)
@@ -526,7 +484,7 @@ class TrialRunner:
     ) -> tuple[ReferenceCase, list[Difference]]:
         """Return how the compiled changed program differs, without the differences of the compiled original."""
         known = {difference.text for difference in self._differences(case, original_result)}
-        diffs = _meaningful_at_edge(self._differences(case, result), case, result)
+        diffs = meaningful_at_edge(self._differences(case, result), case, result)
         return case, [difference for difference in diffs if difference.text not in known]
 
     def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
@@ -542,12 +500,12 @@ class TrialRunner:
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
                 with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():
                     result = self._uncompiled_original.run(call, subject, case)
-                yield case, _meaningful_at_edge(self._differences(case, result, signs_of_zero=True), case, result)
+                yield case, meaningful_at_edge(self._differences(case, result, signs_of_zero=True), case, result)
 
     def _compiled_edges(self, which: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
         if which not in self._original_at_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES:
-            cases = _edges_to_compile(self._uncompiled_original.edges(), which)
+            cases = self._uncompiled_original.edges_to_compile(which)
             if cases:
                 self._original_at_edges[which] = self._run_compiled(Change(), cases, lambda _: True), cases
         return self._original_at_edges.get(which)
@@ -608,7 +566,7 @@ class TrialRunner:
             diffs += [
                 difference
                 for difference in self._differences(case, result)
-                if difference.text not in known and not _is_refusal_by_operation(difference, case)
+                if difference.text not in known and not is_refusal_by_operation(difference, case)
             ]
         return None, diffs
 
@@ -627,93 +585,10 @@ class TrialRunner:
             breaks_after=after.breaks,
         )
 
-    def entry_with_change(self, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
-        """Return a function that opens a context in which a change is applied, and yields the entry with the change.
-
-        It can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled code again.
-        """
-        with restored_switches(change):
-            before = dict(os.environ)
-            subject = self._with_switches(change)
-            environment = {name: value for name, value in os.environ.items() if before.get(name) != value}
-        application = Application(self.program, change.texts, subject.functions())
-        backend = own_backend(self.entry.backend)
-
-        @contextlib.contextmanager
-        def apply() -> Iterator[Entry]:
-            with restored_switches(change):
-                os.environ.update(environment)
-                for switch in library_switches(change):
-                    exec(switch.code or "", {})  # noqa: S102 - a switch
-                with application.active(), self._prepared_call(change, application, subject) as call:
-                    if change.compiles_itself:
-                        self._compile_definitions(application, call, backend)
-                    yield replace(
-                        self.entry, call=call, compiles_itself=change.compiles_itself, inner=change.inner_places
-                    )
-
-        return apply
-
-    def _compile_definitions(self, application: Application, call: Any, backend: Callable[..., Any]) -> None:
-        """Compile the inner functions of a change like the entry; a stance would cost time in each call."""
-
-        def compiled(inner: Any) -> Any:
-            return self.entry.compile(inner, backend)
-
-        _replace_definitions(application, call, compiled)
-
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.find_changed_cell(change.texts)
-        with self._open_compiled(change) as (call, subject, _):
+        with open_to_compile(self.entry, self.program, change) as (call, subject, _):
             return self._run_all(call, subject, change, cases, find_cell, is_promising)
-
-    @contextlib.contextmanager
-    def _open_compiled(self, change: Change) -> Iterator[tuple[Any, Subject, Application]]:
-        """Yield the compiled function of a changed program, its subject, and the changes that were made."""
-        with sandboxed(), eager_random_numbers(), restored_switches(change):
-            # The subject is copied first: the changed function may delegate reads and writes to a new function.
-            subject = self._with_switches(change)
-            with (
-                applied(self.program, change.texts, subject.functions()) as application,
-                self._prepared_call(change, application, subject) as call,
-                recompiling(call),
-            ):
-                yield call, subject, application
-
-    @contextlib.contextmanager
-    def _open_uncompiled(self, change: Change) -> Iterator[tuple[Any, Subject]]:
-        """Yield the uncompiled function of a changed program, and its subject."""
-        with self._open_compiled(change) as (call, subject, application):
-            if change.compiles_itself:
-                _replace_definitions(application, call, lambda inner: inner)
-                subject.keep_definitions(application.defined_names)
-            yield compiled_callable(call) or call, subject
-
-    @contextlib.contextmanager
-    def _prepared_call(self, change: Change, application: Application, subject: Subject) -> Iterator[Any]:
-        """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
-        scope = getattr(subject.call, "__globals__", None)
-        scopes = [scope] if scope is not None else []
-        names = application.defined_names
-        with applied_settings(change.settings), application.with_definitions(*scopes):
-            subject.keep_definitions(names)
-            if scope is not None and subject.call.__name__ in names:
-                yield scope[subject.call.__name__]  # with new decorators; otherwise the name is the user's own function
-            else:
-                yield subject.call
-
-    def _with_switches(self, change: Change) -> Subject:
-        """Return the program with the switches of a change set: each run starts from that state."""
-        subject = Subject(self.entry.call, self.entry.arguments)
-        for switch in (libraries := library_switches(change)):
-            exec(switch.code or "", {})  # noqa: S102 - a switch
-        codes = [code for code in change.codes if code not in {switch.code for switch in libraries}]
-        if not codes:
-            return subject
-        model = outermost_module(subject.call, subject.arguments or self.entry.arguments)
-        for code in codes:
-            exec(code, {"model": model})  # noqa: S102 - a switch
-        return Subject(subject.call, subject.arguments, kept=subject.kept_names())
 
     def _run_all(
         self,
@@ -768,153 +643,3 @@ class TrialRunner:
 def _accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Move the inputs that the function refuses to the end."""
     return sorted(cases, key=lambda case: case.expected.raised is not None)
-
-
-def _replace_definitions(application: Application, call: Any, replacement_of: Callable[[Any], Any]) -> None:
-    """Replace the compiled functions that a change defines."""
-    scopes = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
-    for scope in scopes:
-        for definition in application.definitions:
-            inner = compiled_callable(scope.get(definition.name))
-            if inner is not None:
-                scope[definition.name] = replacement_of(inner)
-
-
-def _is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Whether both programs refuse an input, the original because an operation of PyTorch does."""
-    raised = case.expected.raised
-    return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
-
-
-def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
-    """Leave out differences on inputs not meant for the function, if compiling or computing both sides causes them.
-
-    PyTorch's operations use different error messages while a graph is captured. A gradient counts only if the original
-    returns finite numbers: for infinite ones it is undefined in both programs.
-    """
-    expected = case.expected
-    if case.input.only_errors_count and (expected.raised is not None or result.raised is None):
-        return []
-    if expected.raised is not None and result.raised is not None:
-        # An input that both programs refuse does not count as a difference, even if their output before it differs.
-        kept: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
-        return [difference for difference in diffs if not difference.is_acceptable or difference.kind == kept]
-    if not _is_finite((expected.value, expected.gradients)):
-        # An undefined gradient is not zero even if none is needed.
-        needless = [
-            replace(difference, kind="needless gradient") if difference.kind == "further gradient" else difference
-            for difference in diffs
-        ]
-        return [difference for difference in needless if difference.kind != "gradient"]
-    return diffs
-
-
-@dataclass(frozen=True)
-class _EdgeFindings:
-    """How a changed program differs on edge inputs.
-
-    Parameters
-    ----------
-    diffs : list of Difference
-        The differences, without those that are only noted.
-    inputs : int
-        The number of inputs.
-    disqualifying : str or None
-        A difference that means that the change does not work.
-    noted : str or None
-        Such a difference on tensors of a different kind, or on inputs that the original refuses.
-    """
-
-    diffs: list[Difference]
-    inputs: int = 0
-    disqualifying: str | None = None
-    noted: str | None = None
-
-
-def _is_refused(case: ReferenceCase) -> bool:
-    return case.expected.raised is not None
-
-
-def _is_of_other_kind(case: ReferenceCase) -> bool:
-    return bool(case.input.other_kind)
-
-
-def _with_differences(
-    pairs: Iterable[tuple[ReferenceCase, list[Difference]]],
-    seen: _EdgeFindings,
-    *,
-    is_noted: Callable[[ReferenceCase], bool] = _is_of_other_kind,
-) -> _EdgeFindings:
-    """Add inputs and their differences to the findings, up to the first disqualifying difference.
-
-    Differences on inputs for which ``is_noted`` is true do not mean that the change fails; the first one is noted.
-    """
-    for case, more in pairs:
-        seen = replace(seen, inputs=seen.inputs + 1)
-        disqualifying = next((difference.text for difference in more if not difference.is_acceptable), None)
-        if not is_noted(case):
-            seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
-            if disqualifying is not None:
-                return replace(seen, disqualifying=f"{disqualifying}, on {case.input.example.what}")
-            continue
-        # A result that requires gradients or has different strides cannot be used everywhere.
-        minor = next((item.text for item in more if item.kind in {"needless gradient", "layout"}), None)
-        noted = disqualifying or minor
-        if noted is not None and seen.noted is None:
-            seen = replace(seen, noted=f"it {noted} with {case.input.example.what}")
-    return seen
-
-
-def _with_new_kinds(diffs: list[Difference], more: list[Difference]) -> list[Difference]:
-    """Add the differences of new kinds: many inputs show the same difference."""
-    known = {difference.kind for difference in diffs}
-    return [*diffs, *(difference for difference in more if difference.kind not in known)]
-
-
-def _is_finite(values: Any) -> bool:
-    dense = [tensor for _, tensor in named_tensors(values, "") if tensor.layout == torch.strided]
-    return all(bool(torch.isfinite(tensor).all()) for tensor in dense if tensor.is_floating_point())
-
-
-def _edges_to_compile(edges: list[ReferenceCase], which: EdgeChoice) -> list[ReferenceCase]:
-    """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
-    accepted: dict[str, ReferenceCase] = {}
-    refused: dict[str, ReferenceCase] = {}
-    for case in edges:
-        kind, raised = _kind_of_edge(case), case.expected.raised
-        if case.input.has_flag is not (which == "truth values"):
-            continue
-        if bool(case.input.other_kind) is not (which in {"truth values", "other kinds"}):
-            continue
-        if raised is None:
-            accepted.setdefault(case.input.other_kind or kind, case)
-        elif not kind.startswith("size") and not case.input.other_kind:
-            refused.setdefault(kind, case)
-    most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(which, _MAX_OTHER_KINDS)
-    # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
-    with_nan = [accepted.pop(_NAN)] if _NAN in accepted else []
-    return [*[*with_nan, *accepted.values()][:most], *list(refused.values())[:_MAX_REFUSED]]
-
-
-def _kind_of_edge(case: ReferenceCase) -> str:
-    """Return the kind of an edge input: a size, values or a number."""
-    what = case.input.example.what
-    for kind in _KINDS_OF_EDGES:
-        if what.startswith(kind) or what.endswith(kind):
-            return kind
-    return what.partition(" =")[0]
-
-
-def outermost_module(call: Any, arguments: Arguments) -> Any:
-    """Return the module that the code of switches calls ``model``; ``None`` if the program has none."""
-    if isinstance(call, torch.nn.Module):
-        return call
-    owner = getattr(call, "__self__", None)
-    if isinstance(owner, torch.nn.Module):
-        return owner
-    cells = [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
-    names = getattr(getattr(call, "__code__", None), "co_names", ())
-    used = [call.__globals__[name] for name in names if name in getattr(call, "__globals__", {})]
-    given = (*arguments.args, *arguments.kwargs.values())
-    modules = (value for value in (*given, *cells, *used) if isinstance(value, torch.nn.Module))
-    return next(modules, None)

@@ -1,0 +1,172 @@
+"""Call an entry's function with a change: on copies, with the change's texts, definitions, settings and switches."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.experiments.remedies.application import Application, applied
+from jupyter_graphbreak.experiments.remedies.change import library_switches, restored_switches
+from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from jupyter_graphbreak.experiments.remedies.application import Program
+    from jupyter_graphbreak.experiments.remedies.change import Change
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.inputs import Arguments
+
+
+def entry_with_change(entry: Entry, program: Program, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
+    """Return a function that opens a context in which a change is applied, and yields the entry with the change.
+
+    It can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled code again.
+
+    Parameters
+    ----------
+    entry : Entry
+    program : Program
+        The sources that the change may edit.
+    change : Change
+
+    Raises
+    ------
+    CannotApplyError, SyntaxError
+        As :class:`~jupyter_graphbreak.experiments.remedies.application.Application` does.
+    """
+    with restored_switches(change):
+        before = dict(os.environ)
+        subject = _with_switches(entry, change)
+        environment = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    application = Application(program, change.texts, subject.functions())
+    backend = own_backend(entry.backend)
+
+    def compiled(inner: Any) -> Any:
+        return entry.compile(inner, backend)
+
+    @contextlib.contextmanager
+    def apply() -> Iterator[Entry]:
+        with restored_switches(change):
+            os.environ.update(environment)
+            for switch in library_switches(change):
+                exec(switch.code or "", {})  # noqa: S102 - a switch
+            with application.active(), _prepared_call(change, application, subject) as call:
+                if change.compiles_itself:  # compiled like the entry; a stance would cost time in each call
+                    _replace_definitions(application, call, compiled)
+                yield replace(entry, call=call, compiles_itself=change.compiles_itself, inner=change.inner_places)
+
+    return apply
+
+
+@contextlib.contextmanager
+def open_to_compile(
+    entry: Entry, program: Program, change: Change
+) -> Iterator[tuple[Callable[..., Any], Subject, Application]]:
+    """Yield the function of a changed program on copies, its subject, and the applied change.
+
+    While the context is open, Dynamo compiles the function again.
+
+    Parameters
+    ----------
+    entry, program, change
+        As for :func:`entry_with_change`.
+
+    Raises
+    ------
+    CannotApplyError, SyntaxError
+        As :func:`entry_with_change` does.
+    """
+    with sandboxed(), eager_random_numbers(), restored_switches(change):
+        # The subject is copied first: the changed function may delegate reads and writes to a new function.
+        subject = _with_switches(entry, change)
+        with (
+            applied(program, change.texts, subject.functions()) as application,
+            _prepared_call(change, application, subject) as call,
+            recompiling(call),
+        ):
+            yield call, subject, application
+
+
+@contextlib.contextmanager
+def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[tuple[Callable[..., Any], Subject]]:
+    """Yield the uncompiled function of a changed program on copies, and its subject.
+
+    Parameters
+    ----------
+    entry, program, change
+        As for :func:`entry_with_change`.
+
+    Raises
+    ------
+    CannotApplyError, SyntaxError
+        As :func:`entry_with_change` does.
+    """
+    with open_to_compile(entry, program, change) as (call, subject, application):
+        if change.compiles_itself:
+            _replace_definitions(application, call, lambda inner: inner)
+            subject.keep_definitions(application.defined_names)
+        yield compiled_callable(call) or call, subject
+
+
+@contextlib.contextmanager
+def _prepared_call(change: Change, application: Application, subject: Subject) -> Iterator[Any]:
+    """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
+    scope = getattr(subject.call, "__globals__", None)
+    scopes = [scope] if scope is not None else []
+    names = application.defined_names
+    with applied_settings(change.settings), application.with_definitions(*scopes):
+        subject.keep_definitions(names)
+        if scope is not None and subject.call.__name__ in names:
+            yield scope[subject.call.__name__]  # with new decorators; otherwise the name is the user's own function
+        else:
+            yield subject.call
+
+
+def _with_switches(entry: Entry, change: Change) -> Subject:
+    """Return a copy of an entry with the switches of a change set: each run starts from that state."""
+    subject = Subject(entry.call, entry.arguments)
+    for switch in (libraries := library_switches(change)):
+        exec(switch.code or "", {})  # noqa: S102 - a switch
+    codes = [code for code in change.codes if code not in {switch.code for switch in libraries}]
+    if not codes:
+        return subject
+    model = outermost_module(subject.call, subject.arguments or entry.arguments)
+    for code in codes:
+        exec(code, {"model": model})  # noqa: S102 - a switch
+    return Subject(subject.call, subject.arguments, kept=subject.kept_names())
+
+
+def outermost_module(call: Any, arguments: Arguments) -> Any:
+    """Return the module that the code of switches calls ``model``; ``None`` if the program has none."""
+    if isinstance(call, torch.nn.Module):
+        return call
+    owner = getattr(call, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        return owner
+    cells = [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
+    names = getattr(getattr(call, "__code__", None), "co_names", ())
+    used = [call.__globals__[name] for name in names if name in getattr(call, "__globals__", {})]
+    given = (*arguments.args, *arguments.kwargs.values())
+    modules = (value for value in (*given, *cells, *used) if isinstance(value, torch.nn.Module))
+    return next(modules, None)
+
+
+def _replace_definitions(application: Application, call: Any, replacement_of: Callable[[Any], Any]) -> None:
+    """Replace the compiled functions that a change defines."""
+    scopes = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
+    for scope in scopes:
+        for definition in application.definitions:
+            inner = compiled_callable(scope.get(definition.name))
+            if inner is not None:
+                scope[definition.name] = replacement_of(inner)

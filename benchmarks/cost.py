@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, measure_entry
+from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -136,7 +136,7 @@ def measure_bart(backend: str, budget: Budget) -> None:
     show_parts(found)
 
 
-def show_parts(found: Measurement) -> None:
+def show_parts(found: MeasuredEntry) -> None:
     """Print the parts of the compiled call's time."""
     cost = found.cost
     whole = cost.compiled.median_us
@@ -181,7 +181,7 @@ def measure_known_waits(backend: str, budget: Budget) -> None:
     print_uninstrumented(found, backend)
 
 
-def print_uninstrumented(found: Measurement, backend: str) -> None:
+def print_uninstrumented(found: MeasuredEntry, backend: str) -> None:
     """Print the sum of the parts beside the time of the program, freshly compiled without instrumentation."""
     compiled, x = torch.compile(three_waits, backend=backend), torch.rand(1000)
     times = []

@@ -39,7 +39,7 @@ def trace_logger() -> logging.Logger:
     return logger if isinstance(logger, logging.Logger) else logging.getLogger("torch.__trace")
 
 
-class _Reader(NamedTuple):
+class _TraceReader(NamedTuple):
     """The reader of the trace for a run."""
 
     handler: logging.Handler
@@ -48,7 +48,7 @@ class _Reader(NamedTuple):
 
 
 #: The current readers, and the lock for changes to torch's logger.
-_readers: list[_Reader] = []
+_readers: list[_TraceReader] = []
 _lock = threading.RLock()
 
 
@@ -78,7 +78,7 @@ def narrowed_trace(
     if original is None or getattr(internal, "trace_log", None) is not logger:
         yield  # torch then creates all entries, and unread ones are dropped
         return
-    reader = _Reader(handler, claim.is_here, on_fault)
+    reader = _TraceReader(handler, claim.is_here, on_fault)
     with _lock:
         _readers.append(reader)
         if len(_readers) == 1:

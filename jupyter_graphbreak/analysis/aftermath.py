@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.analysis.breaks import BreakTable, FoldedBreak
     from jupyter_graphbreak.analysis.graphs import GraphTable
-    from jupyter_graphbreak.analysis.ledger import Event, FrameLedger, Ledger
+    from jupyter_graphbreak.analysis.ledger import BreakEvent, FrameLedger, Ledger
     from jupyter_graphbreak.analysis.locations import Sources
     from jupyter_graphbreak.analysis.messages import Cause
     from jupyter_graphbreak.knowledge.entries import SkipReason
@@ -446,7 +446,7 @@ class SkipTable:
         """Return whether the user can apply the way out: not if it means moving lines of a library."""
         return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
-    def _block(self, frame: FrameLedger, event: Event) -> SkipKind | None:
+    def _block(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
         """Return the kind of block in the frame's own function that contains the break or the call that leads to it."""
         name, filename, first_line = frame.code
         source, offset = self._sources.source(filename), self._sources.line_offset(filename)

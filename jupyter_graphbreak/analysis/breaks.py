@@ -12,7 +12,7 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.analysis import messages
-from jupyter_graphbreak.analysis.ledger import Event
+from jupyter_graphbreak.analysis.ledger import BreakEvent
 from jupyter_graphbreak.analysis.locations import shown_stack
 from jupyter_graphbreak.knowledge import hints, owners
 from jupyter_graphbreak.knowledge.causes import known_cause
@@ -83,7 +83,7 @@ class SameLineBreaks:
         if len(origins) == 1 and not origins[0].has_two_resumes:
             origins.clear()
 
-    def count_preceding(self, frame: FrameLedger, event: Event) -> int:
+    def count_preceding(self, frame: FrameLedger, event: BreakEvent) -> int:
         """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
         own = _own_entry(frame, event)
@@ -109,15 +109,15 @@ class SameLineBreaks:
         )
 
 
-def _own_entry(frame: FrameLedger, event: Event) -> StackEntry | None:
+def _own_entry(frame: FrameLedger, event: BreakEvent) -> StackEntry | None:
     return next(iter(frame.stack_from(event)), None)
 
 
-def _is_branch(event: Event) -> bool:
+def _is_branch(event: BreakEvent) -> bool:
     return event.message.cause.gb_type == _BRANCHING
 
 
-def _kind(event: Event) -> str:
+def _kind(event: BreakEvent) -> str:
     return event.message.cause.gb_id or event.message.cause.gb_type
 
 
@@ -191,7 +191,7 @@ class FoldedBreak:
     """
 
     ident: str
-    first: Event
+    first: BreakEvent
     location: Location | None
     preceding: int = 0
     occurrences: list[Occurrence] = field(default_factory=list)
@@ -228,7 +228,7 @@ class BreakTable:
         self._by_place: dict[tuple[Any, str], list[FoldedBreak]] = {}
         self._of_frame: dict[str, list[str]] = {}
         self._of_event: dict[int, FoldedBreak] = {}  # by id() of the event
-        self._events: list[tuple[Event, str]] = []  # event, id of its break
+        self._events: list[tuple[BreakEvent, str]] = []  # event, id of its break
         self._same_line = SameLineBreaks(sources.is_reached_again)
         self._given_up_at: dict[
             tuple[str, str, int], list[FoldedBreak]
@@ -289,7 +289,7 @@ class BreakTable:
             explanation=registry.explanation,
             hints=registry.hints,
         )
-        event = Event(messages.BreakMessage(cause), 0, refusal, order, failed=True, raised=refusal.raised)
+        event = BreakEvent(messages.BreakMessage(cause), 0, refusal, order, failed=True, raised=refusal.raised)
         name, filename, line = refusal.code or ("?", "?", None)
         location = self._sources.location(filename, line, name)
         stack = shown_stack(self._sources, refusal.above)
@@ -340,7 +340,7 @@ class BreakTable:
     def _is_own(self, filename: str, function: str) -> bool:
         return self._sources.kind(filename, function) in {"cell", "file"}
 
-    def of_event(self, event: Event) -> FoldedBreak:
+    def of_event(self, event: BreakEvent) -> FoldedBreak:
         """Return the break that an event was folded into."""
         return self._of_event[id(event)]
 
@@ -409,11 +409,16 @@ class BreakTable:
         entries = [*conditions.whole_stack, *conditions.stack]
         return next((entry for entry in reversed(entries) if entry.function != _OPEN_OF_IPYTHON), entries[-1])
 
-    def _stack(self, event: Event) -> list[Location]:
+    def _stack(self, event: BreakEvent) -> list[Location]:
         return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
 
     def _add(
-        self, event: Event, location: Location | None, occurrence: Occurrence, frame: str | None, preceding: int = 0
+        self,
+        event: BreakEvent,
+        location: Location | None,
+        occurrence: Occurrence,
+        frame: str | None,
+        preceding: int = 0,
     ) -> FoldedBreak:
         cause = event.message.cause
         place = (location.source, location.line) if location else None
@@ -477,13 +482,13 @@ class BreakTable:
 
 
 def _under_fullgraph(
-    ordered: list[tuple[Event, str]], *, fullgraph_captures: bool | None
+    ordered: list[tuple[BreakEvent, str]], *, fullgraph_captures: bool | None
 ) -> tuple[list[str], str | None]:
     """Return the breaks that ``fullgraph=True`` captures, and the break at which it raises an error at the latest.
 
     Parameters
     ----------
-    ordered : list of (Event, str)
+    ordered : list of (BreakEvent, str)
         The events of the run in their order, with the ids of their breaks.
     fullgraph_captures : bool or None
         Whether this release of PyTorch captures more under ``fullgraph=True``, if known.
@@ -505,7 +510,7 @@ def _under_fullgraph(
     return captured, None
 
 
-def _code_of(event: Event) -> list[StackEntry]:
+def _code_of(event: BreakEvent) -> list[StackEntry]:
     """Return the stack down to the break; for a refused function, it ends with that function."""
     conditions = event.conditions
     stack = conditions.whole_stack or event.message.stack
@@ -537,7 +542,7 @@ def _may_overlap(one: Location | None, other: Location | None) -> bool:
     return not ends_before
 
 
-def _outcome(event: Event) -> Outcome:
+def _outcome(event: BreakEvent) -> Outcome:
     if event.raised:
         return "error"
     if event.failed or event.message.continuation in {"skip", "rest eager"}:

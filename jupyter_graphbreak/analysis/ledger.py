@@ -42,7 +42,7 @@ _LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reach
 
 
 @dataclass
-class Event:
+class BreakEvent:
     """One occurrence of a break in one frame.
 
     Parameters
@@ -79,7 +79,7 @@ class FrameLedger:
     ident: str
     start: additions.FrameStarted | None = None
     trace_stack: list[StackEntry] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[BreakEvent] = field(default_factory=list)
     graphs: list[CapturedGraph] = field(default_factory=list)
     resumes: list[additions.ResumeCreated] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class FrameLedger:
             return self.given_up is None and bool(self.graphs or self.resumes)
         return self.metrics.get("graph_op_count") is not None
 
-    def stack_from(self, event: Event) -> list[StackEntry]:
+    def stack_from(self, event: BreakEvent) -> list[StackEntry]:
         """Return the stack of an event from this frame inwards, without its callers; empty if the frame is not in it.
 
         A log does not distinguish two functions of the same name that call each other.
@@ -139,12 +139,12 @@ class FrameLedger:
         return []
 
     @property
-    def ending(self) -> Event | None:
+    def ending(self) -> BreakEvent | None:
         """The event that ends its graphs and starts its resume functions, if there is one."""
         return next((event for event in reversed(self.events) if not event.failed), None)
 
     @property
-    def given_up(self) -> Event | None:
+    def given_up(self) -> BreakEvent | None:
         """The event at which Dynamo gave the frame up, if it did."""
         return next((event for event in reversed(self.events) if event.failed), None)
 
@@ -221,7 +221,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
     """Read a recording; a record that cannot be read becomes a diagnostic."""
     records = list(records)
     run = next(reversed(additions.additions_of(records, additions.RunSummary)), additions.RunSummary())
-    reader = _Reader(PackagePaths(tuple(run.library_roots), tuple(run.package_folders)))
+    reader = _LedgerReader(PackagePaths(tuple(run.library_roots), tuple(run.package_folders)))
     for record in records:
         reader.read(record)
     reader.ledger.notes += reader.notes()
@@ -247,7 +247,7 @@ _LISTS: dict[type[additions.Addition], str] = {
 }
 
 
-class _Reader:
+class _LedgerReader:
     """Reads records one by one into a ledger; its private attributes are the state between two records."""
 
     def __init__(self, packages: PackagePaths) -> None:
@@ -431,7 +431,7 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links only some
         cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_url(seen.gb_id))
         message = msgspec.structs.replace(message, cause=cause)
-    frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), ledger.records))
+    frame.events.append(BreakEvent(message, record.attempt, seen or additions.Conditions(), ledger.records))
 
 
 def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
@@ -456,7 +456,7 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
         return
     conditions = seen or additions.Conditions()
     frame.events.append(
-        Event(message, record.attempt, conditions, ledger.records, failed=True, raised=raised or seen is None)
+        BreakEvent(message, record.attempt, conditions, ledger.records, failed=True, raised=raised or seen is None)
     )
 
 

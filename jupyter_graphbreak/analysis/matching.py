@@ -15,7 +15,7 @@ from collections import Counter, defaultdict, deque
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak.report.diff import Change, Changes, Place, Reused, RunFigures
+from jupyter_graphbreak.report.diff import BreakChange, BreakPlace, Changes, Reused, RunFigures
 from jupyter_graphbreak.report.figures import Summary, Timing
 
 if TYPE_CHECKING:
@@ -358,14 +358,14 @@ def _names(report: Report) -> dict[str, str]:
     return {**names, own: ""} if own is not None else names
 
 
-def _place(part: Break | Frame | Skipped, names: dict[str, str]) -> Place | None:
+def _place(part: Break | Frame | Skipped, names: dict[str, str]) -> BreakPlace | None:
     location = part.location
-    return Place(names.get(location.source) or None, location.line) if location is not None else None
+    return BreakPlace(names.get(location.source) or None, location.line) if location is not None else None
 
 
-def _change(kind: Any, break_: Break, before: Place | None, after: Place | None) -> Change:
+def _change(kind: Any, break_: Break, before: BreakPlace | None, after: BreakPlace | None) -> BreakChange:
     location = break_.location
-    return Change(
+    return BreakChange(
         change=kind,
         gb_id=break_.gb_id,
         gb_type=break_.gb_type,

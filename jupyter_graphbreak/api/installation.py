@@ -60,7 +60,7 @@ _INSTALL_COMPILER = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class Requirement:
     """The finding about one requirement of compiling.
 
     Parameters
@@ -78,7 +78,7 @@ class Finding:
     fix: str | None = None
 
 
-def examine_installation() -> Iterator[Finding]:
+def examine_installation() -> Iterator[Requirement]:
     """Yield findings about the requirements of compiling, and finally about a compiled function on each device.
 
     If a part is missing, no function is compiled on the devices that need it. If all was well before with the same
@@ -106,7 +106,7 @@ def examine_installation() -> Iterator[Finding]:
         yield _without_cuda(cuda)
     switch = why_compile_is_disabled() if not is_known else ""
     if switch:
-        yield Finding("Settings", switch, "Unset the variable, or set it to 0.")
+        yield Requirement("Settings", switch, "Unset the variable, or set it to 0.")
         return
     functions = []
     for device in devices():
@@ -175,23 +175,23 @@ def _keep_success() -> None:
         _success_file().write_bytes(msgspec.json.encode(success))
 
 
-def _compiled_before(device: torch.device, success: _Success) -> Finding:
+def _compiled_before(device: torch.device, success: _Success) -> Requirement:
     since = f"returned the right result on {success.date}, and nothing has changed since"
-    return Finding(str(device), f"a compiled function {since} (to compile it again, delete {_success_file()}).")
+    return Requirement(str(device), f"a compiled function {since} (to compile it again, delete {_success_file()}).")
 
 
-def _pytorch() -> Finding:
+def _pytorch() -> Requirement:
     what = "PyTorch"
     if importlib.util.find_spec("torch") is not None:
         try:
             importlib.import_module("torch")
         except Exception as error:  # noqa: BLE001 - a library that it loads may be missing
-            return Finding(what, _fails_to_import(error), f"Install it again: `{_REINSTALL} torch`.")
+            return Requirement(what, _fails_to_import(error), f"Install it again: `{_REINSTALL} torch`.")
     try:
-        return Finding(what, f"version {require_torch()} is installed.")
+        return Requirement(what, f"version {require_torch()} is installed.")
     except TorchUnavailable as error:
         sentence, _, command = str(error).rpartition(": ")
-        return Finding(what, f"{sentence}.", f"Install it: `{command}`.")
+        return Requirement(what, f"{sentence}.", f"Install it: `{command}`.")
 
 
 def _fails_to_import(error: BaseException, version: str | None = None) -> str:
@@ -199,13 +199,13 @@ def _fails_to_import(error: BaseException, version: str | None = None) -> str:
     return f"{installed} is installed, but importing it fails with {type(error).__name__}: {_first_line(error)}"
 
 
-def _python(*, is_known: bool) -> Finding:
+def _python(*, is_known: bool) -> Requirement:
     version = f"Python {platform.python_version()}"
     if not is_known:
         try:
             import_compilers()
         except Exception as error:  # noqa: BLE001 - the failure is the finding
-            return Finding(
+            return Requirement(
                 "PyTorch's compiler",
                 f"importing it fails with {type(error).__name__}: {_first_line(error)}",
                 f"Install PyTorch again: `{_REINSTALL} torch`.",
@@ -213,11 +213,11 @@ def _python(*, is_known: bool) -> Finding:
         try:
             require_support()
         except RuntimeError as error:
-            return Finding("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
-    return Finding("Python", f"torch.compile supports {version}.")
+            return Requirement("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
+    return Requirement("Python", f"torch.compile supports {version}.")
 
 
-def _folder() -> Finding:
+def _folder() -> Requirement:
     what = "Cache folder"
     fix = "Make it writable, or set the variable TORCHINDUCTOR_CACHE_DIR to a folder that is."
     try:
@@ -226,34 +226,34 @@ def _folder() -> Finding:
             free = shutil.disk_usage(folder).free
     except OSError as error:
         named = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
-        return Finding(what, f"{named} cannot be written: {error.strerror or error}.", fix)
+        return Requirement(what, f"{named} cannot be written: {error.strerror or error}.", fix)
     if free < _MIN_FREE_BYTES:
-        return Finding(
+        return Requirement(
             what,
             f"{folder} has only {free >> 20} MB left.",
             "Free some space, or choose another folder.",
         )
-    return Finding(what, f"{folder} can be written.")
+    return Requirement(what, f"{folder} can be written.")
 
 
-def _compiler(known: str | None) -> Finding:
+def _compiler(known: str | None) -> Requirement:
     what = "C++ compiler"
     try:
         name = known if known is not None else cpp_compiler()
     except Exception:  # noqa: BLE001 - PyTorch searches for a compiler by running programs
         searched = os.environ.get("CXX")
         missing = f"{searched}, which CXX names, does not run." if searched else "none was found; the CPU needs one."
-        return Finding(what, missing, _INSTALL_COMPILER)
+        return Requirement(what, missing, _INSTALL_COMPILER)
     if sys.platform != "linux":
-        return Finding(what, f"{name} is found.")
+        return Requirement(what, f"{name} is found.")
     everything = _compile(name, list(_HEADERS))
     if everything is None:
-        return Finding(what, f"{name} compiles code with Python's headers and OpenMP.")
+        return Requirement(what, f"{name} compiles code with Python's headers and OpenMP.")
     alone = _compile(name, [])
     if alone is not None and alone.is_built:
-        return Finding(what, f"the code that {name} compiles cannot be loaded: {alone.error}", _NO_PROGRAMS)
+        return Requirement(what, f"the code that {name} compiles cannot be loaded: {alone.error}", _NO_PROGRAMS)
     if alone is not None:
-        return Finding(what, f"{name} fails: {alone.error}", _INSTALL_COMPILER)
+        return Requirement(what, f"{name} fails: {alone.error}", _INSTALL_COMPILER)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     fixes = {
         "Python.h": f"Install Python's headers: `apt install python{version}-dev` or "
@@ -263,8 +263,8 @@ def _compiler(known: str | None) -> Finding:
     for header, fix in fixes.items():
         problem = _compile(name, [header])
         if problem is not None:
-            return Finding(what, f"{name} cannot use {header}: {problem.error}", fix)
-    return Finding(what, f"{name} fails: {everything.error}", _INSTALL_COMPILER)
+            return Requirement(what, f"{name} cannot use {header}: {problem.error}", fix)
+    return Requirement(what, f"{name} fails: {everything.error}", _INSTALL_COMPILER)
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def _compile(compiler: str, headers: list[str]) -> _Problem | None:
         return None if result == 2 else _Problem("the compiled code returns a wrong number")  # noqa: PLR2004
 
 
-def _triton(*, is_known: bool) -> tuple[Finding, bool]:
+def _triton(*, is_known: bool) -> tuple[Requirement, bool]:
     """Examine Triton; return also whether PyTorch's compiler cannot be imported because of it.
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
@@ -311,22 +311,24 @@ def _triton(*, is_known: bool) -> tuple[Finding, bool]:
         version = None
     if version is None and importlib.util.find_spec("triton") is None:
         if not is_needed:
-            return Finding(what, "it is not installed; only GPUs need it."), False
-        return Finding(what, "it is not installed, and GPUs need it.", f"Install it: `pip install '{wanted}'`."), False
+            return Requirement(what, "it is not installed; only GPUs need it."), False
+        return Requirement(
+            what, "it is not installed, and GPUs need it.", f"Install it: `pip install '{wanted}'`."
+        ), False
     if is_needed and version is not None and not _fits(version, wanted):
         says = f"version {version} is installed, and this PyTorch needs {wanted}."
-        return Finding(what, says, f"Install it: `pip install '{wanted}'`."), False
+        return Requirement(what, says, f"Install it: `pip install '{wanted}'`."), False
     try:
         if not is_known:
             importlib.import_module("triton")
     except Exception as error:  # noqa: BLE001 - the failure is the finding
         says, breaks_pytorch = _fails_to_import(error, version), not isinstance(error, ImportError)
         if not is_needed and not breaks_pytorch:
-            return Finding(what, f"{says} (only GPUs need it)."), False
+            return Requirement(what, f"{says} (only GPUs need it)."), False
         instead = "" if is_needed else ", or remove it, since only GPUs need it: `pip uninstall triton`"
         fix = f"Install it again: `{_REINSTALL} '{wanted}'`{instead}."
-        return Finding(what, says, fix), breaks_pytorch
-    return Finding(what, f"version {version} is installed." if version else "it is installed."), False
+        return Requirement(what, says, fix), breaks_pytorch
+    return Requirement(what, f"version {version} is installed." if version else "it is installed."), False
 
 
 def _wanted() -> str:
@@ -347,16 +349,16 @@ def _fits(version: str, wanted: str) -> bool:
     return version.startswith(number.rpartition(".")[0] + ".") if operator == "~=" else version == number
 
 
-def _without_cuda(reason: str) -> Finding:
+def _without_cuda(reason: str) -> Requirement:
     import torch
 
     says = f"PyTorch is built for CUDA {torch.version.cuda}, but uses no GPU: {reason.rstrip('.')}."
     if shutil.which("nvidia-smi") is None:
-        return Finding("GPU", says)
-    return Finding("GPU", says, "Compare the driver's version, which `nvidia-smi` prints, with PyTorch's CUDA.")
+        return Requirement("GPU", says)
+    return Requirement("GPU", says, "Compare the driver's version, which `nvidia-smi` prints, with PyTorch's CUDA.")
 
 
-def _compiled_function(device: torch.device) -> Finding:
+def _compiled_function(device: torch.device) -> Requirement:
     """Compile a function with inductor, and compare its result with the eager one."""
     import torch
 
@@ -370,11 +372,11 @@ def _compiled_function(device: torch.device) -> Finding:
             result = torch.compile(function, fullgraph=True)(x)
     except Exception as error:  # noqa: BLE001 - the failure is the finding
         sentence = f"compiling a function fails with {type(error).__name__}: {_first_line(error)}"
-        return Finding(what, sentence, "If everything above is ok, report it to PyTorch.")
+        return Requirement(what, sentence, "If everything above is ok, report it to PyTorch.")
     seconds = time.monotonic() - start
     if not torch.allclose(result, function(x), atol=1e-4):
-        return Finding(what, "a compiled function returns a wrong result.", "Report it to PyTorch.")
-    return Finding(what, f"a compiled function returns the right result; compiling it took {seconds:.1f} s.")
+        return Requirement(what, "a compiled function returns a wrong result.", "Report it to PyTorch.")
+    return Requirement(what, f"a compiled function returns the right result; compiling it took {seconds:.1f} s.")
 
 
 def _first_line(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.analysis.jobs import fingerprint
 from jupyter_graphbreak.records.records import CompileTime
 from jupyter_graphbreak.report.schema import Diagnostic, Report
-from jupyter_graphbreak.trace.limits import Deadline, Limits
+from jupyter_graphbreak.trace.limits import Deadline, ReadingLimits
 from jupyter_graphbreak.trace.log_files import RemoteFolder, UnreadableTrace, is_trace, is_url, trace_files
 from jupyter_graphbreak.trace.processes import read_file
 from jupyter_graphbreak.trace.source_folders import SourceFolders
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _MIN_PARALLEL_BYTES = 64 << 20
 _MAX_WORKERS = 8
 _SIZE_BYTES = 4
-_LIMITS = Limits()
+_LIMITS = ReadingLimits()
 
 
 class Logs(NamedTuple):
@@ -100,7 +100,7 @@ def read_logs(
     logs: Logs,
     sources: list[str],
     on_read: Callable[[int], None] = lambda _: None,
-    limits: Limits = _LIMITS,
+    limits: ReadingLimits = _LIMITS,
     min_parallel_bytes: int = _MIN_PARALLEL_BYTES,
 ) -> LogContents:
     """Read logs and build the reports of their processes.
@@ -112,7 +112,7 @@ def read_logs(
         The folders from which source files may be read, in addition to the working folder and those of packages.
     on_read : callable
         Receives the number of bytes that have been read.
-    limits : Limits
+    limits : ReadingLimits
     min_parallel_bytes : int
         Logs with at least this total size are read in several processes.
 
@@ -170,7 +170,7 @@ class _Summary(msgspec.Struct):
 class _Collected:
     """The processes read so far; equal ones share the report of the first one."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ReadingLimits) -> None:
         self.processes: list[LogProcess] = []
         self._reports: dict[bytes, Report] = {}
         self._bytes_left = limits.reports

@@ -17,7 +17,7 @@ from jupyter_graphbreak.views.words.plain_text import and_list, counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jupyter_graphbreak.api.installation import Finding
+    from jupyter_graphbreak.api.installation import Requirement
 
 
 @click.command("doctor", short_help="Check whether PyTorch can compile here, and list what is missing.")
@@ -30,7 +30,7 @@ def doctor_command(form: str) -> int:
     """
     from jupyter_graphbreak.api.installation import examine_installation
 
-    findings: list[Finding] = []
+    findings: list[Requirement] = []
     with _quiet_logs():
         for finding in examine_installation():
             findings.append(finding)

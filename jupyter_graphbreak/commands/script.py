@@ -107,7 +107,7 @@ class RerunOptions(NamedTuple):
     at: tuple[str, ...]
 
 
-class Program(NamedTuple):
+class RequestedProgram(NamedTuple):
     """A program: its file or its module, and its arguments."""
 
     file: str
@@ -115,7 +115,7 @@ class Program(NamedTuple):
     arguments: list[str]
 
 
-def program_of(context: click.Context) -> Program:
+def program_of(context: click.Context) -> RequestedProgram:
     """Return the program of a command line.
 
     Raises
@@ -138,15 +138,17 @@ def program_of(context: click.Context) -> Program:
     if module is not None and not _module_exists(module):
         raise click.UsageError(f"-m {module}: no such module")
     context.with_resource(_restored_main())
-    return Program(words[0], module, arguments)
+    return RequestedProgram(words[0], module, arguments)
 
 
-def run_program(program: Program, *, compiles: bool, to_stderr: bool, **options: Any) -> tuple[Run | None, int]:
+def run_program(
+    program: RequestedProgram, *, compiles: bool, to_stderr: bool, **options: Any
+) -> tuple[Run | None, int]:
     """Run a program as Python would; return the watched run, and the program's exit status.
 
     Parameters
     ----------
-    program : Program
+    program : RequestedProgram
     compiles : bool
         Whether to compile what it calls.
     to_stderr : bool

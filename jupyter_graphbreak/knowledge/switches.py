@@ -21,7 +21,7 @@ class CodePlace(NamedTuple):
     code: str | None
 
 
-class Measurement(NamedTuple):
+class SwitchMeasurement(NamedTuple):
     """The measurement of a switch: a program, the library's release, and the breaks without and with the switch."""
 
     program: str
@@ -62,7 +62,7 @@ class KnownSwitch:
         The first release of the library that has the switch; ``None`` if all recent releases have it.
     source : str
         The page or file that documents the switch.
-    measured : tuple of Measurement
+    measured : tuple of SwitchMeasurement
     """
 
     library: str
@@ -77,7 +77,7 @@ class KnownSwitch:
     is_second_choice: bool = False
     since: str | None = None
     source: str
-    measured: tuple[Measurement, ...]
+    measured: tuple[SwitchMeasurement, ...]
 
     @property
     def advice(self) -> str:
@@ -102,8 +102,8 @@ _TENSORLY = KnownSwitch(
     since="0.8",
     source="https://tensorly.org/stable/modules/generated/tensorly.plugins.use_opt_einsum.html",
     measured=(
-        Measurement("neuraloperator's FNO", "0.10.0", 1, 0),
-        Measurement("neuraloperator's FNO, factorization='tucker'", "0.10.0", 3, 0),
+        SwitchMeasurement("neuraloperator's FNO", "0.10.0", 1, 0),
+        SwitchMeasurement("neuraloperator's FNO, factorization='tucker'", "0.10.0", 3, 0),
     ),
 )
 _GP_CHECKS = KnownSwitch(
@@ -117,7 +117,7 @@ _GP_CHECKS = KnownSwitch(
     state=("gpytorch.settings.debug",),
     differs="wrong training inputs are no longer noticed",
     source="https://docs.gpytorch.ai/en/stable/settings.html#gpytorch.settings.debug",
-    measured=(Measurement("the marginal log likelihood of an ExactGP", "1.15.2", 7, 5),),
+    measured=(SwitchMeasurement("the marginal log likelihood of an ExactGP", "1.15.2", 7, 5),),
 )
 _GP_KERNELS = KnownSwitch(
     library="gpytorch",
@@ -128,7 +128,7 @@ _GP_KERNELS = KnownSwitch(
     undo="gpytorch.settings.lazily_evaluate_kernels(True).__enter__()",
     state=("gpytorch.settings.lazily_evaluate_kernels",),
     source="https://docs.gpytorch.ai/en/stable/settings.html#gpytorch.settings.lazily_evaluate_kernels",
-    measured=(Measurement("a ScaleKernel of an RBFKernel, to_dense()", "1.15.2", 3, 1),),
+    measured=(SwitchMeasurement("a ScaleKernel of an RBFKernel, to_dense()", "1.15.2", 3, 1),),
 )
 _METRIC_CHECKS = KnownSwitch(
     library="torchmetrics",
@@ -144,7 +144,7 @@ _METRIC_CHECKS = KnownSwitch(
     undo="set validate_args = True on the metrics",
     differs="invalid targets are no longer noticed",
     source="https://lightning.ai/docs/torchmetrics/stable/classification/accuracy.html",
-    measured=(Measurement("BinaryAccuracy", "1.9.0", 3, 1),),
+    measured=(SwitchMeasurement("BinaryAccuracy", "1.9.0", 3, 1),),
 )
 _SELF_LOOPS = KnownSwitch(
     library="torch_geometric",
@@ -161,9 +161,9 @@ _SELF_LOOPS = KnownSwitch(
     is_second_choice=True,
     source="https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.conv.GCNConv.html",
     measured=(
-        Measurement("GCNConv", "2.8.1", 1, 0),
-        Measurement("GATConv", "2.8.1", 1, 0),
-        Measurement("APPNP", "2.8.1", 1, 0),
+        SwitchMeasurement("GCNConv", "2.8.1", 1, 0),
+        SwitchMeasurement("GATConv", "2.8.1", 1, 0),
+        SwitchMeasurement("APPNP", "2.8.1", 1, 0),
     ),
 )
 _POOL_SIZE = KnownSwitch(
@@ -173,7 +173,7 @@ _POOL_SIZE = KnownSwitch(
     title="Pass the number of graphs",
     how="pass size=... to the pooling function, which otherwise reads it from the batch",
     source="https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.pool.global_mean_pool.html",
-    measured=(Measurement("global_mean_pool", "2.8.1", 1, 0),),
+    measured=(SwitchMeasurement("global_mean_pool", "2.8.1", 1, 0),),
 )
 _BEGIN_INDEX = KnownSwitch(
     library="diffusers",
@@ -184,8 +184,8 @@ _BEGIN_INDEX = KnownSwitch(
     since="0.27",
     source="https://huggingface.co/docs/diffusers/api/schedulers/dpm_discrete_ancestral",
     measured=(
-        Measurement("DPMSolverMultistepScheduler.step", "0.42.1", 2, 0),
-        Measurement("EulerDiscreteScheduler.step", "0.42.1", 4, 2),
+        SwitchMeasurement("DPMSolverMultistepScheduler.step", "0.42.1", 2, 0),
+        SwitchMeasurement("EulerDiscreteScheduler.step", "0.42.1", 4, 2),
     ),
 )
 _NO_CHECKS = KnownSwitch(
@@ -199,7 +199,7 @@ _NO_CHECKS = KnownSwitch(
     differs="wrong inputs are no longer noticed",
     since="5.0",
     source="transformers/utils/import_utils.py",
-    measured=(Measurement("31 architectures that break, with the settings before it: places", "5.23.0", 36, 27),),
+    measured=(SwitchMeasurement("31 architectures that break, with the settings before it: places", "5.23.0", 36, 27),),
 )
 _EXPERTS = KnownSwitch(
     library="transformers",
@@ -211,7 +211,7 @@ _EXPERTS = KnownSwitch(
     undo='call the model\'s set_experts_implementation("eager")',
     since="5.0",
     source="https://huggingface.co/docs/transformers/experts_interface",
-    measured=(Measurement("MixtralForCausalLM: places", "5.23.0", 4, 0),),
+    measured=(SwitchMeasurement("MixtralForCausalLM: places", "5.23.0", 4, 0),),
 )
 _LAYERDROP = KnownSwitch(
     library="transformers",
@@ -227,7 +227,7 @@ _LAYERDROP = KnownSwitch(
     undo="set the probability again, or create the model again",
     differs="layers are no longer dropped in training",
     source="https://huggingface.co/docs/transformers/model_doc/bart",
-    measured=(Measurement("BartForCausalLM in training", "5.23.0", 2, 0),),
+    measured=(SwitchMeasurement("BartForCausalLM in training", "5.23.0", 2, 0),),
 )
 _SPECAUGMENT = KnownSwitch(
     library="transformers",
@@ -239,7 +239,7 @@ _SPECAUGMENT = KnownSwitch(
     undo="set apply_spec_augment = True in the model's configuration",
     differs="features are no longer masked in training",
     source="https://huggingface.co/docs/transformers/model_doc/wav2vec2",
-    measured=(Measurement("Wav2Vec2Model in training, with layerdrop = 0 as well", "5.23.0", 5, 2),),
+    measured=(SwitchMeasurement("Wav2Vec2Model in training, with layerdrop = 0 as well", "5.23.0", 5, 2),),
 )
 SWITCHES = (
     _TENSORLY, _GP_CHECKS, _GP_KERNELS, _METRIC_CHECKS, _SELF_LOOPS, _POOL_SIZE, _BEGIN_INDEX, _NO_CHECKS, _EXPERTS,

@@ -42,7 +42,7 @@ _STARTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec
 # Folders to remove again later: a process that outlives the watched code recreates its folder when it compiles.
 _folders_to_remove: set[str] = set()
 #: The blocks that are watched now, in the order in which they began.
-_blocks: list[_Block] = []
+_blocks: list[_WatchedBlock] = []
 #: Whether ``TORCH_TRACE`` is missing because a thread outside all blocks started a process.
 _taken_out = [False]
 _start_lock = threading.RLock()
@@ -50,7 +50,7 @@ _start_lock = threading.RLock()
 _is_hooked = [False]
 
 
-class _Block(NamedTuple):
+class _WatchedBlock(NamedTuple):
     """A block of code whose processes are watched.
 
     Parameters
@@ -91,7 +91,7 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
     _install_hooks()
     outer = _current_block()
     with claimed() as claim, _patched_starts():
-        block = _Block(folder, claim, on_note)
+        block = _WatchedBlock(folder, claim, on_note)
         _blocks.append(block)
         try:
             os.environ[_VARIABLE] = folder
@@ -154,7 +154,7 @@ def _is_set_by_user(value: str | None) -> bool:
     return value is not None and all(block.folder != value for block in _blocks)
 
 
-def _current_block() -> _Block | None:
+def _current_block() -> _WatchedBlock | None:
     """Return the innermost block that this thread runs."""
     claims = claims_here()
     return next((block for block in reversed(_blocks) if block.claim in claims), None)
@@ -285,7 +285,7 @@ def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
             _report_unwatched(block, arguments[1], arguments[3])
 
 
-def _report_unwatched(block: _Block, command: Any, environment: Any) -> None:
+def _report_unwatched(block: _WatchedBlock, command: Any, environment: Any) -> None:
     if not isinstance(environment, dict):  # it inherits the environment of this process
         return
     given = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}

@@ -9,7 +9,7 @@ import msgspec
 from jupyter_graphbreak.report.figures import Summary, Timing
 
 
-class Place(msgspec.Struct, frozen=True):
+class BreakPlace(msgspec.Struct, frozen=True):
     """A line and the name of its source; ``name`` is ``None`` for the cell that ran."""
 
     name: str | None
@@ -28,14 +28,14 @@ class RunFigures(msgspec.Struct, frozen=True):
     timing: Timing
 
 
-class Change(msgspec.Struct, frozen=True):
+class BreakChange(msgspec.Struct, frozen=True):
     """A break that only one of two runs has, or that has moved to a different line.
 
     Parameters
     ----------
     change : {"gone", "new", "moved", "unknown"}
         ``unknown`` means that only one run has the break, and the other reused its function instead of compiling it.
-    before, after : Place or None
+    before, after : BreakPlace or None
         The place in the earlier and in the later run.
     break_ : str or None
         The id of the break in the later run.
@@ -46,8 +46,8 @@ class Change(msgspec.Struct, frozen=True):
     gb_type: str
     function: str | None
     code: str | None
-    before: Place | None
-    after: Place | None
+    before: BreakPlace | None
+    after: BreakPlace | None
     break_: str | None = msgspec.field(default=None, name="break")
 
 
@@ -61,7 +61,7 @@ class Reused(msgspec.Struct, frozen=True):
     """
 
     function: str
-    place: Place | None
+    place: BreakPlace | None
     run: Literal["before", "after"]
 
 
@@ -72,7 +72,7 @@ class Changes(msgspec.Struct, frozen=True):
     ----------
     before, after : RunFigures
         The figures of the earlier and of the later run.
-    breaks : list of Change
+    breaks : list of BreakChange
         The breaks that are gone, new or moved, and those for which that is unknown.
     same : list of str
         The ids, in the later run, of the breaks that both runs have at the same line.
@@ -82,6 +82,6 @@ class Changes(msgspec.Struct, frozen=True):
 
     before: RunFigures
     after: RunFigures
-    breaks: list[Change] = []
+    breaks: list[BreakChange] = []
     same: list[str] = []
     reused: list[Reused] = []

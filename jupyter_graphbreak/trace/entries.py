@@ -17,7 +17,7 @@ import msgspec
 
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.trace.bytecode import LISTING
-from jupyter_graphbreak.trace.limits import Limits
+from jupyter_graphbreak.trace.limits import ReadingLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,11 +37,11 @@ _LINES_PER_TIME_CHECK = 1024
 _MAX_DIGITS = 10
 #: In old traces, the field may be a thread id, which is greater than any process id.
 _MAX_PROCESSES = 1 << 22
-_LIMITS = Limits()
+_LIMITS = ReadingLimits()
 _NAMED = {"name": ""}
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LogEntry(msgspec.Struct, frozen=True):
     """One entry: its process (0 if unknown), its record, and the number of bytes of its envelope."""
 
     process: int
@@ -98,9 +98,9 @@ def entries(
     stream: BinaryIO,
     tally: Tally,
     kinds: frozenset[str] | None = None,
-    limits: Limits = _LIMITS,
+    limits: ReadingLimits = _LIMITS,
     deadline: Deadline | None = None,
-) -> Iterator[Entry]:
+) -> Iterator[LogEntry]:
     """Yield the entries of a trace.
 
     Parameters
@@ -112,7 +112,7 @@ def entries(
     kinds : set of str or None
         The requested kinds, in addition to our own entries and the bytecode of resume functions; other payloads are
         skipped.
-    limits : Limits
+    limits : ReadingLimits
         The maximum sizes of lines and payloads.
     deadline : Deadline or None
         The time at which to stop reading.
@@ -202,15 +202,15 @@ def _checksum(payload: bytes) -> str:
     return hashlib.md5(payload, usedforsecurity=False).hexdigest()
 
 
-def _closed_entry(done: _OpenEntry, tally: Tally) -> Entry:
+def _closed_entry(done: _OpenEntry, tally: Tally) -> LogEntry:
     """Return a complete entry; the line break after its last line is not part of the payload."""
     if not done.lines:
         tally.damaged += bool(done.envelope.get("has_payload"))
-        return Entry(done.process, Record(done.envelope), done.length)
+        return LogEntry(done.process, Record(done.envelope), done.length)
     payload = b"".join(done.lines).removesuffix(b"\n")
     checksum = done.envelope.get("has_payload")
     if payload.endswith(b"\r") and _checksum(payload) != checksum:  # written on a system with CRLF line ends
         payload = payload.removesuffix(b"\r").replace(b"\r\n", b"\n")
     if isinstance(checksum, str) and _checksum(payload) != checksum:
         tally.damaged += 1
-    return Entry(done.process, Record(done.envelope, payload.decode(errors="replace")), done.length)
+    return LogEntry(done.process, Record(done.envelope, payload.decode(errors="replace")), done.length)

@@ -7,7 +7,7 @@ import time
 import msgspec
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ReadingLimits(msgspec.Struct, frozen=True):
     """The limits that stop the reading of logs; a note says if one was reached.
 
     Parameters

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.trace.entries import begins_as_trace
-from jupyter_graphbreak.trace.limits import Limits
+from jupyter_graphbreak.trace.limits import ReadingLimits
 from jupyter_graphbreak.trace.opening import DAMAGE, TooMuchUnpacked, opened
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _HEAD = 1 << 16
 #: The maximum number of names in a folder that are sorted.
 _MAX_NAMES = 1 << 16
 _CHUNK = 1 << 20
-_LIMITS = Limits()
+_LIMITS = ReadingLimits()
 
 
 class UnreadableTrace(ValueError):  # noqa: N818 - reads as the sentence it reports
@@ -41,13 +41,13 @@ class TraceFiles(NamedTuple):
     notes: list[str]
 
 
-def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
+def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
     """Return the trace files at a path: the file itself, or the files in the folder and its subfolders.
 
     Parameters
     ----------
     path : Path
-    limits : Limits
+    limits : ReadingLimits
         The maximum number of files to check.
 
     Raises
@@ -149,7 +149,7 @@ class RemoteFolder:
     Parameters
     ----------
     url : str
-    limits : Limits
+    limits : ReadingLimits
         The maximum number of files, and of bytes of one file.
 
     Raises
@@ -158,7 +158,7 @@ class RemoteFolder:
         If it cannot be opened, or has no files.
     """
 
-    def __init__(self, url: str, limits: Limits = _LIMITS) -> None:
+    def __init__(self, url: str, limits: ReadingLimits = _LIMITS) -> None:
         self._limits = limits
         self.notes: list[str] = []
         try:

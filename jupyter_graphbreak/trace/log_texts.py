@@ -46,7 +46,7 @@ OLD_LOG_LIMITATIONS = (
 )
 
 
-class Origin:
+class ProcessFacts:
     """Collects information about a process from its records: versions, settings, devices, folders."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ _MIN_QUOTED = 6
 _MAX_SOURCES = 10_000
 
 
-class _Mention(NamedTuple):
+class _LogMention(NamedTuple):
     """A place in a record, with the stripped text of its line in the log."""
 
     filename: str
@@ -285,7 +285,7 @@ def _hint(number: int) -> str:
     )
 
 
-def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -> Iterator[_Mention]:
+def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -> Iterator[_LogMention]:
     """Yield the places in PyTorch's own records; records with an unexpected form are ignored.
 
     Parameters
@@ -296,7 +296,7 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
     """
     names: dict[int, str] = {}
     seen: set[str] = set()
-    started: dict[CompileKey | None, list[_Mention]] = {}
+    started: dict[CompileKey | None, list[_LogMention]] = {}
     for record in records:
         key = record.compile_key
         try:
@@ -316,16 +316,16 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
             continue
 
 
-def _start_mentions(stack: list[dict[str, object]], names: dict[int, str]) -> Iterator[_Mention]:
+def _start_mentions(stack: list[dict[str, object]], names: dict[int, str]) -> Iterator[_LogMention]:
     for depth, entry in enumerate(stack, start=1):
         number, line, code = entry["filename"], entry["line"], entry.get("loc")
         if isinstance(number, int) and isinstance(line, int) and number in names:
             part: Literal["frame", "passed"] = "frame" if depth == len(stack) else "passed"
             text = code.strip() if isinstance(code, str) else None
-            yield _Mention(names[number], line, str(entry["name"]), part, text or None)
+            yield _LogMention(names[number], line, str(entry["name"]), part, text or None)
 
 
-def _text_mentions(kind: str, payload: str) -> Iterator[_Mention]:
+def _text_mentions(kind: str, payload: str) -> Iterator[_LogMention]:
     match kind:
         case "artifact:dynamo_graph_break_reason":
             stack = list(_stack_mentions(payload.partition("\nTraceback (most recent call last)")[0]))
@@ -333,7 +333,7 @@ def _text_mentions(kind: str, payload: str) -> Iterator[_Mention]:
             yield from stack[-1:]
             header = _HEADER.match(payload)
             if header is not None and stack and stack[-1].filename != header["file"]:
-                yield _Mention(header["file"], int(header["line"]), "?", "passed")
+                yield _LogMention(header["file"], int(header["line"]), "?", "passed")
         case "artifact:dynamo_error":
             yield from _stack_mentions(payload.partition("from user code:")[2])
         case "artifact:recompile_reasons":
@@ -341,12 +341,12 @@ def _text_mentions(kind: str, payload: str) -> Iterator[_Mention]:
         case "dynamo_output_graph":
             for match in _COMMENT.finditer(payload):
                 code = match["code"].strip()
-                yield _Mention(match["file"], int(match["line"]), match["function"], "passed", code)
+                yield _LogMention(match["file"], int(match["line"]), match["function"], "passed", code)
         case _:
             return
 
 
-def _stack_mentions(text: str) -> Iterator[_Mention]:
+def _stack_mentions(text: str) -> Iterator[_LogMention]:
     for match in _STACK_ENTRY.finditer(text):
         code = (match["code"] or "").strip()
-        yield _Mention(match["file"], int(match["line"]), match["function"].strip(), "happened", code or None)
+        yield _LogMention(match["file"], int(match["line"]), match["function"].strip(), "happened", code or None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import zstandard
 
 from jupyter_graphbreak.records.regular_files import open_regular
-from jupyter_graphbreak.trace.limits import Limits
+from jupyter_graphbreak.trace.limits import ReadingLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _BUFFER = 1 << 20
-_LIMITS = Limits()
+_LIMITS = ReadingLimits()
 _BLOCK = 1 << 17  # for zstd; the data of a damaged block is lost
 #: The exceptions that reading a damaged compressed file raises.
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
@@ -32,7 +32,9 @@ class TooMuchUnpacked(Exception):  # noqa: N818 - reads as the sentence it repor
 
 
 @contextlib.contextmanager
-def opened(path: Path, on_read: Callable[[int], None] = lambda _: None, limits: Limits = _LIMITS) -> Iterator[BinaryIO]:
+def opened(
+    path: Path, on_read: Callable[[int], None] = lambda _: None, limits: ReadingLimits = _LIMITS
+) -> Iterator[BinaryIO]:
     """Open a file; its first bytes, not its name, determine the compression.
 
     Parameters
@@ -40,7 +42,7 @@ def opened(path: Path, on_read: Callable[[int], None] = lambda _: None, limits: 
     path : Path
     on_read : callable
         Receives the number of new bytes read from the disk, while the file is read.
-    limits : Limits
+    limits : ReadingLimits
         The maximum size that a compressed file may unpack to.
 
     Raises
@@ -68,7 +70,7 @@ def _buffered(raw: object, size: int = _BUFFER) -> BinaryIO:
     return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw), size))
 
 
-def _max_size(file: io.FileIO, limits: Limits) -> int:
+def _max_size(file: io.FileIO, limits: ReadingLimits) -> int:
     return max(limits.unpacked, limits.ratio * os.fstat(file.fileno()).st_size)
 
 

@@ -19,9 +19,9 @@ from jupyter_graphbreak.records.records import (
 )
 from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
 from jupyter_graphbreak.trace.entries import Tally, entries
-from jupyter_graphbreak.trace.limits import Deadline, Limits
+from jupyter_graphbreak.trace.limits import Deadline, ReadingLimits
 from jupyter_graphbreak.trace.log_files import UnreadableTrace, rank_in
-from jupyter_graphbreak.trace.log_texts import Origin, source_records
+from jupyter_graphbreak.trace.log_texts import ProcessFacts, source_records
 from jupyter_graphbreak.trace.opening import DAMAGE, TooMuchUnpacked, opened
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jupyter_graphbreak.records.source_texts import FindCell
-    from jupyter_graphbreak.trace.entries import Entry
+    from jupyter_graphbreak.trace.entries import LogEntry
     from jupyter_graphbreak.trace.log_files import TraceFiles
 
 _Number = Annotated[int, msgspec.Meta(ge=-1, le=1 << 53)]
@@ -114,7 +114,7 @@ _MAX_CODE = 24 << 20
 _MAX_MESSAGE = 1 << 20
 #: The compilations of one process whose times are kept.
 _MAX_COMPILE_TIMES = 4096
-_LIMITS = Limits()
+_LIMITS = ReadingLimits()
 
 
 @dataclass
@@ -145,7 +145,7 @@ def read_processes(
     on_read: Callable[[int], None] = lambda _: None,
     find_cell: FindCell = lambda _: None,
     folders: SourceFolders | None = None,
-    limits: Limits = _LIMITS,
+    limits: ReadingLimits = _LIMITS,
 ) -> Iterator[ProcessTrace]:
     """Yield the traces of the processes, one file after the other.
 
@@ -158,7 +158,7 @@ def read_processes(
         Returns the cell for the file name of a code object.
     folders : SourceFolders or None
         The folders from which source files may be read. By default, the working folder and those of packages.
-    limits : Limits
+    limits : ReadingLimits
         The limits for reading.
 
     Raises
@@ -195,7 +195,7 @@ def read_file(
     on_read: Callable[[int], None] = lambda _: None,
     find_cell: FindCell = lambda _: None,
     folders: SourceFolders | None = None,
-    limits: Limits = _LIMITS,
+    limits: ReadingLimits = _LIMITS,
 ) -> list[ProcessTrace]:
     """Return the traces of the processes that wrote into one file, usually a single one.
 
@@ -225,7 +225,7 @@ class _FileReader:
         on_read: Callable[[int], None],
         find_cell: FindCell,
         folders: SourceFolders,
-        limits: Limits,
+        limits: ReadingLimits,
         deadline: Deadline,
     ) -> None:
         self._find_cell = find_cell
@@ -236,7 +236,7 @@ class _FileReader:
         self._deadline = deadline
         self._tally = Tally()
         self._by_pid: dict[int, ProcessTrace] = {}
-        self._origins: dict[int, Origin] = {}
+        self._origins: dict[int, ProcessFacts] = {}
         self._payloads: dict[str, str] = {}
         self._code = 0
         self._reduced_graphs = 0
@@ -264,14 +264,14 @@ class _FileReader:
             raise UnreadableTrace(f"{self._file}: {what}; run the program with TORCH_TRACE=FOLDER")
         if not self._by_pid:  # there are entries, but none that a report needs
             self._by_pid[0] = ProcessTrace(self._file, 0, rank_in(self._file.name))
-            self._origins[0] = Origin()
+            self._origins[0] = ProcessFacts()
         notes = list(_problem_notes(self._file.name, tally, self._reduced_graphs))
         for pid, process in self._by_pid.items():
             texts = source_records(process.records, self._find_cell, self._folders)
             process.records += [*texts.records, *self._origins[pid].records([*notes, *texts.notes], texts.hints)]
         return list(self._by_pid.values())
 
-    def _add(self, entry: Entry) -> str | None:
+    def _add(self, entry: LogEntry) -> str | None:
         """Add one entry; return the reason if no more can be added."""
         unchecked = entry.record
         if LISTING.fullmatch(unchecked.kind):
@@ -288,7 +288,7 @@ class _FileReader:
             if len(self._by_pid) >= self._limits.processes:
                 return f"more than {self._limits.processes} processes wrote into it"
             process = self._by_pid[entry.process] = ProcessTrace(self._file, entry.process, rank_in(self._file.name))
-            self._origins[entry.process] = Origin()
+            self._origins[entry.process] = ProcessFacts()
         rank = record.envelope.get("rank")
         if isinstance(rank, int):
             process.rank = rank

@@ -11,7 +11,7 @@ import torch
 from torch._dynamo import convert_frame
 
 from jupyter_graphbreak._torch_compat.hooks.compilation import watch_failures, watch_starts, watched_log_graph_break
-from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer, watched
+from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall, watched
 from jupyter_graphbreak._torch_compat.hooks.refusals import watch_generators, watch_limits
 from jupyter_graphbreak.records.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
 
@@ -146,7 +146,7 @@ def test_a_run_with_this_torch_has_all_variables() -> None:
     assert not [message for message in said if "has no variable" in message]
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Call, "__init__"), (Observer, "observe")])
+@pytest.mark.parametrize(("owner", "name"), [(WatchedCall, "__init__"), (Observer, "observe")])
 def test_an_internal_error_of_a_hook_does_not_change_the_call(
     observer: Observer, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
@@ -158,7 +158,7 @@ def test_an_internal_error_of_a_hook_does_not_change_the_call(
 
     monkeypatch.setattr(owner, name, fault)
 
-    def look(_: Call) -> None:
+    def look(_: WatchedCall) -> None:
         return None
 
     watching = watched(divided, observer, before=look, after=look, failed=look)

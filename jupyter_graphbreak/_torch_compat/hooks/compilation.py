@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
@@ -66,7 +66,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
         settings.append(now)
         return now
 
-    def observation(call: Call) -> FrameStarted:
+    def observation(call: WatchedCall) -> FrameStarted:
         observer.observe("log_dynamo_start", changed_settings)
         observer.scopes.begin_trace()
         site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
@@ -137,7 +137,7 @@ def watch_breaks(observer: Observer) -> Iterator[None]:
 def watched_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
     """Return a watched ``log_graph_break``, for any release."""
 
-    def observation(call: Call) -> BreakSeen | None:
+    def observation(call: WatchedCall) -> BreakSeen | None:
         error = call.argument("exc")  # torch >= 2.11
         if getattr(error, "logged", False):  # the original returns immediately as well
             return None
@@ -172,7 +172,7 @@ def watch_failures(observer: Observer) -> Iterator[None]:
     """Record the place of an error without a break event, and whether it reached the user."""
     module = importlib.import_module(_CONVERT_FRAME)
 
-    def observation(call: Call) -> FrameFailed:
+    def observation(call: WatchedCall) -> FrameFailed:
         error = call.argument("e")
         one_graph = observer.local(call.caller, "one_graph")  # of _compile
         setting = getattr(getattr(error, "_torch_dynamo_tracer_output", None), "error_on_graph_break", None)
@@ -221,10 +221,10 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
     function = inspect.getattr_static(cache, "lookup").__func__
     parameters = list(inspect.signature(cache.generate).parameters)[1:]  # those after the code object
 
-    def remember(call: Call) -> None:
+    def remember(call: WatchedCall) -> None:
         call.kept = list(cache.cache.get(call.argument("code"), {}).values())
 
-    def observation(call: Call) -> ResumeCreated:
+    def observation(call: WatchedCall) -> ResumeCreated:
         result = call.result
         resume = result if hasattr(result, "co_name") else result[0]  # some releases pair it with its name
         code = call.argument("code")
@@ -251,10 +251,10 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
     #: Dynamo gives operations that enter or leave a context, such as autocast, no stack.
     created: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
-    def keep_stack(call: Call) -> None:
+    def keep_stack(call: WatchedCall) -> None:
         created[call.result] = "".join(tracing.extract_stack().format())
 
-    def observation(call: Call) -> GraphStacks:
+    def observation(call: WatchedCall) -> GraphStacks:
         module = call.argument("gm")
         stacks: dict[str, int] = {}
         ops: dict[str, int] = {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
     from jupyter_graphbreak.records.records import StackEntry
 
 #: The place of each call of torch.compile; kept between runs, for functions that an earlier cell compiled.
@@ -31,7 +31,7 @@ def watch_fullgraph(observer: Observer) -> Iterator[None]:
     """Record the torch.compile(fullgraph=True) in force."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
 
-    def observation(call: Call) -> None:
+    def observation(call: WatchedCall) -> None:
         site = site_of(call.caller)
         if site is not None:
             _SITES[call.argument("self")] = site
@@ -57,7 +57,7 @@ def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
     module_class = importlib.import_module("torch.nn").Module
 
-    def observation(call: Call) -> CompiledAgain | None:
+    def observation(call: WatchedCall) -> CompiledAgain | None:
         target = call.argument("fn")
         site = site_of(call.caller)
         if site is None or not _is_compiled(target):

@@ -13,7 +13,7 @@ from jupyter_graphbreak.records.additions import CudagraphSkipped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 #: The function that PyTorch calls when it does not use a CUDA graph. Many modules import it by name, and modules loaded
 #: later would keep a hook on it. So the hook is on a function that it calls, and reads the argument from its frame.
@@ -26,7 +26,7 @@ def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
     module = importlib.import_module("torch._inductor.cudagraph_utils")
     getattr(module, _SKIP_LOGGER)  # fails if it is missing
 
-    def observation(call: Call) -> CudagraphSkipped | None:
+    def observation(call: WatchedCall) -> CudagraphSkipped | None:
         if call.caller.f_code.co_name != _SKIP_LOGGER:
             return None
         reason = observer.local(call.caller, "msg")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import CodeType, FrameType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Emit
+    from jupyter_graphbreak._torch_compat.hooks.observer import Emit, WatchedCall
 
 #: The maximum number of frames between a compiled function and Dynamo's hook.
 _MAX_FRAMES = 60
@@ -113,7 +113,7 @@ def watch_entries(
             seen[key] = code, owner
             on_entry(entered)
 
-    def observation(call: Call) -> None:
+    def observation(call: WatchedCall) -> None:
         on_compiling()
         code = call.argument("code")
         wrapper = _wrapper(call.caller)
@@ -122,7 +122,7 @@ def watch_entries(
             frames.setdefault(code, entered.frame or "")
             report_first(code, entered)
 
-    def entry_of_reuse(call: Call) -> None:
+    def entry_of_reuse(call: WatchedCall) -> None:
         wrapper = call.caller
         if wrapper.f_code.co_name != _WRAPPER:
             return
@@ -168,7 +168,7 @@ def watch_calls(
     module = importlib.import_module("torch._dynamo.eval_frame")
     observer = Observer(emit, add_time)
 
-    def observation(call: Call) -> None:
+    def observation(call: WatchedCall) -> None:
         if call.caller.f_code.co_name == _WRAPPER:
             on_edge(call.caller, id(callable_of(call.caller)))
 
@@ -241,7 +241,7 @@ def _reusing(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     )
 
 
-def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall:
+def _entered(code: CodeType, compiling: WatchedCall, wrapper: FrameType) -> EnteredCall:
     variables: dict[str, Any] = dict(compiling.argument("locals"))
     closure = tuple(compiling.argument("closure") or ())
     function = types.FunctionType(code, compiling.argument("globals"), code.co_name, None, closure)

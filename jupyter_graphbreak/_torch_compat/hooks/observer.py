@@ -100,7 +100,7 @@ class Observer:
                 self._emit(WatchFailed(hook=what, message=message))
 
 
-class Call:
+class WatchedCall:
     """A call of a watched function of torch.
 
     Parameters
@@ -131,7 +131,7 @@ class Call:
 
 
 def watched_uncompiled(
-    original: Callable[..., Any], observer: Observer, make: Callable[[Call], Addition | None]
+    original: Callable[..., Any], observer: Observer, make: Callable[[WatchedCall], Addition | None]
 ) -> Callable[..., Any]:
     """Wrap a function that may run within compiled code: the wrapper calls it, and then makes an observation.
 
@@ -158,7 +158,9 @@ def watched_uncompiled(
         callback = set_eval_frame(None)
         try:
             if observer.is_here():
-                observer.observe(original.__name__, functools.partial(make, Call(original, args, kwargs, caller)))
+                observer.observe(
+                    original.__name__, functools.partial(make, WatchedCall(original, args, kwargs, caller))
+                )
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             report_to_run(original.__name__, error)
         finally:
@@ -188,9 +190,9 @@ def watched(
     function: Callable[..., Any],
     observer: Observer,
     *,
-    before: Callable[[Call], Addition | None] | None = None,
-    after: Callable[[Call], Addition | None] | None = None,
-    failed: Callable[[Call], Addition | None] | None = None,
+    before: Callable[[WatchedCall], Addition | None] | None = None,
+    after: Callable[[WatchedCall], Addition | None] | None = None,
+    failed: Callable[[WatchedCall], Addition | None] | None = None,
 ) -> Callable[..., Any]:
     """Return a function that calls the given one and makes observations before or after the call.
 
@@ -208,7 +210,7 @@ def watched(
         call = None
         try:
             if observer.is_here():
-                call = Call(function, args, kwargs, _caller())
+                call = WatchedCall(function, args, kwargs, _caller())
             if before is not None and call is not None:
                 observer.observe(name, functools.partial(before, call))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice internal errors

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
     from types import CodeType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 #: Instructions that are not part of any statement.
 _WITHOUT_STATEMENT = frozenset(
@@ -47,7 +47,7 @@ def watch_paths(observer: Observer) -> Iterator[None]:
     owner = module.TorchInGraphFunctionVariable
     follower = _Follower(observer)
 
-    def observation(call: Call) -> AnswerDiffers | None:
+    def observation(call: WatchedCall) -> AnswerDiffers | None:
         variable, tracer = call.args[:2]
         question = variable.value
         if not _is_one_of(question, questions):
@@ -188,7 +188,7 @@ class _Steps:
         self._jump: tuple[AnswerDiffers, int] | None = None
         self._negated: AnswerDiffers | None = None
 
-    def begin(self, _: Call) -> None:
+    def begin(self, _: WatchedCall) -> None:
         """Look at the instruction that comes next."""
         tracer = self._tracer
         self._jump = self._negated = None
@@ -213,7 +213,7 @@ class _Steps:
         elif answer is not None and instruction.opname == "UNARY_NOT":
             self._negated = answer
 
-    def end(self, call: Call) -> None:
+    def end(self, call: WatchedCall) -> None:
         """Look at the result of an instruction."""
         tracer = self._tracer
         if self._jump is not None and tracer.instruction_pointer is not None:
@@ -229,7 +229,7 @@ class _Steps:
         if not call.result:
             self._end()
 
-    def fail(self, _: Call) -> None:
+    def fail(self, _: WatchedCall) -> None:
         """End all branches at an exception, such as a graph break."""
         self._end()
 

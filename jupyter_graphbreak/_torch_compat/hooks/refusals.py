@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 
@@ -31,7 +31,7 @@ def watch_generators(observer: Observer) -> Iterator[None]:
     """Record the generators that Dynamo refused to compile."""
     module = importlib.import_module(_CONVERT_FRAME)
 
-    def observation(call: Call) -> FrameRefused | None:
+    def observation(call: WatchedCall) -> FrameRefused | None:
         if not call.result:
             return None
         convert = observer.local(call.caller, "self")  # of ConvertFrameAssert.__call__
@@ -58,7 +58,7 @@ def watch_limits(observer: Observer) -> Iterator[None]:
     """Record the functions that Dynamo does not recompile because of a limit."""
     module = importlib.import_module(_CONVERT_FRAME)
 
-    def observation(call: Call) -> FrameRefused | None:
+    def observation(call: WatchedCall) -> FrameRefused | None:
         exceeded, limit = call.result
         return _limited(observer, call.caller, limit) if exceeded else None  # the caller is _compile
 
@@ -96,7 +96,7 @@ def watch_given_up(observer: Observer) -> Iterator[None]:
     module = importlib.import_module(_CONVERT_FRAME)
     skip_frame = importlib.import_module("torch._dynamo.exc").SkipFrame
 
-    def observation(call: Call) -> FrameGivenUp | None:
+    def observation(call: WatchedCall) -> FrameGivenUp | None:
         # Frames with nothing to capture end with the same exception.
         ended = isinstance(call.error, skip_frame) and "skip_frame()" in str(call.error)
         return FrameGivenUp(message=str(call.error)) if ended else None
@@ -119,7 +119,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
     module = importlib.import_module(_CONVERT_FRAME)
     wrapper = module.CatchErrorsWrapper
 
-    def observation(call: Call) -> FrameSkipped | None:
+    def observation(call: WatchedCall) -> FrameSkipped | None:
         result, frame = call.argument("result"), call.argument("frame")
         reason = result.skip_reason
         if reason is None or result.guarded_code is not None:
@@ -156,7 +156,7 @@ def _is_compiled_in_place(frame: Any) -> bool:
     return isinstance(module, torch.nn.Module) and module._compiled_call_impl is not None
 
 
-def _skipped_for_mode(call: Call) -> FrameSkipped | None:
+def _skipped_for_mode(call: WatchedCall) -> FrameSkipped | None:
     """Return the frame that is skipped because of the result of the check and for no other reason."""
     if not call.result or call.caller.f_code.co_qualname != "CatchErrorsWrapper.__call__":
         return None

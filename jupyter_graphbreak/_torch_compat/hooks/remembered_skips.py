@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import CodeType, FrameType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 #: The beginning of the reason for a frame that Dynamo remembers to skip; the original reason follows, if known.
 REMEMBERED = "remembered"
@@ -55,7 +55,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             report_to_run("input_codes.add", error)
 
-    def observation(call: Call) -> None:
+    def observation(call: WatchedCall) -> None:
         code = _entry_code(call.argument("fn"))
         if code is not None:
             calls.suspect([code])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
     from jupyter_graphbreak.records.records import StackEntry
 
 #: At most this many keys of a dict, and this many nested dicts, are examined.
@@ -43,12 +43,12 @@ def watch_saving(observer: Observer) -> Iterator[None]:
         seen.add(site)
         return CompiledSaved(is_module=is_module, is_part=is_part, site=site)
 
-    def saved_names(call: Call) -> CompiledSaved | None:
+    def saved_names(call: WatchedCall) -> CompiledSaved | None:
         name = _prefixed(call.args[0] if call.args else None)
         is_part = name is not None and not name.startswith(ORIG_MOD)
         return noted(call.caller, is_module=False, is_part=is_part) if name is not None else None
 
-    def pickled_module(call: Call) -> CompiledSaved | None:
+    def pickled_module(call: WatchedCall) -> CompiledSaved | None:
         is_copied = call.caller.f_code.co_filename.endswith("copy.py")
         return None if is_copied else noted(call.caller, is_module=True)
 

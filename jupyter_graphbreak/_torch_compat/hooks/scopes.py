@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 
 #: The scopes of each open watch.
@@ -43,18 +43,18 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
     manager = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
     scopes = observer.scopes
 
-    def created(call: Call) -> None:
+    def created(call: WatchedCall) -> None:
         site = site_of(call.caller)
         if site is not None:
             SITES[call.args[0]] = site
 
-    def entered(call: Call) -> ScopeOpened:
+    def entered(call: WatchedCall) -> ScopeOpened:
         scope = _entered_scope(observer, _original(observer, call.caller, call.args[0]), call.caller)
         around = scopes.entered
         scopes.enter(call.args[0], scope)
         return _opened(scope, around)
 
-    def left(call: Call) -> None:
+    def left(call: WatchedCall) -> None:
         scopes.leave(call.args[0])
 
     with (
@@ -72,14 +72,14 @@ def _watch_traced(observer: Observer) -> Iterator[None]:
 
     scopes = observer.scopes
 
-    def opened(call: Call) -> ScopeOpened:
+    def opened(call: WatchedCall) -> ScopeOpened:
         scope_variable, tracer = call.argument("self"), call.argument("tx")
         scope = _traced_scope(tracer, value=bool(scope_variable.target_values[0]))
         around = scopes.chain(tracer)
         scopes.open_traced(tracer, scope_variable, scope)
         return _opened(scope, around)
 
-    def closed(call: Call) -> None:
+    def closed(call: WatchedCall) -> None:
         scopes.close_traced(call.argument("tx"), call.argument("self"))
 
     with (

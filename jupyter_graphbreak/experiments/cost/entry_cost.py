@@ -136,7 +136,7 @@ _MAX_COMPILE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Measurement:
+class MeasuredEntry:
     """The cost of an entry, the report of the run on copies in which it was compiled, and how long that took.
 
     ``startup`` is ``None`` if no run preceded the measurement, or if the backend uses no caches.
@@ -155,7 +155,7 @@ def measure_entry(
     budget: Budget | None = None,
     end: float = float("inf"),
     find_cell: FindCell = lambda _: None,
-) -> Measurement:
+) -> MeasuredEntry:
     """Measure an entry on copies, so that the user's objects do not change.
 
     Parameters
@@ -175,7 +175,7 @@ def measure_entry(
 
     Returns
     -------
-    Measurement
+    MeasuredEntry
         The cost and the report.
 
     Raises
@@ -235,7 +235,7 @@ def measure_entry(
             steady = SteadyState(entry, eager, compiled, correspondence, locate, graph_us, guards, used)
             cost = measured_further(cost, steady, seconds=time.monotonic() - started, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
-    return Measurement(cost, own, startup)
+    return MeasuredEntry(cost, own, startup)
 
 
 def _remedied_variants(

@@ -86,7 +86,7 @@ def memory_growth(
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _KeptMemory:
     """The memory that consecutive calls keep.
 
     Parameters
@@ -104,7 +104,7 @@ class _Kept:
     stacks: list[Stack]
 
 
-def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = False) -> _Kept:
+def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = False) -> _KeptMemory:
     """Make calls in a row.
 
     Parameters
@@ -144,7 +144,7 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
             return memory_activities(calls, variant)
 
     nbytes = bytes_per_call(variant.repeatedly(observe, backward=backward))
-    return _Kept(nbytes, holder, [stack for stack, _ in by_stack.most_common()])
+    return _KeptMemory(nbytes, holder, [stack for stack, _ in by_stack.most_common()])
 
 
 @contextlib.contextmanager

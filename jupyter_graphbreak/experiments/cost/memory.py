@@ -121,20 +121,20 @@ class SavedBytes(Generic[_Key]):
 
     def observe(self, call: Callable[[], Any]) -> None:
         """Make a call and count what it keeps."""
-        with torch.autograd.graph.saved_tensors_hooks(self._keep, _Kept.tensor_of):
+        with torch.autograd.graph.saved_tensors_hooks(self._keep, _KeptTensor.tensor_of):
             call()
         self._note_most()
 
-    def _keep(self, tensor: torch.Tensor) -> _Kept:
+    def _keep(self, tensor: torch.Tensor) -> _KeptTensor:
         address, key = memory_address(tensor), self._describe(tensor)
         if address is None or address in self._held:
-            return _Kept(tensor)
+            return _KeptTensor(tensor)
         if not self._counts[address]:
             nbytes = tensor.untyped_storage().nbytes()
             self._kept[address] = key, nbytes
             self._now += nbytes
         self._counts[address] += 1
-        return _Kept(tensor, lambda: self._release(address))
+        return _KeptTensor(tensor, lambda: self._release(address))
 
     def _release(self, address: int) -> None:
         self._counts[address] -= 1
@@ -162,7 +162,7 @@ def stack_in_call(frame: FrameType | None) -> Stack:
     return tuple(reversed(entries))
 
 
-class _Kept:
+class _KeptTensor:
     """A tensor that autograd keeps; calls a function when autograd releases it."""
 
     def __init__(self, tensor: torch.Tensor, on_release: Callable[[], None] | None = None) -> None:

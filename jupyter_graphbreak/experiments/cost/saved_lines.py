@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     _Kind = tuple[tuple[int, ...], torch.dtype]
 
 
-class _Place(NamedTuple):
+class _SavedPlace(NamedTuple):
     """A run of a graph, and the number of a tensor that it saves."""
 
     run: _Run
@@ -58,7 +58,7 @@ def with_compiled_lines(
     stacks = _stacks(compiled, saved) if saved.tensors else {}
     lines: Counter[Location | None] = Counter()
     for key, nbytes in kept.by_key.items():
-        stack = stacks.get(key, ()) if isinstance(key, _Place) else key
+        stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
         lines[locate(stack)] += nbytes
     unknown = lines.pop(None, 0)
     eager = {line.location: line.eager_bytes for line in memory.lines}
@@ -84,16 +84,16 @@ class _SavedByRun:
         self._timer = timer
         self.tensors: defaultdict[_Run, list[_Kind]] = defaultdict(list)
 
-    def key(self, tensor: torch.Tensor) -> _Place | Stack:
+    def key(self, tensor: torch.Tensor) -> _SavedPlace | Stack:
         """Return the run of a graph and the number of the tensor in it; outside of graphs, the stack."""
         run = self._timer.running
         if run is None:
             return stack_in_call(inspect.currentframe())
         self.tensors[run].append((tuple(tensor.shape), tensor.dtype))
-        return _Place(run, len(self.tensors[run]) - 1)
+        return _SavedPlace(run, len(self.tensors[run]) - 1)
 
 
-def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_Place | Stack, Stack]:
+def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
     """Return the stack of the operation for which each tensor is kept, by its place, as far as that is known."""
     timer, inputs = compiled.timer, compiled.graph_inputs()
     expected: dict[int, list[SavedTensor] | None] = {}
@@ -102,7 +102,7 @@ def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_Place | Stack, Stack
         module, given = timer.modules[number], inputs[number]
         expected[number] = compiled.as_called(lambda: _expected(timer, module, given))  # noqa: B023 - called here
     return {
-        _Place(run, number): tensor.stack
+        _SavedPlace(run, number): tensor.stack
         for run, seen in saved.tensors.items()
         for number, tensor in _paired(seen, expected[run[0]] or []).items()
     }

@@ -87,12 +87,12 @@ def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -
         The name of the torch package.
     """
     try:
-        return _Reader(draft, suffix, torch).read(block)
+        return _ArmReader(draft, suffix, torch).read(block)
     except _UnfitError:
         return None
 
 
-class _Reader:
+class _ArmReader:
     def __init__(self, draft: Draft, suffix: str, torch: str) -> None:
         self._draft = draft
         self._suffix = suffix

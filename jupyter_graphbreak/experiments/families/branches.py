@@ -69,12 +69,12 @@ def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> st
         tree = parse_expression(text)
     except SyntaxError:
         return text
-    guard = _Guard(condition, torch, is_taken=is_taken)
+    guard = _GuardedStatements(condition, torch, is_taken=is_taken)
     guarded = guard.visit(tree)
     return ast.unparse(guarded) if guard.found else text
 
 
-class _Guard(ast.NodeTransformer):
+class _GuardedStatements(ast.NodeTransformer):
     def __init__(self, condition: str, torch: str, *, is_taken: bool) -> None:
         self._condition = condition
         self._torch = torch

@@ -19,7 +19,7 @@ _Certainty = Literal["certain", "by name", "unknown"]
 _MAX_ASSIGNMENTS = 3
 
 
-class Definition(NamedTuple):
+class CompiledDefinition(NamedTuple):
     """The known facts about the compiled function.
 
     Parameters
@@ -44,14 +44,16 @@ class CompileCall(NamedTuple):
     node: ast.expr
 
 
-def compile_calls(trees: Mapping[str, ast.Module], definition: Definition, owner: str | None) -> list[CompileCall]:
+def compile_calls(
+    trees: Mapping[str, ast.Module], definition: CompiledDefinition, owner: str | None
+) -> list[CompileCall]:
     """Return the calls that compile a function; empty if they cannot be identified.
 
     Parameters
     ----------
     trees : mapping
         The syntax trees of cells and files, by source.
-    definition : Definition
+    definition : CompiledDefinition
         The function.
     owner : str or None
         The name of the called module in the user's code.
@@ -59,7 +61,7 @@ def compile_calls(trees: Mapping[str, ast.Module], definition: Definition, owner
     found: dict[_Certainty, list[CompileCall]] = {"certain": [], "by name": [], "unknown": []}
     nodes = {source: list(ast.walk(tree)) for source, tree in trees.items()}
     for source in nodes:
-        search = _Search(source, nodes, definition, owner)
+        search = _CompileCallSearch(source, nodes, definition, owner)
         for node, certainty in search.calls():
             found[certainty].append(CompileCall(source, node))
     if found["certain"]:
@@ -69,12 +71,12 @@ def compile_calls(trees: Mapping[str, ast.Module], definition: Definition, owner
 
 
 @dataclass
-class _Search:
+class _CompileCallSearch:
     """The search in one source, given the nodes of all syntax trees."""
 
     source: str
     nodes: Mapping[str, list[ast.AST]]
-    definition: Definition
+    definition: CompiledDefinition
     owner: str | None
     _torch: set[str] = field(default_factory=lambda: {"torch"})
     _compile: set[str] = field(default_factory=set)

@@ -28,7 +28,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     with_joined_conditions,
     with_same_layouts,
 )
-from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
+from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
 from jupyter_graphbreak.experiments.recompiles.manual_steps import (
     GENERAL_STEP,
     is_about_freed_objects,
@@ -174,8 +174,8 @@ def find_recompile_remedies(
         Returns the remedies for the breaks of an entry, by the ids of the remedies.
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
-    texts = _Texts(report, files, find_cell)
-    builder = _RemedyBuilder(report, texts)
+    texts = _ReportTexts(report, files, find_cell)
+    builder = _RecompileRemedyBuilder(report, texts)
     by_entry, without_entry = _recompiles_by_entry(report, kept.entries)
     for entry, recompiles in by_entry:
         on_status(f"to repeat the calls of {entry.function} on copies")
@@ -253,7 +253,7 @@ class _EntrySearch:
         seen: Sequence[SeenCall],
         recompiles: list[Recompile],
         report: Report,
-        texts: _Texts,
+        texts: _ReportTexts,
         compile_text: Callable[[str, str], list[CodeType]],
         on_status: Callable[[str], None],
         *,
@@ -391,7 +391,7 @@ class _EntrySearch:
             is_dynamic = bool(varied.sizes) or not proposal.is_tensor
             changed, title = dict(proposal.texts), proposal.title
             if is_dynamic:
-                changed |= with_dynamic(changed, Definition(proposal.inner), None) or {}
+                changed |= with_dynamic(changed, CompiledDefinition(proposal.inner), None) or {}
                 title = f"{title}; compile with `dynamic=True`"
             if time.monotonic() + trials.seconds / 2 > end:
                 return
@@ -598,7 +598,7 @@ def _code_of(call: Any) -> CodeType | None:
     return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
-class _Texts:
+class _ReportTexts:
     """The texts of the sources of a report, and of further cells and files that contain calls."""
 
     def __init__(self, report: Report, files: Mapping[str, str], find_cell: FindCell) -> None:
@@ -651,15 +651,15 @@ class _Texts:
         self.new_sources.append(source)
         return ident
 
-    def definition_of(self, entry: Entry) -> Definition:
+    def definition_of(self, entry: Entry) -> CompiledDefinition:
         """Return the known facts about the definition of an entry's function."""
         code = _code_of(entry.call)
         source = self._ids.get(code.co_filename) if code is not None else None
         if code is None or source is None or not self.is_own(source):
-            return Definition(entry.function)
+            return CompiledDefinition(entry.function)
         cell = self._find_cell(code.co_filename)
         line = code.co_firstlineno + (cell.line_offset if cell is not None else 0)
-        return Definition(entry.function, source, line)
+        return CompiledDefinition(entry.function, source, line)
 
     def is_own(self, source: str) -> bool:
         """Return whether a source is the user's."""
@@ -682,7 +682,7 @@ class _Texts:
         return {source: self.text(source) for source in dict.fromkeys(sources)}
 
     def reader_of(
-        self, paths: Sequence[Path], sites: Sequence[CallSite], definition: Definition
+        self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
     ) -> tuple[str, Reader] | None:
         """Return a line outside the compiled function that reads one of some numbers, after the name of its source."""
         for source, text in self.all_texts(sites).items():
@@ -702,10 +702,10 @@ class _Texts:
         return self._known.get(ident) or next(new for new in self.new_sources if new.id == ident)
 
 
-class _RemedyBuilder:
+class _RecompileRemedyBuilder:
     """Adds remedies to a report."""
 
-    def __init__(self, report: Report, texts: _Texts) -> None:
+    def __init__(self, report: Report, texts: _ReportTexts) -> None:
         self._report = report
         self._texts = texts
         self._remedies = list(report.remedies or [])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
-    from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
+    from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
 
 #: Statements before which code can be inserted, and expressions in which a call is evaluated once and always.
@@ -381,14 +381,14 @@ def _spliced(text: str, splices: Iterable[_Splice]) -> str:
     return "\n".join(line.decode() for line in lines)
 
 
-def with_dynamic(texts: Mapping[str, str], definition: Definition, owner: str | None) -> dict[str, str] | None:
+def with_dynamic(texts: Mapping[str, str], definition: CompiledDefinition, owner: str | None) -> dict[str, str] | None:
     """Return the changed texts of the sources that compile a function, with ``dynamic=True``; ``None`` if not found.
 
     Parameters
     ----------
     texts : mapping
         The texts of cells and files, by source.
-    definition : Definition
+    definition : CompiledDefinition
         The function.
     owner : str or None
         The name of the called module in the user's code.

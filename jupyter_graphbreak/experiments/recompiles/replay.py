@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
-from jupyter_graphbreak.experiments.trial.seen_calls import Place, Step
+from jupyter_graphbreak.experiments.trial.seen_calls import AssignablePlace, PathStep
 
 #: The name of a called module that has no name in the user's code.
 DEFAULT_OWNER = "model"
@@ -154,7 +154,7 @@ def _program(
 
 
 def run_lines(
-    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, Place], owner: str
+    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, AssignablePlace], owner: str
 ) -> Arguments:
     """Run code before a call; return the arguments to call it with."""
     named = arguments.named(call)
@@ -174,7 +174,7 @@ def run_lines(
     return bound_arguments(call, changed, arguments.kwargs)
 
 
-def _assign(roots: Mapping[Root, Place], path: Path, value: Any) -> None:
+def _assign(roots: Mapping[Root, AssignablePlace], path: Path, value: Any) -> None:
     """Assign a plain value, unless the variable already has it."""
     place = roots.get(path.root)
     if place is None:
@@ -191,11 +191,11 @@ def _assign(roots: Mapping[Root, Place], path: Path, value: Any) -> None:
         return  # the state has changed its structure
 
 
-def _part(value: Any, step: Step) -> Any:
+def _part(value: Any, step: PathStep) -> Any:
     return getattr(value, step.key) if step.kind == "attribute" else value[step.key]
 
 
-def with_part(value: Any, steps: Sequence[Step], new: Any) -> Any:
+def with_part(value: Any, steps: Sequence[PathStep], new: Any) -> Any:
     """Return a value with a part replaced: the same object if it can be changed, a new tuple otherwise."""
     if not steps:
         return new

@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.inputs import numbers_in_code
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, TensorSketch
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
-from jupyter_graphbreak.experiments.trial.subject import OtherThreadError
+from jupyter_graphbreak.experiments.trial.subject import ThreadSeesCopyError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
 
 if TYPE_CHECKING:
@@ -387,7 +387,7 @@ def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
     match error:
         case TrialStoppedError():
             return "not tried", f"the trial was stopped before it {error.effect.what}"
-        case OtherThreadError():
+        case ThreadSeesCopyError():
             return "not tried", str(error)
         case LookupError():
             return "not tried", str(error)

@@ -31,7 +31,7 @@ class CannotApplyError(Exception):
     """A change cannot be applied to functions that already exist."""
 
 
-class OtherThreadError(CannotApplyError):
+class ThreadRunsChangeError(CannotApplyError):
     """A change cannot be applied now because a different user thread would run the changed code."""
 
 
@@ -195,7 +195,7 @@ class Program:
         return find
 
 
-class Definition(NamedTuple):
+class NewDefinition(NamedTuple):
     """A top-level function that the change adds, or whose decorators it changes."""
 
     name: str
@@ -219,7 +219,7 @@ class Application:
     ----------
     functions : list of function
         The functions whose code the change replaces.
-    definitions : list of Definition
+    definitions : list of NewDefinition
         The definitions to execute in their globals.
 
     Raises
@@ -231,7 +231,7 @@ class Application:
     """
 
     def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()) -> None:
-        self.definitions: list[Definition] = []
+        self.definitions: list[NewDefinition] = []
         self._texts = {program.files[source]: text for source, text in texts.items()}
         self._codes: list[tuple[types.FunctionType, CodeType]] = []
         #: The functions that the definitions created, by the id of their globals: each is created only once.
@@ -260,7 +260,7 @@ class Application:
 
         Raises
         ------
-        OtherThreadError
+        ThreadRunsChangeError
             If the change needs a function that has no copy, such as a method.
         """
         thread = thread_at_work(by_file)
@@ -272,7 +272,7 @@ class Application:
         same = {id(new) for old, new in pairs if _is_same(old, new)}
         for function, new_code in self._codes:
             if id(function) not in own and id(new_code) not in same and function.__code__ not in codes:
-                raise OtherThreadError(
+                raise ThreadRunsChangeError(
                     f"one of your other threads is running ({thread}), and would run the changed "
                     f"{function.__qualname__}"
                 )
@@ -317,7 +317,7 @@ class Application:
                 else:
                     scope.pop(name, None)
 
-    def _define(self, definition: Definition, scope: dict[str, Any]) -> None:
+    def _define(self, definition: NewDefinition, scope: dict[str, Any]) -> None:
         _, created = self._created.setdefault(id(scope), (scope, {}))
         if definition.name in created:
             scope[definition.name] = created[definition.name]
@@ -388,11 +388,11 @@ def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:
 
 
 @without_warnings()
-def _definitions(old: str, new: str, filename: str) -> list[Definition]:
+def _definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
     """Return the top-level functions that the new text adds, or decorates differently."""
     known = {name: _decorators(node) for name, node in _top_functions(old).items()}
     return [
-        Definition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))
+        NewDefinition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))
         for name, node in _top_functions(new).items()
         if known.get(name) != _decorators(node)
     ]

@@ -123,7 +123,7 @@ def with_remedies(
     sources: list[Source] = []
     by_search: list[dict[str, Candidate]] = []
     for search in searches:
-        builder = _RemedyBuilder(report, ids, search)
+        builder = _BreakRemedyBuilder(report, ids, search)
         by_search.append(builder.candidates(len(remedies)))
         remedies += [builder.remedy(ident, candidate) for ident, candidate in by_search[-1].items()]
         sources += builder.new_sources
@@ -142,7 +142,7 @@ def with_remedies(
     return replace(report, remedies=remedies, sources=[*report.sources, *sources], diagnostics=diagnostics), by_search
 
 
-class _RemedyBuilder:
+class _BreakRemedyBuilder:
     def __init__(self, report: Report, ids: dict[str, str], search: Search) -> None:
         self._search = search
         self._original = search.runner.original

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, OtherThreadError
+from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, ThreadRunsChangeError
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -187,7 +187,7 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
     match error:
         case TrialStoppedError():
             return "not tried", stop_reason(error)
-        case OtherThreadError():
+        case ThreadRunsChangeError():
             return "not tried", str(error)
         case SyntaxError():
             return "fails", f"not valid Python: {error.msg}" + (f", line {error.lineno}" if error.lineno else "")

@@ -17,7 +17,7 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, run_alone
 from jupyter_graphbreak.experiments.reproducer.reduction import reduced
 from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script, spaced
-from jupyter_graphbreak.experiments.reproducer.script import Variant, script_for
+from jupyter_graphbreak.experiments.reproducer.script import ScriptVariant, script_for
 from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, first_line, target_of
 from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.report.reproducer import Reproducer
@@ -90,7 +90,7 @@ def reproduce(
     on_status(f"writing a script for {ident}")
     with contextlib.ExitStack() as opened:
         running = runner if runner is not None else opened.enter_context(ScriptRunner())
-        search = _Search(report, target, running, on_status, begun + limit)
+        search = _ScriptSearch(report, target, running, on_status, begun + limit)
         script = search.first_script(entries, kept)
         if script is None:
             return Reproducer(ident, target.title, reason=search.reason, seconds=_since(begun))
@@ -124,7 +124,7 @@ def _confirmed(
     return Reproducer(target.id, title, whole, issue, steps=steps, seconds=_since(begun))
 
 
-class _Search:
+class _ScriptSearch:
     """The search for a script that shows a target."""
 
     def __init__(
@@ -205,7 +205,7 @@ class _Search:
 _DEFAULTS = {"nested_graph_breaks": False, "recompile_limit": 8}
 
 
-def _variants(report: Report, target: Target) -> Iterator[Variant]:
+def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
     scopes = [""]
     if any(scope.setting == "fullgraph" and scope.value for scope in report.scopes):
         governs = any(
@@ -219,8 +219,8 @@ def _variants(report: Report, target: Target) -> Iterator[Variant]:
     for exact in (False, True):
         for assembled in (False, True):
             for scope in scopes:
-                yield Variant(exact, assembled, short=True, scope=scope)
-                yield Variant(exact, assembled, scope=scope)
+                yield ScriptVariant(exact, assembled, short=True, scope=scope)
+                yield ScriptVariant(exact, assembled, scope=scope)
 
 
 def _candidates(kept: KeptEntries, target: Target) -> Iterator[Entry]:

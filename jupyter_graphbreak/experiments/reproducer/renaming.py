@@ -157,7 +157,7 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
             case ast.ExceptHandler(name=str(name)):
                 node.name = names.get(name, name)
     if not keeps_texts:
-        _Texts(names | attributes).visit(changed)
+        _ReplacedStrings(names | attributes).visit(changed)
     return spaced(ast.fix_missing_locations(changed))
 
 
@@ -195,7 +195,7 @@ def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
     return names, attributes
 
 
-class _Texts(ast.NodeTransformer):
+class _ReplacedStrings(ast.NodeTransformer):
     """Replaces strings, but not those that PyTorch reads."""
 
     def __init__(self, names: dict[str, str]) -> None:

@@ -39,7 +39,7 @@ _COUNTED = "print(dict(torch._dynamo.utils.counters['unimplemented']))"
 _COMPARED = "result"
 
 
-class Variant(NamedTuple):
+class ScriptVariant(NamedTuple):
     """How to write a script.
 
     Parameters
@@ -82,7 +82,7 @@ class Script:
 
 
 def script_for(
-    entry: Entry, calls: Sequence[SeenCall], target: Target, settings: Mapping[str, Any], variant: Variant
+    entry: Entry, calls: Sequence[SeenCall], target: Target, settings: Mapping[str, Any], variant: ScriptVariant
 ) -> Script:
     """Write the script for an entry.
 
@@ -94,7 +94,7 @@ def script_for(
     target : Target
     settings : mapping
         The settings of ``torch._dynamo.config`` that are not the default.
-    variant : Variant
+    variant : ScriptVariant
 
     Raises
     ------
@@ -239,7 +239,7 @@ def _is_generator(call: Any) -> bool:
     return code is not None and bool(code.co_flags & 0x20)
 
 
-def _compiled(writer: Writer, entry: Entry, called: str, variant: Variant) -> str:
+def _compiled(writer: Writer, entry: Entry, called: str, variant: ScriptVariant) -> str:
     backend, options = given_backend(entry.backend)
     written = repr(backend) if isinstance(backend, str) else ast.unparse(writer.value(backend))
     parts = [called]

@@ -81,7 +81,7 @@ class Uncopied(NamedTuple):
     reason: str
 
 
-class Blocks(Protocol):
+class MemoryProvider(Protocol):
     """Provides the memory for copies of large tensors, so that several copies can share it."""
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
@@ -93,7 +93,7 @@ def clone(
     memo: dict[Any, Any] | None = None,
     failed: list[Uncopied] | None = None,
     functions: Callable[[types.FunctionType], Any] | None = None,
-    blocks: Blocks | None = None,
+    blocks: MemoryProvider | None = None,
     digests: dict[Any, torch.Tensor] | None = None,
 ) -> Any:
     """Return a copy that shares no mutable state; an object that cannot be copied is returned unchanged.
@@ -111,7 +111,7 @@ def clone(
         Collects the objects that could not be copied.
     functions : callable
         Copies a function that an object refers to; without it functions are not copied.
-    blocks : Blocks
+    blocks : MemoryProvider
         Provides the memory for copies of large tensors.
     digests : dict
         If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
@@ -127,7 +127,7 @@ class _Copier:
         memo: dict[Any, Any],
         failed: list[Uncopied] | None,
         functions: Callable[[types.FunctionType], Any] | None,
-        blocks: Blocks | None,
+        blocks: MemoryProvider | None,
         digests: dict[Any, torch.Tensor] | None,
     ) -> None:
         self._memo = memo

@@ -98,7 +98,7 @@ class Effects:
         ]
 
 
-class _Stream(io.StringIO):
+class _OrderedStream(io.StringIO):
     """A stream that also records the order of the texts written to it."""
 
     def __init__(self, effects: Effects, kind: str) -> None:
@@ -142,7 +142,7 @@ def capture_effects(
             effects.note("warning", f"{message.category.__name__}: {_text(message.message)}")
 
     reset_log_once_caches()
-    out, err = _Stream(effects, "stdout"), _Stream(effects, "stderr")
+    out, err = _OrderedStream(effects, "stdout"), _OrderedStream(effects, "stderr")
     once = warnings.onceregistry  # type: ignore[attr-defined]
     shown_once = dict(once)
     try:

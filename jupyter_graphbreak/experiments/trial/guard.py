@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
 
 
-class _Guard:
+class _EffectGuard:
     """Prevents each effect of a trial, and records the first."""
 
     is_exclusive = True
@@ -74,7 +74,7 @@ def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]
     TrialStoppedError
         If the code was stopped, even if it caught that, or if user code has changed the state.
     """
-    guard = _Guard(calls)
+    guard = _EffectGuard(calls)
     with (
         made_descriptors.closed(),
         preserved_line_cache(),

@@ -25,7 +25,7 @@ _TRIAL_SHARE = 0.5
 GROWTH = 4
 
 
-class _Block(NamedTuple):
+class _CopiedStorage(NamedTuple):
     """A storage as it was before all runs, and the copy that runs work on."""
 
     before: torch.UntypedStorage
@@ -73,8 +73,8 @@ class Memory:
 
     def __init__(self, twins: Iterable[Twin] = ()) -> None:
         self.digests: dict[Any, torch.Tensor] = {}
-        self._blocks: list[_Block] = []
-        self._by_key: dict[Any, _Block] = {}
+        self._blocks: list[_CopiedStorage] = []
+        self._by_key: dict[Any, _CopiedStorage] = {}
         self._twins = {memory_key(twin.kept): twin for twin in twins}
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
@@ -91,14 +91,14 @@ class Memory:
             return None  # a copy of a copy that a run has changed
         return block.work
 
-    def _new_block(self, storage: torch.UntypedStorage) -> _Block:
+    def _new_block(self, storage: torch.UntypedStorage) -> _CopiedStorage:
         twin = self._twins.get(memory_key(storage))
         original = twin.original() if twin is not None else None
         if original is not None:
             before = original.untyped_storage()
             if before.data_ptr() != storage.data_ptr() and equal_bytes(before, storage):
-                return _Block(before, storage)
-        return _Block(storage, storage.clone())
+                return _CopiedStorage(before, storage)
+        return _CopiedStorage(storage, storage.clone())
 
     def restores(self, storage: torch.UntypedStorage) -> bool:
         """Return whether this restores a storage."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Registries = list[tuple[str, dict[str, Any], dict[Any, Any]]]
 
 
-class _Stream(io.TextIOWrapper):
+class _ThreadStream(io.TextIOWrapper):
     """Writes to a different stream on threads that redirect it, and to the process's stream on others and afterwards.
 
     Dynamo traces its methods as little as those of a standard stream, so a break at one has the program's line.
@@ -75,12 +75,12 @@ class _Target(io.RawIOBase):
 
 #: The replacements of standard streams, by name and id of the original. They are kept, because Python's ``print`` does
 #: not keep the stream to which it writes: another thread would write to memory that is free.
-_replacements: dict[tuple[str, int], _Stream] = {}
+_replacements: dict[tuple[str, int], _ThreadStream] = {}
 _MAX_REPLACEMENTS = 64
 _streams_lock = threading.RLock()
 
 
-def _replacement(name: str, stream: Any) -> _Stream:
+def _replacement(name: str, stream: Any) -> _ThreadStream:
     """Return the replacement of a standard stream, or the stream itself if it is one."""
     if any(known is stream for (replaced, _), known in _replacements.items() if replaced == name):
         return stream  # type: ignore[no-any-return]
@@ -88,7 +88,7 @@ def _replacement(name: str, stream: Any) -> _Stream:
     known = _replacements.get(key)
     if known is None or known.target.original is not stream or known.closed:
         _replacements.pop(key, None)
-        _replacements[key] = known = _Stream(stream)
+        _replacements[key] = known = _ThreadStream(stream)
         for old in list(_replacements)[:-_MAX_REPLACEMENTS]:
             del _replacements[old]
     return known

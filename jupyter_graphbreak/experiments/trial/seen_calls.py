@@ -62,7 +62,7 @@ class Root(NamedTuple):
     scope: str = ""
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """A step into a value: an attribute, or an item.
 
     A module without a name, such as the first one of a ``Sequential``, is the attribute "0".
@@ -81,14 +81,14 @@ class Path(NamedTuple):
     """The place of a value: a root, and the steps that lead to it."""
 
     root: Root
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PathStep, ...] = ()
 
     def __str__(self) -> str:
         return self.root.name + "".join(map(str, self.steps))
 
     def into(self, kind: str, key: Any) -> Path:
         """Return the place of a part of the value."""
-        return Path(self.root, (*self.steps, Step(kind, key)))
+        return Path(self.root, (*self.steps, PathStep(kind, key)))
 
 
 @dataclass(frozen=True)
@@ -400,18 +400,18 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
         pending += reversed(inner)
 
 
-def _children(value: Any, *, inside: bool) -> list[tuple[Step, Any]]:
+def _children(value: Any, *, inside: bool) -> list[tuple[PathStep, Any]]:
     """Return the parts of a container or an object, with the steps that lead to them."""
     if is_instance(value, _OPAQUE):
         return []
     if is_instance(value, list | tuple) and not hasattr(value, "_fields"):
-        return [(Step("item", index), part) for index, part in enumerate(value)]
+        return [(PathStep("item", index), part) for index, part in enumerate(value)]
     if is_instance(value, Mapping):
         try:
-            return [(Step("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
+            return [(PathStep("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
         except Exception:  # noqa: BLE001 - a user's class
             return []
-    return [(Step("attribute", name), part) for name, part in _attributes(value, inside=inside).items()]
+    return [(PathStep("attribute", name), part) for name, part in _attributes(value, inside=inside).items()]
 
 
 def _attributes(value: Any, *, inside: bool) -> dict[str, Any]:
@@ -439,25 +439,25 @@ def _is_library_class(kind: type) -> bool:
 
 
 @dataclass(frozen=True)
-class Place:
+class AssignablePlace:
     """A variable that can be read and assigned."""
 
     read: Callable[[], Any]
     write: Callable[[Any], None]
 
 
-def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Place]:
+def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, AssignablePlace]:
     """Return the variables that a callable reads: its module, closure variables, globals of its functions."""
-    roots: dict[Root, Place] = {}
+    roots: dict[Root, AssignablePlace] = {}
     owner = owner_of(call)
     if not is_instance(owner, types.FunctionType | types.BuiltinFunctionType | type):
         root = Root("partial", "fn") if is_instance(owner, partial) else Root("module", "self")
-        roots[root] = Place(lambda: owner, _ignore)
+        roots[root] = AssignablePlace(lambda: owner, _ignore)
     for name, value in arguments.named(call).items():
         if not is_instance(value, (*_PLAIN, torch.Tensor)):
             # A method of an object that is not a module may be given as a function and its object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
-            roots[root] = Place(partial(_identity, value), _ignore)
+            roots[root] = AssignablePlace(partial(_identity, value), _ignore)
     functions = 0
     for item in reached(call, *arguments.args, *arguments.kwargs.values()):
         if not is_instance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
@@ -468,12 +468,12 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Pl
         for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
             root = Root("closure", name, item.__qualname__)
             if name != "__class__" and _has_content(cell) and _is_state(cell.cell_contents):
-                roots.setdefault(root, Place(partial(getattr, cell, "cell_contents"), _writer_of_cell(cell)))
+                roots.setdefault(root, AssignablePlace(partial(getattr, cell, "cell_contents"), _writer_of_cell(cell)))
         scope = item.__globals__
         for name in _names(item.__code__):
             if name in scope and _is_state(scope[name]):
                 root = Root("global", name, str(scope.get("__name__")))
-                roots.setdefault(root, Place(partial(scope.__getitem__, name), _writer_of_item(scope, name)))
+                roots.setdefault(root, AssignablePlace(partial(scope.__getitem__, name), _writer_of_item(scope, name)))
     return roots
 
 

@@ -58,7 +58,7 @@ from jupyter_graphbreak.records.package_paths import is_library
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-    from jupyter_graphbreak.experiments.trial.copies import Blocks
+    from jupyter_graphbreak.experiments.trial.copies import MemoryProvider
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
 
@@ -78,12 +78,12 @@ _LAYOUT = frozenset({"_fields_", "_anonymous_", "_pack_", "_align_", "_layout_",
 _OF_LOGGING = frozenset({"handlers", "filters", "buffer"})
 
 
-class OtherThreadError(Exception):
+class ThreadSeesCopyError(Exception):
     """A copy cannot run now: another thread would see the objects that are swapped in for it."""
 
 
 @dataclass(frozen=True)
-class _Place:
+class _NamedPlace:
     """A name that code reads or writes: a global, a variable of an outer function, an attribute of a class."""
 
     name: str
@@ -98,7 +98,7 @@ class _Place:
 class _SwappedPlace:
     """A name read by code that is not copied, such as a method: it refers to the copy only while a program runs."""
 
-    def __init__(self, place: _Place, inside: Any, *, is_function: bool = False) -> None:
+    def __init__(self, place: _NamedPlace, inside: Any, *, is_function: bool = False) -> None:
         self._is_function = is_function
         self.name = place.name
         self.key, self.holder = place.key, place.holder
@@ -160,7 +160,7 @@ class Subject:
         A function, a method, a module or another callable object.
     arguments : Arguments, optional
         The arguments of its calls. They are copied with the rest, so shared objects and shared memory stay shared.
-    blocks : Blocks, optional
+    blocks : MemoryProvider, optional
         The copies of large memory, for a copy that is kept and never runs.
     kept : KeptNames, optional
         What names referred to when the copied function was called; by default, those of the entry that runs.
@@ -188,7 +188,7 @@ class Subject:
         self,
         fn: Callable[..., Any],
         arguments: Arguments | None = None,
-        blocks: Blocks | None = None,
+        blocks: MemoryProvider | None = None,
         kept: KeptNames | None = None,
     ) -> None:
         self._memo: dict[Any, Any] = {}
@@ -205,7 +205,7 @@ class Subject:
         self._functions: list[types.FunctionType] = []
         self._copied_methods: set[types.FunctionType] = set()
         self._copied_globals: set[VariableKey] = set()
-        self._places: list[_Place | _SwappedPlace] = []
+        self._places: list[_NamedPlace | _SwappedPlace] = []
         self._entered = 0
         self._before: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
@@ -372,13 +372,15 @@ class Subject:
 
         Raises
         ------
-        OtherThreadError
+        ThreadSeesCopyError
             If another user thread is running, which would see the copies.
         """
         swapped = [place for place in self._places if isinstance(place, _SwappedPlace)]
         shared = next((place.name for place in swapped if not place.is_constant), None)
         if shared is not None and (thread := thread_at_work()) is not None:
-            raise OtherThreadError(f"one of your other threads is running ({thread}), and would see copies of {shared}")
+            raise ThreadSeesCopyError(
+                f"one of your other threads is running ({thread}), and would see copies of {shared}"
+            )
         self._entered += 1
         if self._entered == 1:
             for place in swapped:
@@ -467,7 +469,7 @@ class Subject:
             with contextlib.suppress(ValueError):  # an empty cell
                 cell.cell_contents = self._copy(old.cell_contents, variable)
                 if not library:
-                    self._places.append(_Place(variable, *_cell_access(cell, old)))
+                    self._places.append(_NamedPlace(variable, *_cell_access(cell, old)))
         if not library:
             names = global_names(function.__code__)
             for variable in sorted(scope if names & _READ_ANY_GLOBAL else names):
@@ -494,7 +496,7 @@ class Subject:
             if not failed:
                 result[id(handler)] = copy
                 name = f"the attributes of the handler {kind.__name__}"
-                self._places.append(_Place(name, functools.partial(_identity, vars(copy)), _ignore))
+                self._places.append(_NamedPlace(name, functools.partial(_identity, vars(copy)), _ignore))
         return result
 
     def _copy_filters(self) -> dict[int, Any]:
@@ -508,7 +510,7 @@ class Subject:
                 owner = getattr(copy, "__self__", copy)  # of a method
                 if is_data(owner):
                     name = f"the attributes of the filter {type(owner).__name__}"
-                    self._places.append(_Place(name, functools.partial(_identity, owner), _ignore))
+                    self._places.append(_NamedPlace(name, functools.partial(_identity, owner), _ignore))
         return result
 
     def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
@@ -535,13 +537,13 @@ class Subject:
             return
         if is_bound_to_data(value):
             scope[name] = method = self._copy(value, name)
-            self._places.append(_Place(name, functools.partial(_identity, method.__self__), _ignore))
+            self._places.append(_NamedPlace(name, functools.partial(_identity, method.__self__), _ignore))
         if is_instance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
         if value is not _MISSING:
             scope[name] = self._copy(value, name)
         read, write, *_ = _item_access(scope, name)
-        self._places.append(_Place(name, read, write, key))
+        self._places.append(_NamedPlace(name, read, write, key))
 
     def _swap_uncopied_state(self) -> None:
         """Swap the globals, closures and class attributes that are used by code that is not copied."""
@@ -605,17 +607,17 @@ class Subject:
             for name, holder, access in accesses:
                 if (id(holder), name) not in known:
                     known.add((id(holder), name))
-                    self._swap(_Place(name, *access))
+                    self._swap(_NamedPlace(name, *access))
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
         names = [name for name in vars(kind) if not name.startswith("__") and name not in _LAYOUT]
         names = [
-            name for name in names if self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+            name for name in names if self._swap(_NamedPlace(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
         ]
         if with_members and issubclass(kind, enum.Enum):
             for member in kind.__members__.values():
-                self._swap(_Place(f"{kind.__name__}.{member.name}", *_attributes_access(member)))
+                self._swap(_NamedPlace(f"{kind.__name__}.{member.name}", *_attributes_access(member)))
         return {(id(kind), name) for name in names}
 
     def _callers_of(self, variables: set[VariableKey], functions: list[types.FunctionType]) -> set[VariableKey]:
@@ -640,7 +642,7 @@ class Subject:
                 for name in global_names(function.__code__)
             ]
             if not stored.isdisjoint(used):
-                place = _Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name))
+                place = _NamedPlace(f"{kind.__name__}.{name}", *_attribute_access(kind, name))
                 self._copied_methods.update(functions_in(member))
                 copy = with_functions(member, self._copy_function)
                 self._places.append(_SwappedPlace(place, copy, is_function=True))
@@ -665,11 +667,13 @@ class Subject:
                 value = getattr(function, name)
                 inside = self._copy(value, title)
                 if are_changed or inside is not value:
-                    place = _Place(f"{title}.{name}", *_part_access(function, name))
+                    place = _NamedPlace(f"{title}.{name}", *_part_access(function, name))
                     self._places.append(_SwappedPlace(place, inside))
             attributes = vars(function)
             names = [name for name in attributes if not name.startswith("__")]
-            swapped = [name for name in names if self._swap(_Place(f"{title}.{name}", *_item_access(attributes, name)))]
+            swapped = [
+                name for name in names if self._swap(_NamedPlace(f"{title}.{name}", *_item_access(attributes, name)))
+            ]
             if are_changed:
                 self._namespaces.append((function, frozenset(swapped)))
 
@@ -679,7 +683,7 @@ class Subject:
             if is_library_owner(owner):
                 self.assigned.append(LibraryAttribute(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in known:
-                place = _Place(f"{owner.__name__}.{name}", *_attribute_access(owner, name))
+                place = _NamedPlace(f"{owner.__name__}.{name}", *_attribute_access(owner, name))
                 value = place.read()
                 self._places.append(_SwappedPlace(place, self._copy(value, place.name) if is_data(value) else value))
 
@@ -694,7 +698,7 @@ class Subject:
             title = getattr(owner, "name", None) or type(owner).__name__
             for name, value in list(attributes.items()):
                 if name[:1] != "_" and name not in _OF_LOGGING and is_data(value):
-                    self._swap_if_copied(_Place(f"{title}.{name}", *_item_access(attributes, name)), value)
+                    self._swap_if_copied(_NamedPlace(f"{title}.{name}", *_item_access(attributes, name)), value)
 
     def _swap_modules(
         self, modules: list[tuple[types.ModuleType, list[str]]]
@@ -702,11 +706,13 @@ class Subject:
         """Swap names of modules; return those that were swapped."""
         swapped = []
         for module, names in modules:
-            places = {name: _Place(f"{module.__name__}.{name}", *_item_access(vars(module), name)) for name in names}
+            places = {
+                name: _NamedPlace(f"{module.__name__}.{name}", *_item_access(vars(module), name)) for name in names
+            }
             swapped.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
         return swapped
 
-    def _swap(self, place: _Place) -> bool:
+    def _swap(self, place: _NamedPlace) -> bool:
         """Swap a copy in for the value at a place; return whether a run's assignments to it are undone with that."""
         try:
             value = place.read()
@@ -728,7 +734,7 @@ class Subject:
             self._swap_if_copied(place, value)
         return len(self._places) > before
 
-    def _swap_if_copied(self, place: _Place, value: Any) -> None:
+    def _swap_if_copied(self, place: _NamedPlace, value: Any) -> None:
         failed: list[Uncopied] = []
         result = clone(value, self._memo, failed, self._copy_function, self._blocks)
         if result is not value and not failed:
@@ -807,14 +813,14 @@ def _name(fn: Any) -> str:
     return str(getattr(fn, "__name__", type(fn).__name__))
 
 
-def _function_places(function: types.FunctionType) -> Iterator[_Place]:
+def _function_places(function: types.FunctionType) -> Iterator[_NamedPlace]:
     """Yield the parts of a function that a call may change: its defaults and attributes."""
     parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
         if is_data(parameter.default) and not is_instance(parameter.default, type):
-            yield _Place(parameter.name, functools.partial(_identity, parameter.default), _ignore)
+            yield _NamedPlace(parameter.name, functools.partial(_identity, parameter.default), _ignore)
     if vars(function) or function.__name__ in function.__code__.co_names:
-        yield _Place(f"the attributes of {function.__name__}", lambda: vars(function), _ignore)
+        yield _NamedPlace(f"the attributes of {function.__name__}", lambda: vars(function), _ignore)
 
 
 def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import torch
 
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.values.recorder import Origin, RecordedValue
+    from jupyter_graphbreak.experiments.values.recorder import NonfiniteOrigin, RecordedValue
     from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.location import Location, Source
@@ -266,14 +266,14 @@ def _is_in_library(operation: _Operation, sources: Mapping[str, Source]) -> bool
 
 
 def _first_nonfinite(
-    origins: list[tuple[_Operation, Origin]],
-    eager: list[tuple[_Operation, Origin]] | None,
+    origins: list[tuple[_Operation, NonfiniteOrigin]],
+    eager: list[tuple[_Operation, NonfiniteOrigin]] | None,
     order: Mapping[tuple[str, int] | None, int],
 ) -> Iterable[NonFinite]:
     """Yield the first operation of each direction and kind, and whether the eager call has it as well."""
     forward = [item for item in origins if item[1].direction == "forward"]
     forward.sort(key=lambda item: order.get(_line(item[0]), len(order)))
-    alike: dict[tuple[str, str], list[tuple[_Operation, Origin]]] = {}
+    alike: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}
     for item in [*forward, *(item for item in origins if item[1].direction == "backward")]:
         alike.setdefault((item[1].direction, item[1].kind), []).append(item)
     for key, ((operation, origin), *others) in alike.items():

@@ -41,7 +41,7 @@ class RecordedValue:
     executions: int = 0
 
 
-class Origin(NamedTuple):
+class NonfiniteOrigin(NamedTuple):
     """The first execution in which an operation made NaN or Inf."""
 
     key: Any
@@ -64,7 +64,7 @@ class ValueRecorder:
     """
 
     values: dict[Hashable, RecordedValue] = field(default_factory=dict)
-    origins: dict[tuple[Hashable, str, str], Origin] = field(default_factory=dict)
+    origins: dict[tuple[Hashable, str, str], NonfiniteOrigin] = field(default_factory=dict)
     _executions: Counter[Hashable] = field(default_factory=Counter)
     #: The gradient functions of the operations so far; holding them keeps their identities.
     _functions: set[Any] = field(default_factory=set)
@@ -134,10 +134,10 @@ class ValueRecorder:
     ) -> None:
         # A division of Inf by Inf makes NaN: only a new kind counts.
         if seen.nan and not before.nan:
-            origin = Origin(key, direction, "nan", seen, execution)
+            origin = NonfiniteOrigin(key, direction, "nan", seen, execution)
             self.origins.setdefault((key, direction, "nan"), origin)
         if seen.inf and not (before.inf or before.nan):
-            origin = Origin(key, direction, "inf", seen, execution)
+            origin = NonfiniteOrigin(key, direction, "inf", seen, execution)
             self.origins.setdefault((key, direction, "inf"), origin)
 
     def _watch_backward(self, key: Hashable, tensor: torch.Tensor, execution: int, *, is_first: bool) -> None:

@@ -43,7 +43,7 @@ _MAX_SIGNS, _MAX_NOTES = 20, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class LineNote:
     """A note below a line about a break."""
 
     number: int
@@ -78,7 +78,7 @@ class SourceRow:
     classes: str
     label: str
     scope_class: str
-    notes: list[Note]
+    notes: list[LineNote]
     blank: tuple[str, str, str]
 
 
@@ -218,7 +218,7 @@ class _Rows:
             blank=(" " * width.number, " " * (width.signs + 1), " " * (width.letters + 1)),
         )
 
-    def _note(self, line: Line, mark: BreakMark) -> Note:
+    def _note(self, line: Line, mark: BreakMark) -> LineNote:
         break_ = self._breaks[mark.id]
         resumes = [self._resumes[ident] for ident in break_.resumes if ident in self._resumes]
         eager = [self._skipped[ident] for ident in break_.skipped if ident in self._skipped]
@@ -229,7 +229,7 @@ class _Rows:
         # Keep tabs, so that the note is aligned with its expression at any tab width.
         before = line.text[: min(mark.start, _NOTE_COLUMNS)]
         indent = "".join("\t" if char == "\t" else " " for char in before)
-        return Note(mark.number, text, indent, "^" * min(mark.end - mark.start, _NOTE_COLUMNS))
+        return LineNote(mark.number, text, indent, "^" * min(mark.end - mark.start, _NOTE_COLUMNS))
 
 
 def _signs(line: Line) -> str:

@@ -41,7 +41,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     recompile_remedies,
     shows_advice,
 )
-from jupyter_graphbreak.views.words.verdict import Verdict, figures, verdict, why_untried
+from jupyter_graphbreak.views.words.verdict import RunVerdict, figures, verdict, why_untried
 from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ _MAX_SCOPE_DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MarkupLimits:
     """The parts of each list that the static markup shows.
 
     Up to ``open`` breaks are expanded. The code of a graph is shown if it has at most ``code`` lines.
@@ -137,7 +137,7 @@ class Limits:
 class View:
     """The data that the template reads from a report."""
 
-    limits = Limits()
+    limits = MarkupLimits()
     scope_label = staticmethod(scope_label)
     decided_at = staticmethod(decided_at)
     path_answers = staticmethod(path_answers)
@@ -187,7 +187,7 @@ class View:
     # The head.
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RunVerdict:
         """The verdict on the run."""
         return verdict(self.report)
 
@@ -231,7 +231,7 @@ class View:
         """The warnings and errors that are shown at the top."""
         return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
 
-    def step_words(self, segment: Segment) -> str:
+    def step_words(self, segment: NestedStep) -> str:
         """Return the description of a step of the run, with the calls that lead to it."""
         step = segment.step
         path = " > ".join(segment.calls)
@@ -493,7 +493,7 @@ _MAX_CALLS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RunStep:
     """One step of a run.
 
     Parameters
@@ -515,32 +515,32 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class NestedStep:
     """A step with the names of the calls around it, outermost first."""
 
-    step: Step
+    step: RunStep
     calls: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StepsOfCall:
     """A call with several steps; ``names`` are the functions, outermost first."""
 
     names: list[str]
     steps: list[Item] = field(default_factory=list)
 
 
-Item: TypeAlias = Step | Call
+Item: TypeAlias = RunStep | StepsOfCall
 
 
-def course(report: Report) -> list[Segment]:
+def course(report: Report) -> list[NestedStep]:
     """Return the steps of a run in order. A break that several frames report appears once, where it occurred."""
-    segments: list[Segment] = []
+    segments: list[NestedStep] = []
     pending: list[tuple[Item, tuple[str, ...]]] = [(item, ()) for item in reversed(_Course(report).items())]
     while pending:
         item, calls = pending.pop()
-        if isinstance(item, Step):
-            segments.append(Segment(item, calls))
+        if isinstance(item, RunStep):
+            segments.append(NestedStep(item, calls))
         else:
             pending += [(inner, (*calls, *item.names)[:_MAX_NAMES]) for inner in reversed(item.steps)]
     return segments
@@ -572,7 +572,7 @@ class _Course:
         # Frames that call each other in a cycle have no outermost frame.
         items += [item for frame in self._report.frames for item in self._items_of(frame, 0)]
         for rest in (*self._eager_of_frame.values(), *self._eager_of_break.values()):
-            items += [Step("eager", skipped=skipped) for skipped in rest]
+            items += [RunStep("eager", skipped=skipped) for skipped in rest]
         return items
 
     def _items_of(self, frame: Frame, depth: int) -> list[Item]:
@@ -591,23 +591,25 @@ class _Course:
                 elif called.id not in self._seen:
                     items += self._items_of(called, level + 1)
         if len(items) > 1 and frame.role != "resume":
-            return [Call([frame.function], items)]
-        if items and isinstance(items[0], Call):
-            return [Call([frame.function, *items[0].names], items[0].steps)]
+            return [StepsOfCall([frame.function], items)]
+        if items and isinstance(items[0], StepsOfCall):
+            return [StepsOfCall([frame.function, *items[0].names], items[0].steps)]
         return items
 
-    def _own_steps(self, frame: Frame) -> Iterator[Step]:
+    def _own_steps(self, frame: Frame) -> Iterator[RunStep]:
         for name in frame.graphs:
             if name in self._graphs:
-                yield Step("graph", graph=self._graphs[name], frame=frame)
+                yield RunStep("graph", graph=self._graphs[name], frame=frame)
         for ident in frame.breaks:
             if self._home_frame.get(ident) == frame.id:
-                yield Step("break", frame=frame, number=self._numbers.get(ident))
+                yield RunStep("break", frame=frame, number=self._numbers.get(ident))
             # Functions that Dynamo never traced run eagerly from the first frame that meets the break.
-            yield from (Step("eager", skipped=skipped) for skipped in self._eager_of_break.pop(ident, ()))
+            yield from (RunStep("eager", skipped=skipped) for skipped in self._eager_of_break.pop(ident, ()))
         if frame.outcome == "error":
-            yield Step("error", frame=frame)
-        yield from (Step("eager", skipped=skipped, frame=frame) for skipped in self._eager_of_frame.pop(frame.id, ()))
+            yield RunStep("error", frame=frame)
+        yield from (
+            RunStep("eager", skipped=skipped, frame=frame) for skipped in self._eager_of_frame.pop(frame.id, ())
+        )
 
 
 def _home_frame(places: Mapping[str, int], break_: Break) -> str | None:

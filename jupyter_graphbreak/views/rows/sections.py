@@ -18,7 +18,7 @@ from jupyter_graphbreak.views.words.cost import (
     startup,
     time_with,
 )
-from jupyter_graphbreak.views.words.cost_findings import Finding, cost_findings, startup_findings
+from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.groups import best_remedy
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
@@ -383,9 +383,9 @@ def _cost(report: Report) -> Section | None:
         return None
     others = [*coverage_sentences(report), startup(report)]
     findings = [
-        *(Finding(sentence) for sentence in cost_verdicts(report)),
+        *(CostFinding(sentence) for sentence in cost_verdicts(report)),
         *cost_findings(report),
-        *(Finding(sentence) for sentence in others if sentence),
+        *(CostFinding(sentence) for sentence in others if sentence),
         *startup_findings(report),
     ]
     rows = [Row(str(index), each.sentence, spot=_spot(each.location)) for index, each in enumerate(_limit(findings))]

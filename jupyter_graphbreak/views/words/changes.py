@@ -9,7 +9,7 @@ from jupyter_graphbreak.views.words.plain_text import counted
 from jupyter_graphbreak.views.words.reason import reason_of
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.report.diff import Change, Changes, Place
+    from jupyter_graphbreak.report.diff import BreakChange, BreakPlace, Changes
 
 
 #: If there are more functions than this, they are counted instead of named.
@@ -81,7 +81,7 @@ def _not_recompiled(changes: Changes) -> str:
     return ", ".join(sentences)
 
 
-def describe_change(change: Change) -> tuple[str, str, str]:
+def describe_change(change: BreakChange) -> tuple[str, str, str]:
     """Return the place of a break, now or before, its expression and its reason."""
     at = _place(change.after or change.before)
     if change.change == "moved":
@@ -92,7 +92,7 @@ def describe_change(change: Change) -> tuple[str, str, str]:
     return at, code, reason_of(change)
 
 
-def change_status(change: Change) -> str:
+def change_status(change: BreakChange) -> str:
     """Return how a break changed, or why that is not known."""
     if change.change != "unknown":
         return change.change
@@ -101,7 +101,7 @@ def change_status(change: Change) -> str:
     return "not compiled again: PyTorch still had the code"
 
 
-def _place(place: Place | None) -> str:
+def _place(place: BreakPlace | None) -> str:
     if place is None:
         return "an unknown place"
     return f"{place.name}:{place.line}" if place.name else f"line {place.line}"

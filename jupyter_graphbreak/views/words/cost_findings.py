@@ -80,7 +80,7 @@ _MAX_GUARDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CostFinding:
     """A sentence about the cost of an entry.
 
     Parameters
@@ -98,7 +98,7 @@ class Finding:
     location: Location | None = None
 
 
-def cost_findings(report: Report) -> list[Finding]:
+def cost_findings(report: Report) -> list[CostFinding]:
     """Return the findings about all entries, the most expensive first."""
     cost = report.cost
     if cost is None:
@@ -107,12 +107,12 @@ def cost_findings(report: Report) -> list[Finding]:
     findings = []
     for entry in cost.entries[:_MAX_ENTRIES]:
         name = f"{entry.function}: " if several else ""
-        findings += [Finding(name + one.sentence, one.share, one.location) for one in _findings_on(report, entry)]
+        findings += [CostFinding(name + one.sentence, one.share, one.location) for one in _findings_on(report, entry)]
     findings.sort(key=lambda finding: -finding.share)
     return findings
 
 
-def startup_findings(report: Report) -> list[Finding]:
+def startup_findings(report: Report) -> list[CostFinding]:
     """Compare a second start with the first, and name the graphs that AOTAutograd's cache cannot keep.
 
     "compiling takes 10.2 s at a second start (22.6 s at the first): 2 of 3 graphs are in AOTAutograd's cache", "graph B
@@ -127,7 +127,7 @@ def startup_findings(report: Report) -> list[Finding]:
         count = len(startup.graphs)
         known = f"{hits} of {counted(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
         both = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
-        findings.append(Finding(f"compiling takes {both}: {known} in AOTAutograd's cache"))
+        findings.append(CostFinding(f"compiling takes {both}: {known} in AOTAutograd's cache"))
     bypassed = [graph for graph in startup.graphs if graph.cache == "bypass"]
     for graph in sorted(bypassed, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MAX_BYPASSED]:
         spent = graph.tracing_s + graph.backend_s
@@ -140,15 +140,15 @@ def startup_findings(report: Report) -> list[Finding]:
             code, tried = one_line(change.code), f"{change.second_s:.2f} s"
             sentence += f": with `{code}` before compiling, a second start finds it and compiles for {tried}"
             sentence += _CACHED_BY_NAME if "cacheable_functions" in code else ""
-            findings.append(Finding(sentence, location=graph.location))
+            findings.append(CostFinding(sentence, location=graph.location))
             continue
         cause = cache_bypass(graph.reason)
         advice = f": {cause.advice}" if cause is not None and cause.advice is not None else ""
-        findings.append(Finding(sentence + advice, location=graph.location))
+        findings.append(CostFinding(sentence + advice, location=graph.location))
     return findings
 
 
-def _findings_on(report: Report, entry: EntryCost) -> Iterator[Finding]:
+def _findings_on(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     if entry.memory is not None:
         yield from _memory(report, entry.memory)
         yield from _growth(report, entry.memory.growth)
@@ -162,7 +162,7 @@ def _findings_on(report: Report, entry: EntryCost) -> Iterator[Finding]:
         yield from _regions(report, entry.regions)
 
 
-def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> Iterator[Finding]:
+def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> Iterator[CostFinding]:
     """Give the cost of a branch that only compiled code takes, or the time saved by leaving out guards.
 
     Both times of an alternative were measured later than those of the entry, so only their ratio is used. A library's
@@ -179,20 +179,22 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
         name = one_line(alternative.change)
         unnoticed = _UNNOTICED.get(name.rpartition(".")[2], "Dynamo then no longer notices all changes")
         option = f'`options={{"guard_filter_fn": {name}}}` in `torch.compile`'
-        yield Finding(f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share)
+        yield CostFinding(
+            f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share
+        )
         return
     at = f" at {place(report, without_function(alternative.location))}" if alternative.location is not None else ""
     branch = f"the branch{at} that only compiled code takes"
     if not are_apart(alternative.time, alternative.before):
         source = lookup.sources(report).get(alternative.location.source) if alternative.location is not None else None
         if source is None or source.kind != "library":
-            yield Finding(f"{branch} makes no measurable difference", 0.0, alternative.location)
+            yield CostFinding(f"{branch} makes no measurable difference", 0.0, alternative.location)
         return
     verb, of = ("costs", f" of {time_text(before)} per call") if lost > 0 else ("saves", " per call")
-    yield Finding(f"{branch} {verb} {time_text(abs(lost))}{of}", share, alternative.location)
+    yield CostFinding(f"{branch} {verb} {time_text(abs(lost))}{of}", share, alternative.location)
 
 
-def _regions(report: Report, regions: RegionCost) -> Iterator[Finding]:
+def _regions(report: Report, regions: RegionCost) -> Iterator[CostFinding]:
     """Name the ways to compile the blocks that shorten the start, and say why blocks are compiled separately.
 
     "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start takes 4.1 s
@@ -203,7 +205,7 @@ def _regions(report: Report, regions: RegionCost) -> Iterator[Finding]:
     for start_s, way in sorted(starts, key=lambda start: start[0]):
         if whole.start_s is not None and start_s <= _WORTH_A_WAY * whole.start_s:
             times = f"compiling at a first start takes {start_s:.1f} s instead of {whole.start_s:.1f} s"
-            yield Finding(f"{_change(regions, way)}: {times}{_calls(way)}", _SHARE_OF_START)
+            yield CostFinding(f"{_change(regions, way)}: {times}{_calls(way)}", _SHARE_OF_START)
     for way in others:
         if way.differences:
             yield _separate_blocks(report, regions, way)
@@ -231,7 +233,7 @@ def _calls(way: CompiledWay) -> str:
     return f"; calls take {'equally long' if is_equal else f'{way.time_ratio:.2f} times as long'}"
 
 
-def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> Finding:
+def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> CostFinding:
     """Say why blocks that look alike are compiled separately.
 
     "compiled alone, the 12 `Block` modules need 8 compilations, and then run eagerly (recompile limit), because of what
@@ -247,10 +249,10 @@ def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> F
     sentence += ", and the rest of them runs eagerly (recompile limit)," if way.limit_hit else ""
     sentence += f" because of what differs: {'; '.join(variations)}"
     sentence += f". Advice: {one_line(guards[0].advice)}" if guards[0].advice else ""
-    return Finding(sentence, location=next(iter(guards[0].locations), None))
+    return CostFinding(sentence, location=next(iter(guards[0].locations), None))
 
 
-def _unfused(report: Report, kernels: UnfusedKernels) -> Finding:
+def _unfused(report: Report, kernels: UnfusedKernels) -> CostFinding:
     """Say why two kernels are not fused.
 
     "line 5 and line 6 run in separate kernels: the second one needs the finished result of a reduction; each call reads
@@ -263,10 +265,10 @@ def _unfused(report: Report, kernels: UnfusedKernels) -> Finding:
     library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
     reason = (_WHY_NOT_FUSED | library)[kernels.reason]
     again = f"each call reads {memory_text(kernels.nbytes)} again because of that"
-    return Finding(f"{' and '.join(lines)} {verb}: {reason}; {again}", location=kernels.first)
+    return CostFinding(f"{' and '.join(lines)} {verb}: {reason}; {again}", location=kernels.first)
 
 
-def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:
+def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> CostFinding:
     """Name a slow operation: "`erfinv` is 10.7 times slower compiled than eager (3.14 ms ..., line 6)"."""
     eager, compiled = op.eager.median_us, op.compiled.median_us
     facts = [f"{time_text(compiled)} against {time_text(eager)}"]
@@ -274,10 +276,10 @@ def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> Finding:
     name, ratio = one_line(op.op).rpartition(".")[2], compiled / max(eager, _MIN_US)
     times = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"  # noqa: PLR2004
     sentence = f"`{name}` is {times} times slower compiled than eager ({', '.join(facts)})"
-    return Finding(sentence, (compiled - eager) / max(entry.eager.median_us, compiled - eager), op.location)
+    return CostFinding(sentence, (compiled - eager) / max(entry.eager.median_us, compiled - eager), op.location)
 
 
-def _guards(report: Report, entry: EntryCost) -> Iterator[Finding]:
+def _guards(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     """Name the objects whose guards take a notable part of a call.
 
     The measured part "guards and entering the code" contains more than guards, so the sentence gives no total.
@@ -296,7 +298,9 @@ def _guards(report: Report, entry: EntryCost) -> Iterator[Finding]:
         subject, us = f"on `{_readable(guard.guard)}`", time_text(guard.time.median_us)
         parts.append(f"{subject} {us}{beside}" if parts else f"those {subject} take {us} of each call{beside}")
     spent = sum(guard.time.median_us for guard in named)
-    yield Finding(f"of the guards, {', '.join(parts)}", spent / max(entry.eager.median_us, spent), named[0].location)
+    yield CostFinding(
+        f"of the guards, {', '.join(parts)}", spent / max(entry.eager.median_us, spent), named[0].location
+    )
 
 
 def _readable(guard: str) -> str:
@@ -307,7 +311,7 @@ def _readable(guard: str) -> str:
     )
 
 
-def _memory(report: Report, memory: MemoryCost) -> Iterator[Finding]:
+def _memory(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
     """Compare the peaks, and say how much of them is kept for the backward pass.
 
     "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward pass,
@@ -331,7 +335,7 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[Finding]:
         sentence += f"; {memory_text(kept)} are kept" if kept else "; none is kept"
         sentence += f" for the backward pass{_at_line(report, by_line)}"
         sentence += f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_at_line(report, eager_by_line)})"
-    yield Finding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
+    yield CostFinding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
 
 
 def _at_line(report: Report, by_line: Mapping[Location, int]) -> str:
@@ -345,7 +349,7 @@ def _line_with_most(by_line: Mapping[Location, int]) -> Location | None:
     return line if line is not None and by_line[line] else None
 
 
-def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[Finding]:
+def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[CostFinding]:
     """Name the memory that stays after every call.
 
     "each of 6 calls keeps 1.0 MiB in `self.history`, as eager calls do (allocated at line 12); 4.0 MiB if no backward
@@ -363,10 +367,12 @@ def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[Finding]:
         sentence += f" (allocated at {place(report, without_function(growth.location))})"
     if growth.without_backward_bytes is not None:
         sentence += f"; {memory_text(growth.without_backward_bytes)} if no backward pass follows"
-    yield Finding(sentence, 1.0, growth.location)  # running out of memory is worse than being slow, so this comes first
+    yield CostFinding(
+        sentence, 1.0, growth.location
+    )  # running out of memory is worse than being slow, so this comes first
 
 
-def _memory_changes(memory: MemoryCost) -> Iterator[Finding]:
+def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:
     """Name the changes that save memory, those with the lowest peak first.
 
     "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.1 MiB instead of 5.2 MiB; a call with its backward
@@ -385,7 +391,7 @@ def _memory_changes(memory: MemoryCost) -> Iterator[Finding]:
         else:
             continue
         sentences.append(f"`{one_line(change.change)}`: {saved}{_duration(change)}")
-    return map(Finding, sentences[:_MAX_CHANGES])
+    return map(CostFinding, sentences[:_MAX_CHANGES])
 
 
 def _saves(before: int, after: int) -> bool:

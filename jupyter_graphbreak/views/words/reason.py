@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.views.words.plain_text import one_line
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.report.diff import Change
+    from jupyter_graphbreak.report.diff import BreakChange
     from jupyter_graphbreak.report.job import JobBreak
     from jupyter_graphbreak.report.schema import Reason
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _IDENTIFIER = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
-def reason_of(cause: Break | Reason | Change | JobBreak) -> str:
+def reason_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
     """Return a reason with its id in PyTorch's registry, or the exception: "Branch on a tensor's value (GB0170)"."""
     title, name = title_of(cause), cause.gb_id or cause.gb_type
     return f"{title} ({name})" if name != title and name.isidentifier() else title
 
 
-def title_of(cause: Break | Reason | Change | JobBreak) -> str:
+def title_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
     """Return a reason in the reader's words; or else PyTorch's name for it, or its explanation if that is no phrase."""
     if not isinstance(cause, Break):
         return _title(cause.gb_id, cause.gb_type, None, None)

@@ -45,14 +45,14 @@ _MAX_NAMES = 2
 _VARIED = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 
 
-class Verdict(NamedTuple):
+class RunVerdict(NamedTuple):
     """The verdict on a run: the outcome, and what to do first."""
 
     outcome: Outcome
     text: str
 
 
-def verdict(report: Report) -> Verdict:
+def verdict(report: Report) -> RunVerdict:
     """Return the verdict on a run.
 
     "2 breaks. Fix break 1 first: it makes 3 functions run eagerly.", "No breaks, but attend was compiled 8 times and
@@ -64,10 +64,10 @@ def verdict(report: Report) -> Verdict:
     wrong = [one_line(check.function) for check in report.check or [] if not check.equal]
     if wrong:
         named = _names(wrong)
-        return Verdict(
+        return RunVerdict(
             "error", f"Compiled, {named} {'returns' if len(wrong) == 1 else 'return'} a wrong result. {text}"
         )
-    return Verdict(outcome, text)
+    return RunVerdict(outcome, text)
 
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:

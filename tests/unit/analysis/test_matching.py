@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_graphbreak.report.diff import Changes, Place
+from jupyter_graphbreak.report.diff import BreakPlace, Changes
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Break, Device, Frame, Graph, HeldFunction, Occurrence, Skipped
@@ -165,7 +165,7 @@ def outline(changes: Changes) -> list[tuple[str, int | None, int | None, str | N
     return [(change.change, _line(change.before), _line(change.after), change.code) for change in changes.breaks]
 
 
-def _line(place: Place | None) -> int | None:
+def _line(place: BreakPlace | None) -> int | None:
     return place.line if place is not None else None
 
 

@@ -18,7 +18,7 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.api.saved import read_trace
 from jupyter_graphbreak.records.regular_files import open_regular, read_regular
 from jupyter_graphbreak.results import Job, Report
-from jupyter_graphbreak.trace.limits import Limits
+from jupyter_graphbreak.trace.limits import ReadingLimits
 from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
 from jupyter_graphbreak.trace.processes import read_processes
 
@@ -235,7 +235,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zst
 def test_a_file_that_unpacks_to_too_much_is_read_partly(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t.log.{suffix}"
     path.write_bytes(COMPRESS[suffix](BRANCH + b"\n" * (1 << 18)))
-    limits = Limits(unpacked=1 << 16, ratio=2)
+    limits = ReadingLimits(unpacked=1 << 16, ratio=2)
     (process,) = read_processes(trace_files(path), limits=limits)
     report = build_report(process.records)
     assert len(report.graphs) == 3
@@ -246,14 +246,14 @@ def test_a_file_that_unpacks_to_too_much_is_read_partly(tmp_path: Path, suffix: 
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (Limits(entries=5), "it is too long"),
-        (Limits(text=300), "it is too long"),
-        (Limits(processes=1), "more than 1 processes wrote into it"),
-        (Limits(seconds=-1.0), "reading it takes too long"),
-        (Limits(line=64), "could not be read"),
+        (ReadingLimits(entries=5), "it is too long"),
+        (ReadingLimits(text=300), "it is too long"),
+        (ReadingLimits(processes=1), "more than 1 processes wrote into it"),
+        (ReadingLimits(seconds=-1.0), "reading it takes too long"),
+        (ReadingLimits(line=64), "could not be read"),
     ],
 )
-def test_a_limit_ends_reading_with_a_note(tmp_path: Path, limits: Limits, message: str) -> None:
+def test_a_limit_ends_reading_with_a_note(tmp_path: Path, limits: ReadingLimits, message: str) -> None:
     other = BRANCH.replace(b" 14548 ", b" 14549 ")
     (tmp_path / "t.log").write_bytes((BRANCH + other) * 50)
     try:
@@ -268,7 +268,7 @@ def test_a_limit_ends_reading_with_a_note(tmp_path: Path, limits: Limits, messag
 def test_a_folder_with_too_many_files_is_read_partly(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.log").write_bytes(BRANCH)
-    found = trace_files(tmp_path, Limits(files=3))
+    found = trace_files(tmp_path, ReadingLimits(files=3))
     assert [path.name for path in found.files] == ["0.log", "1.log", "2.log"]
     assert found.notes == [f"Only 3 files in {tmp_path.name} were checked: there are more."]
 

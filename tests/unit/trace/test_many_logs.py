@@ -16,7 +16,7 @@ from jupyter_graphbreak.api.log_reading import find_logs, read_logs
 from jupyter_graphbreak.records.records import CompileTime
 from jupyter_graphbreak.report.job import EqualProcess, Process
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.trace.limits import Limits
+from jupyter_graphbreak.trace.limits import ReadingLimits
 from jupyter_graphbreak.trace.log_files import RemoteFolder, UnreadableTrace
 from jupyter_graphbreak.views.html.job import render_job_html
 from tests.support.sample_reports import no_breaks, two_breaks
@@ -103,7 +103,7 @@ def test_a_process_that_dies_loses_only_its_own_log(folder: Path, monkeypatch: p
 
 
 def test_too_many_different_reports_are_listed_without_operations(folder: Path) -> None:
-    contents = read_logs(find_logs(folder), [], limits=Limits(reports=1))
+    contents = read_logs(find_logs(folder), [], limits=ReadingLimits(reports=1))
     assert not any(graph.ops for process in contents.processes for graph in process.report.graphs)
     assert "listed without operations" in contents.notes[-1].message
 
@@ -128,7 +128,7 @@ def test_a_file_in_storage_that_is_too_large_or_no_trace_is_named() -> None:
     fsspec.filesystem("memory").pipe("/other/notes.log", b"no trace")
     with pytest.raises(UnreadableTrace, match=r"memory:///?other/notes.log: not a structured trace"):
         read_trace("memory://other/notes.log")
-    remote = RemoteFolder("memory://other/notes.log", Limits(download=3))
+    remote = RemoteFolder("memory://other/notes.log", ReadingLimits(download=3))
     with pytest.raises(UnreadableTrace, match="larger than"), remote.copied("/other/notes.log"):
         pass
 

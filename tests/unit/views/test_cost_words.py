@@ -49,7 +49,7 @@ from jupyter_graphbreak.views.words.cost import (
     startup,
     time_text,
 )
-from jupyter_graphbreak.views.words.cost_findings import Finding, cost_findings, startup_findings
+from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from tests.support.sample_reports import checks, cost, two_breaks
 
 
@@ -286,7 +286,7 @@ def test_startup_says_how_much_code_came_from_the_cache(timing: Timing, expected
 def test_memory_is_compared_if_it_is_notable() -> None:
     mib, line = 1 << 20, MemoryLine(Location("s1", 12, 12, function="step"), 16 << 20)
 
-    def findings(*figures: int, lines: list[MemoryLine] | None = None) -> list[Finding]:
+    def findings(*figures: int, lines: list[MemoryLine] | None = None) -> list[CostFinding]:
         eager, compiled, eager_saved, compiled_saved = (figure * mib for figure in figures)
         memory = MemoryCost(eager, compiled, eager_saved, compiled_saved, lines or [])
         return cost_findings(with_entry(cost(), memory=memory, guards=None, ops=None))

@@ -16,7 +16,7 @@ import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.profile_ranges import Activity
 from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
-from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, entry_of, measure_entry
+from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, entry_of, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -36,7 +36,7 @@ def busy(us: float) -> None:
 waits: Callable[[float], None] = torch.compiler.disable(busy)
 
 
-def measured(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> Measurement:
+def measured(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> MeasuredEntry:
     return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run=run, budget=SHORT)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, measure_entry
+from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -18,7 +18,7 @@ from jupyter_graphbreak.report.cost import MemoryCost
 ROWS, SIZE = (64, 256), 1 << 16
 
 
-def measured(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> Measurement:
+def measured(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> MeasuredEntry:
     return measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=Budget(seconds=0.0, runs=7))
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak.experiments.cost import operations
-from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, measure_entry
+from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -55,7 +55,7 @@ def wave(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.topk(y, 2)
 
 
-def measured(compiler: Compiler, *, requires_grad: bool = False) -> Measurement:
+def measured(compiler: Compiler, *, requires_grad: bool = False) -> MeasuredEntry:
     arguments = Arguments(torch.rand(16, 16), torch.rand(16, 16, requires_grad=requires_grad))
     return measure_entry(Entry("wave", None, wave, arguments, compiler), budget=Budget(seconds=0.0, runs=7))
 

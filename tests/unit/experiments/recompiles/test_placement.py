@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
-from jupyter_graphbreak.experiments.recompiles.compile_calls import Definition
+from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
 
@@ -175,7 +175,7 @@ def test_a_global_of_a_module_is_assigned_by_the_name_of_the_module() -> None:
     ],
 )
 def test_dynamic_true_is_added_where_the_function_is_compiled(text: str, expected: str | None) -> None:
-    changed = with_dynamic({"s1": text}, Definition("f"), None)
+    changed = with_dynamic({"s1": text}, CompiledDefinition("f"), None)
     assert (changed["s1"] if changed is not None else None) == expected
 
 
@@ -237,7 +237,7 @@ b = torch.compile(f)
 def test_dynamic_true_goes_to_the_calls_that_compile_this_function(
     text: str, name: str, line: int, places: list[int]
 ) -> None:
-    changed = with_dynamic({"s1": text}, Definition(name, "s1", line), None)
+    changed = with_dynamic({"s1": text}, CompiledDefinition(name, "s1", line), None)
     lines = zip(text.split("\n"), (changed or {"s1": text})["s1"].split("\n"), strict=True)
     differing = [number for number, (old, new) in enumerate(lines, 1) if old != new and "dynamic=True" in new]
     assert differing == places
@@ -245,7 +245,7 @@ def test_dynamic_true_goes_to_the_calls_that_compile_this_function(
 
 def test_functions_of_one_name_in_two_cells_are_distinguished() -> None:
     cell = "@torch.compile\ndef f(x):\n    return x"
-    changed = with_dynamic({"s1": cell, "s2": cell}, Definition("f", "s2", 1), None)
+    changed = with_dynamic({"s1": cell, "s2": cell}, CompiledDefinition("f", "s2", 1), None)
     assert changed == {"s2": cell.replace("compile", "compile(dynamic=True)")}
     defined = {"s1": "def f(x): pass", "s2": "c = torch.compile(f)", "s3": "d = torch.compile(h)"}
-    assert list(with_dynamic(defined, Definition("f", "s1", 1), None) or {}) == ["s2"]
+    assert list(with_dynamic(defined, CompiledDefinition("f", "s1", 1), None) or {}) == ["s2"]

@@ -60,13 +60,13 @@ def examine():
     return list(installation.examine_installation())
 
 if sys.argv[1] == "first":
-    installation._compiled_function = lambda device: installation.Finding(str(device), "it was not really compiled.")
+    installation._compiled_function = lambda device: installation.Requirement(str(device), "it was not really compiled.")
 findings = examine()
 assert not any(finding.fix for finding in findings), findings
 print(findings[-1].says, "torch._dynamo" in sys.modules)
 if sys.argv[1] == "second":
     for changed in ("_compiler", "_compiled_function"):
-        setattr(installation, changed, lambda *_, changed=changed: installation.Finding(changed, "was called."))
+        setattr(installation, changed, lambda *_, changed=changed: installation.Requirement(changed, "was called."))
     installation.os.environ["TORCHINDUCTOR_FREEZING"] = "1"
     print(examine()[-1].says)
 """

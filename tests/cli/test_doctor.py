@@ -60,7 +60,7 @@ def examine():
     return list(installation.examine_installation())
 
 if sys.argv[1] == "first":
-    installation._compiled_function = lambda device: installation.Requirement(str(device), "it was not really compiled.")
+    installation._compiled_function = lambda device: installation.Requirement(str(device), "it was not compiled.")
 findings = examine()
 assert not any(finding.fix for finding in findings), findings
 print(findings[-1].says, "torch._dynamo" in sys.modules)

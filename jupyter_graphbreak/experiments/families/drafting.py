@@ -35,11 +35,14 @@ class Draft:
         The source: a file or a cell, magics included.
     tree : ast.Module
         Its syntax tree; lines and columns refer to the text.
+    taken : frozenset of str
+        Further names that new code must not assign.
     """
 
-    def __init__(self, text: str, tree: ast.Module) -> None:
+    def __init__(self, text: str, tree: ast.Module, taken: frozenset[str] = frozenset()) -> None:
         self.text = text
         self.tree = tree
+        self.taken = taken
         self._lines = text.split("\n")
         self._starts = [0]
         for line in self._lines:
@@ -47,12 +50,12 @@ class Draft:
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
     @classmethod
-    def of(cls, text: str) -> Draft | None:
+    def of(cls, text: str, taken: frozenset[str] = frozenset()) -> Draft | None:
         """Read a text; ``None`` if it is not Python, or if its line numbers differ from Python's."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)
-        return cls(text, tree) if tree is not None else None
+        return cls(text, tree, taken) if tree is not None else None
 
     def start_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
         """Return where a node starts, in characters."""
@@ -279,7 +282,8 @@ def argument(draft: Draft, node: ast.expr) -> str:
 
 def fresh_name(draft: Draft, wish: str) -> str:
     """Return a name that the source does not use: the desired name, with a number if necessary."""
-    names = {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)}
+    names = {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)} | draft.taken
     names |= {node.arg for node in ast.walk(draft.tree) if isinstance(node, ast.arg)}
     names |= {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode | ast.ClassDef)}
+    names |= {node.asname or node.name for node in ast.walk(draft.tree) if isinstance(node, ast.alias)}
     return next(name for name in (wish, *(f"{wish}_{n}" for n in range(2, len(names) + 3))) if name not in names)

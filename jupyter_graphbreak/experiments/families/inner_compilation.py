@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, draft_of, name_of_torch, names_read
 from jupyter_graphbreak.report.remedies import INNER
@@ -51,7 +52,12 @@ class CompiledEntry:
 
 
 def proposal_for(
-    texts: Mapping[str, str], files: Mapping[str, str], entry: CompiledEntry, calls: Sequence[InnerCall], share: float
+    texts: Mapping[str, str],
+    files: Mapping[str, str],
+    entry: CompiledEntry,
+    calls: Sequence[InnerCall],
+    share: float,
+    taken: frozenset[str] = frozenset(),
 ) -> Proposal | None:
     """Return the proposal that compiles inner calls instead of an entry; ``None`` if it cannot be written.
 
@@ -65,8 +71,10 @@ def proposal_for(
     calls : sequence of InnerCall
     share : float
         The share of the entry's operations that the inner calls perform.
+    taken : frozenset of str
+        Names that the proposal must not assign at the top level.
     """
-    drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text)) is not None}
+    drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken)) is not None}
     writer = _Writer(drafts, entry)
     names = [writer.add(call, files) for call in calls]
     if not writer.is_possible or not names:
@@ -173,7 +181,8 @@ class _Writer:
             self.is_possible = False
             return call.name
         (whole,) = lists
-        block = "block" if whole != "block" else "layer"
+        wishes = itertools.chain(("block", "layer"), (f"block_{number}" for number in itertools.count(2)))
+        block = next(wish for wish in wishes if all(fresh_name(draft, wish) == wish for draft in self._drafts.values()))
         self._insert(whole, [f"for {block} in {whole}:", f"    {self._statement(block, call)}"])
         return name
 

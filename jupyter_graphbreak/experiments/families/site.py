@@ -98,15 +98,15 @@ def name_of_torch(draft: Draft) -> str | None:
 
 
 @lru_cache(maxsize=32)
-def draft_of(text: str) -> Draft | None:
+def draft_of(text: str, taken: frozenset[str] = frozenset()) -> Draft | None:
     """Read a text; ``None`` if it is not Python."""
-    return Draft.of(text)
+    return Draft.of(text, taken)
 
 
 def site_at(problem: Problem, location: Location | None) -> Site | None:
     """Return the site of a location; ``None`` if its text is not available or not Python."""
     text = problem.texts.get(location.source) if location is not None else None
-    draft = draft_of(text) if text is not None else None
+    draft = draft_of(text, problem.taken) if text is not None else None
     if location is None or draft is None:
         return None
     node = draft.find(location.line, location.column, location.end_line, location.end_column)

@@ -57,6 +57,7 @@ from jupyter_graphbreak.experiments.remedies.change import (
 )
 from jupyter_graphbreak.experiments.remedies.changed_entry import entry_with_change
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
+from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.records.package_paths import is_library
@@ -523,7 +524,8 @@ class _EntrySearch:
                 if source in texts:  # both changes in one text: the lines of the calls stay the same
                     is_complete = is_complete and text.count("\n") == self._texts.text(source).count("\n")
                 befores, statements = candidate.befores, settings_statements(change.settings)
-                new = with_lines_before(text, placed, self._entry.call, befores, statements) if is_complete else None
+                call, taken = self._entry.call, top_level_names()
+                new = with_lines_before(text, placed, call, befores, statements, taken) if is_complete else None
                 if new is None:
                     is_complete = False
                 else:

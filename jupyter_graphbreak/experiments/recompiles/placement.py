@@ -45,6 +45,7 @@ def with_lines_before(
     call: Callable[..., Any],
     befores: Sequence[BeforeCall],
     settings: Sequence[str] = (),
+    taken: Collection[str] = (),
 ) -> str | None:
     """Return a text with code inserted before some calls; ``None`` if there is no place for it.
 
@@ -60,6 +61,8 @@ def with_lines_before(
         The code to run before each call.
     settings : sequence of str
         The statements that change settings; they run once, before the loops around the first call of each function.
+    taken : collection of str
+        Names that no inserted line may assign at the top level.
     """
     tree = parsed(text)
     if tree is None:
@@ -72,7 +75,7 @@ def with_lines_before(
         if path is None or statement is None:
             return None
         node: Any = path[-1]
-        writer = _CallWriter(text, path, _arguments(node, call), _unpacked(node))
+        writer = _CallWriter(text, path, _arguments(node, call), _unpacked(node), taken)
         if not all(writer.on(before, site) for before in befores):
             return None
         scope, outermost = _scope_of(path)
@@ -127,7 +130,12 @@ class _CallWriter:
     """Collects the lines to insert before a call, and the replacements in the call itself."""
 
     def __init__(
-        self, text: str, path: Sequence[ast.AST], given: Mapping[str, ast.expr] | None, unpacked: ast.expr | None
+        self,
+        text: str,
+        path: Sequence[ast.AST],
+        given: Mapping[str, ast.expr] | None,
+        unpacked: ast.expr | None,
+        taken: Collection[str],
     ) -> None:
         self.splices: list[_Splice] = []
         self._text = text
@@ -137,6 +145,7 @@ class _CallWriter:
         self._given = given or {}
         #: The mapping that the call unpacks.
         self._unpacked = unpacked
+        self._taken = taken
         #: The statements that let a function assign global variables.
         self.declarations: list[str] = []
         self._evaluations: list[str] = []
@@ -219,7 +228,7 @@ class _CallWriter:
         if not self._hoist(argument, name):
             return False
         source = self._hoisted.get(_start(argument)) or self._source(argument)
-        new = _new_name(f"{name}_tensor", self._path, set(self._hoisted.values()))
+        new = self._new_name(f"{name}_tensor")
         self._hoisted[_start(argument)] = new
         self._evaluations.append(f"{new} = {before.value(source)}")
         self._marks.append([before.then.replace("NAME", new)])
@@ -248,12 +257,21 @@ class _CallWriter:
                 return False
             if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted:
                 continue
-            used = set(self._hoisted.values())
-            new = _new_name(names.get(id(part), name), self._path, used)
+            new = self._new_name(names.get(id(part), name))
             self._hoisted[_start(part)] = new
             self._evaluations.append(f"{new} = {self._source(part)}")
             self.splices.append(_Splice(_start(part), _end(part), new))
         return True
+
+    def _new_name(self, name: str) -> str:
+        """Return a name that the scope of the call does not use: the function around it, or else the cell or file."""
+        scope, _ = _scope_of(self._path)
+        used = _names_in(scope) | set(self._hoisted.values())
+        if isinstance(scope, ast.Module):
+            used |= set(self._taken)
+        while name in used:
+            name += "_marked"
+        return name
 
 
 def _path_to_call(tree: ast.AST, site: CallSite) -> list[ast.AST] | None:
@@ -321,15 +339,6 @@ def _is_lookup(node: ast.expr) -> bool:
         case ast.Subscript(value=value, slice=key):
             return _is_lookup(value) and isinstance(key, ast.Constant | ast.Name)
     return False
-
-
-def _new_name(name: str, path: Sequence[ast.AST], taken: Collection[str]) -> str:
-    """Return a name that the scope of a call does not use: the function around it, or else the cell or file."""
-    scope = next(part for part in reversed(path) if isinstance(part, _SCOPES))
-    used = _names_in(scope) | set(taken)
-    while name in used:
-        name += "_marked"
-    return name
 
 
 def _names_in(scope: ast.AST) -> set[str]:

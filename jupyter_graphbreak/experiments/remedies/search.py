@@ -22,6 +22,7 @@ from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
+from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.knowledge.causes import known_cause
@@ -286,6 +287,10 @@ class Search:
         finally:
             self._longest_trial_s = max(self._longest_trial_s, time.monotonic() - begun)
 
+    def _problem(self, report: Report, break_: Break, texts: Mapping[str, str]) -> Problem:
+        # The names of a function are its own; those of a cell are the notebook's.
+        return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.call) else frozenset())
+
     def _note_fault(self, what: str, fault: Exception) -> None:
         self.faults.append(internal_error(what, fault))
 
@@ -303,7 +308,7 @@ class Search:
         is_risk_needed = False
         for break_ in report.breaks:
             if self.wanted is None or break_.id in self.wanted:
-                proposals = proposals_for(Problem(report, break_, texts), self._note_fault)
+                proposals = proposals_for(self._problem(report, break_, texts), self._note_fault)
                 harmless = [proposal for proposal in proposals if proposal.kind != "edit"]
                 goals += [break_.id] if harmless else []
                 steps += [proposal for proposal in harmless if proposal not in steps]
@@ -345,7 +350,7 @@ class Search:
         best: Candidate | None = None
         proposed = self._tried_proposals.setdefault(target.id, [])
         report, texts = self.runner.original.report, self.runner.program.texts
-        proposals = proposals_for(Problem(report, target, texts), self._note_fault)
+        proposals = proposals_for(self._problem(report, target, texts), self._note_fault)
         for number, proposal in enumerate(proposals, start=1):
             # Proposals that were applied at once have shown that they do not remove this break.
             if proposal in self._settings_applied_at_once or proposal in proposed:
@@ -435,7 +440,7 @@ class Search:
             if found is None:
                 return
             entry = _compiled_entry(self.runner.entry)
-            proposal = proposal_for(texts, program.files, entry, found.calls, found.share)
+            proposal = proposal_for(texts, program.files, entry, found.calls, found.share, top_level_names())
         except TimeUpError:
             return
         except Exception as fault:  # noqa: BLE001 - the other remedies stay
@@ -464,7 +469,7 @@ class Search:
         old = _break_kinds(self.runner.original.report)
         new = sorted(report.breaks, key=lambda break_: (break_.gb_type, _code(break_)) in old)
         for target in new[:most]:
-            for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
+            for proposal in proposals_for(self._problem(report, target, texts), self._note_fault):
                 change = result.change.with_proposal(proposal)
                 key = target.gb_type, _code(target), proposal.title
                 if change == result.change or (most is None and key in self._useless_steps):

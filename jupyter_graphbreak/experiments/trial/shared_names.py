@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import dis
+import sys
 import types
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,6 +33,11 @@ class KeptNames:
     values: Mapping[VariableKey, Any] = field(default_factory=dict)
     scopes: Mapping[int, int] = field(default_factory=dict)
     holders: tuple[Any, ...] = ()
+
+
+def top_level_names() -> frozenset[str]:
+    """Return the names at the top level of the notebook or program, and the builtins: no change may assign them."""
+    return frozenset([*vars(builtins), *list(vars(sys.modules["__main__"]))])
 
 
 def global_names(code: types.CodeType, operations: tuple[str, ...] = ("LOAD", "STORE", "DELETE")) -> set[str]:

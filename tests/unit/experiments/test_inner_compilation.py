@@ -88,6 +88,10 @@ def test_layers_that_are_alike_are_compiled_in_a_loop() -> None:
     assert changed == (
         "import torch\nfor block in model.layers:\n    block.compile(backend='eager')\nfast = model\nfast(1)"
     )
+    taken = frozenset({"block", "layer"})  # variables of other cells
+    proposal = proposal_for({"s1": text}, {"s1": "cell"}, CompiledEntry("Deep", is_module=True), [layers], 0.5, taken)
+    assert proposal is not None
+    assert proposal.texts["s1"] == changed.replace("block", "block_2")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def site_of(text: str, **options: Any) -> CallSite:
 
 def placed(text: str, *befores: BeforeCall, **options: Any) -> str | None:
     """Return a text with code before the call of ``f``."""
-    return with_lines_before(text, [site_of(text, **options)], f, befores)
+    return with_lines_before(text, [site_of(text, **options)], f, befores, taken=options.get("taken", ()))
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,17 @@ def placed(text: str, *befores: BeforeCall, **options: Any) -> str | None:
 )
 def test_a_mark_is_inserted_before_the_statement_of_the_call(text: str, expected: str) -> None:
     assert placed(text, MARK) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f(make(3))", "x_marked = make(3)\nmark(x_marked, 0)\nf(x_marked)"),
+        ("def g():\n    f(make(3))", "def g():\n    x = make(3)\n    mark(x, 0)\n    f(x)"),
+    ],
+)
+def test_no_variable_of_another_cell_is_replaced(text: str, expected: str) -> None:
+    assert placed(text, MARK, taken={"x"}) == expected
 
 
 @pytest.mark.parametrize(

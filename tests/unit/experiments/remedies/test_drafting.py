@@ -88,6 +88,12 @@ def test_invalid_python_is_refused() -> None:
     assert made.apply_splices([Splice(0, 3, "b"), Splice(2, 5, "c")]) is None
 
 
+def test_a_new_name_is_neither_in_the_text_nor_in_another_cell() -> None:
+    made = Draft.of("import a as later\nlater_2 = 1\n", frozenset({"later_3"}))
+    assert made is not None
+    assert [fresh_name(made, wish) for wish in ("later", "skip")] == ["later_4", "skip"]
+
+
 def test_the_range_of_a_jump_finds_its_test() -> None:
     made = draft("if x > 3:\n    y = 1\n")
     found = made.find(1, 0, 1, 8)

@@ -288,6 +288,8 @@ class Observation:
                 if job is not None or self._is_worth_showing(report):
                     self._output.close(report, self._faults, job)
                     self._live.add(self._output, self.cell_id)
+                else:
+                    self._output.clear()
             elif self.options.output is None:
                 for fault in self._faults:
                     if fault.level == "error":

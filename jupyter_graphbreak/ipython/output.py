@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import sys
 import uuid
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,7 @@ class Output:
         self._shell = shell
         self._id = uuid.uuid4().hex
         self._shown = False
+        self._clear: Callable[[], Any] | None = None
         self._widget: Any = None
         self._report: Report | None = None
 
@@ -52,7 +55,6 @@ class Output:
         str or None
             The reason if nothing can be shown during the run; the cell runs anyway.
         """
-        publisher = self._shell.display_pub  # %%capture replaces it meanwhile
         problem = None
         if self.live and not self._waits:
             try:
@@ -60,19 +62,48 @@ class Output:
             except Exception as fault:  # noqa: BLE001 - a front end or a broken installation may raise anything
                 self.live, self._shown, self._widget = False, False, None
                 problem = f"The live view is not available ({type(fault).__name__}: {fault})."
-        clear_output: Callable[..., None] = publisher.clear_output
-
-        def cleared(*args: Any, **kwargs: Any) -> None:
-            self._shown = False  # the user's code clears the cell's outputs, including ours
-            clear_output(*args, **kwargs)
-
-        try:
-            if self.live:
-                vars(publisher)["clear_output"] = cleared
+        with self._noticing_clears():
             yield problem
+
+    @contextlib.contextmanager
+    def _noticing_clears(self) -> Iterator[None]:
+        """Notice when the cell clears its outputs, including ours, and delay what waits for the next output.
+
+        If the last thing that a cell does is ``clear_output(wait=True)``, the next output would be the report, which
+        would clear what the cell has printed.
+        """
+        session = getattr(self._shell.display_pub, "session", None)
+        if not self.live or session is None:
+            yield
+            return
+        send: Callable[..., Any] = session.send
+
+        def sent(stream: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
+            kind = message if isinstance(message, str) else message["header"]["msg_type"]
+            if kind == "clear_output":
+                if message["content"]["wait"]:
+                    self._clear = functools.partial(send, stream, message, *args, **kwargs)
+                    return message
+                self._shown, self._clear = False, None
+            elif kind != "status":
+                self.clear()
+            return send(stream, message, *args, **kwargs)
+
+        vars(session)["send"] = sent
+        try:
+            yield
+            sys.stdout.flush()
+            sys.stderr.flush()
         finally:
-            if vars(publisher).get("clear_output") is cleared:
-                del vars(publisher)["clear_output"]
+            if vars(session).get("send") is sent:
+                del vars(session)["send"]
+
+    def clear(self) -> None:
+        """Clear the outputs if the cell has asked for that and waits for the next output."""
+        clear, self._clear = self._clear, None
+        if clear is not None:
+            self._shown = False
+            clear()
 
     def _show_running(self) -> None:
         from jupyter_graphbreak.views.html.bundle import running_bundle

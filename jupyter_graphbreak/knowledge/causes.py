@@ -244,6 +244,7 @@ CAUSES = (
             (_SCALARS, _SHAPES),
         ),
         rewrites=(
+            "format with str.format",
             "keep the tensor",
             "pass sizes as numbers",
         ),
@@ -451,6 +452,7 @@ CAUSES = (
         title="Exception raised while tracing",
         advice="raise and catch the exception outside of the compiled function, or test for its cause beforehand",
         page="errors.md#your-own-error-met-while-compiling",
+        rewrites=("format with str.format",),
     ),
     KnownCause(
         "GB0090",
@@ -844,6 +846,7 @@ CAUSES = (
         title="torch function that returns no tensor",
         advice="set or enter it outside of the compiled function: it returns no tensor",
         manual_step=_CONTEXT,
+        rewrites=("format with str.format",),
     ),
     KnownCause(
         "GB0212",
@@ -1375,6 +1378,14 @@ CAUSES = (
 #: Functions whose calls break graphs. If several patterns match a line, the first entry provides the manual step.
 CALLS = (
     KnownCall(
+        # Dynamo computes the operator with the tensor, and PyTorch refuses; it formats with a method after the graph.
+        pattern=r"""^[rRuU]?(["']).*\1\s*%""",
+        causes=("GB0033", "GB0088", "GB0208"),
+        title="Tensor formatted with `%`",
+        advice='write "{:.2f}".format(y) or an f-string instead of "%.2f" % y: the text is then made after the graph',
+        manual_step=_OUTPUT,
+    ),
+    KnownCall(
         names=("print",),
         pattern=r"\bprint\(",
         title="`print`",
@@ -1545,6 +1556,13 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     by_context = next(calls, None)
     # If a function is disabled on purpose, its name does not matter: "print" under torch.compiler.disable, for example.
     is_disabled = known.is_deliberate and known.manual_step is not None
+    formatting = next(
+        (call for call in CALLS if known.id in call.causes and re.match(call.pattern or "", code or "")), None
+    )
+    if formatting is not None:
+        return replace(
+            known, title=formatting.title or known.title, advice=formatting.advice, manual_step=formatting.manual_step
+        )
     by_code = None if is_disabled else _call_in(code or "")
     if by_context is not None:
         known = replace(
@@ -1586,7 +1604,8 @@ def _index() -> tuple[dict[str, KnownCause], dict[str, KnownCause]]:
 
 
 def _call_in(code: str) -> KnownCall | None:
-    return next((call for call in CALLS if call.pattern is not None and re.search(call.pattern, code)), None)
+    patterns = (call for call in CALLS if call.pattern is not None and not call.causes)
+    return next((call for call in patterns if re.search(call.pattern or "", code)), None)
 
 
 def _called_function(context: str | None) -> str:

@@ -19,6 +19,7 @@ Rewrite = Literal[
     "copy with clone()",
     "delete the call",
     "draw with randint_like",
+    "format with str.format",
     "keep the tensor",
     "leave requires_grad_() out",
     "mask instead of selecting",
@@ -96,7 +97,7 @@ class SkipReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCall:
-    """What we know about a called function, whatever the GB id of the break.
+    """What we know about a called function or an operator, whatever the GB id of the break.
 
     Parameters
     ----------
@@ -104,12 +105,15 @@ class KnownCall:
         The names of the function in Dynamo's context of a break.
     pattern : str or None
         A regular expression for the source code of the call.
+    causes : tuple of str
+        The GB ids of the only causes to which the entry applies, with its pattern; empty if it applies to all.
     title, advice, setting_advice, manual_step, page
         As in :class:`KnownCause`; ``None`` means that the entry of the GB id applies.
     """
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
+    causes: tuple[str, ...] = ()
     title: str | None = None
     advice: str | None = None
     setting_advice: str | None = None

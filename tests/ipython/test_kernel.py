@@ -67,6 +67,17 @@ def test_report_survives_output_that_the_cell_clears(kernel: Kernel) -> None:
     assert MIME_TYPE in last["content"]["data"]
 
 
+def test_the_report_does_not_clear_what_the_cell_has_printed(kernel: Kernel) -> None:
+    kernel.run(
+        f"%%compile_explain\nfrom IPython.display import clear_output\n{BREAK}f(torch.ones(2))\n"
+        "for epoch in range(2):\n    print(epoch, end=' ')\n    clear_output(wait=True)"
+    )
+    shown = [m["content"].get("text", "") or m["msg_type"] for m in kernel.messages if m["msg_type"] != "status"]
+    kinds = {"0 ", "1 ", "clear_output", "display_data", "update_display_data"}
+    assert [kind for kind in shown if kind in kinds] == ["display_data", "0 ", "clear_output", "1 ", "display_data"]
+    assert kernel.report().breaks
+
+
 def test_await_and_magics_work_in_the_cell(kernel: Kernel) -> None:
     reply = kernel.run(
         f"%%compile_explain\nimport asyncio\n{BREAK}await asyncio.sleep(0)\n%timeit -n1 -r1 -q f(torch.ones(2))\n"

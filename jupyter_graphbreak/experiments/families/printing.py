@@ -67,7 +67,9 @@ def propose(problem: Problem) -> Iterator[Proposal]:
             text = site.draft.text_of(node)
             lines = [f"if not {torch}.compiler.is_compiling():", f"    {text}"]
             splices.append(site.draft.statement_replacement(node, lines))
-    yield from site.edit(FAMILY, "Write it only when not compiling", splices, assumptions=assumptions)
+    prints = method in {"print", "pprint", "write"}
+    verb = "Print" if prints else "Warn" if function_name in {"warnings.warn", "warn"} else "Log"
+    yield from site.edit(FAMILY, f"{verb} only when not compiling", splices, assumptions=assumptions)
 
 
 def _output_function(statement: ast.stmt) -> str | None:

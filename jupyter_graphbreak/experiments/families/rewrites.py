@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
@@ -178,10 +179,64 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new)])
 
 
+#: A conversion of ``%``, and the ones that ``str.format`` writes in the same way.
+_CONVERSION = re.compile(r"%(?:%|(?P<flags>[-0+ ]*)(?P<width>\d*)(?P<precision>(?:\.\d+)?)(?P<kind>[a-zA-Z]))")
+_SAME_NUMBERS = frozenset("eEfFgG")
+_SAME_TEXTS = frozenset("sr")
+
+
+def _format_with_a_method(site: Site) -> Iterator[Proposal]:
+    """Write ``"%.2f" % y`` as ``"{:.2f}".format(y)``: Dynamo formats after the graph, but computes ``%`` in it."""
+    nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
+    operation = next((part for part in nodes if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)), None)
+    if operation is None or not isinstance(operation.left, ast.Constant) or not isinstance(operation.left.value, str):
+        return
+    template = _braces(operation.left.value)
+    values = operation.right.elts if isinstance(operation.right, ast.Tuple) else [operation.right]
+    if template is None or any(isinstance(value, ast.Starred) for value in values):
+        return
+    given = ", ".join(argument(site.draft, value) for value in values)
+    splice = site.draft.replacement(operation, f"{ast.unparse(ast.Constant(template))}.format({given})")
+    yield from site.edit(FAMILY, "Format with str.format instead of %", [splice])
+
+
+def _braces(template: str) -> str | None:
+    """Return a template of ``%`` as one of ``str.format``; ``None`` if a conversion differs there."""
+    parts: list[str] = []
+    end = 0
+    for found in re.finditer("%", template):
+        if found.start() < end:
+            continue
+        conversion = _CONVERSION.match(template, found.start())
+        replacement = _replacement(conversion) if conversion is not None else None
+        if conversion is None or replacement is None:
+            return None
+        parts += [template[end : conversion.start()].replace("{", "{{").replace("}", "}}"), replacement]
+        end = conversion.end()
+    return "".join([*parts, template[end:].replace("{", "{{").replace("}", "}}")])
+
+
+def _replacement(conversion: re.Match[str]) -> str | None:
+    """Return the replacement field for a conversion of ``%``, aligned as there."""
+    if conversion.group() == "%%":
+        return "%"
+    flags, width, precision, kind = conversion.group("flags", "width", "precision", "kind")
+    if kind in _SAME_TEXTS and not set(flags) - {"-"}:
+        align = "" if not width or "-" in flags else ">"
+        wanted = f"{align}{width}{precision}"
+        return f"{{!{kind}:{wanted}}}" if wanted else f"{{!{kind}}}"
+    if kind in _SAME_NUMBERS and not ("0" in flags and "-" in flags):
+        align = "<" if width and "-" in flags else ""
+        sign = "+" if "+" in flags else " " if " " in flags else ""
+        return f"{{:{align}{sign}{'0' if '0' in flags else ''}{width}{precision}{kind}}}"
+    return None
+
+
 _RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {
     "check in the graph": _assertion,
     "copy with clone()": _deep_copy,
     "draw with randint_like": _random_in_place,
+    "format with str.format": _format_with_a_method,
     "leave requires_grad_() out": _in_place_flag,
     "replace the requires_grad assignment": _requires_grad,
 }

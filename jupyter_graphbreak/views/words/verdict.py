@@ -39,6 +39,8 @@ Outcome = Literal["good", "bad", "error", "plain"]
 #: Usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
 _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
 _MAX_WRAPPERS = 5
+#: The name of the code at the top level of a cell.
+_THE_CELL = "the cell"
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
 #: What varied between calls, with its values: "scale: 2 -> 3", "the grad mode changed".
@@ -97,7 +99,7 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
         return "plain", f"No breaks, but {eager} ran eagerly."
     if report.recompiles:
         return _verdict_on_recompiles(report)
-    return "good", f"No breaks: {counted(len(report.graphs), 'graph').replace('1 graph', 'one graph')}."
+    return "good", f"No breaks: {'one graph' if len(report.graphs) == 1 else counted(len(report.graphs), 'graph')}."
 
 
 def _verdict_on_recompiles(report: Report) -> tuple[Outcome, str]:
@@ -256,6 +258,8 @@ def _why_nothing(report: Report) -> str:
     names = _names(empty)
     if not names:
         return ""
+    if names == _THE_CELL:
+        return ": the cell has no tensor operation"
     # Dynamo marks such a code object, and does not look at later calls.
     calls, them = ("call", "it") if len({name for name in empty if name}) == 1 else ("calls", "them")
     return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {them} eagerly from now on"
@@ -316,9 +320,10 @@ def _end_of_recompiles(report: Report) -> str:
 def _name(report: Report, subject: Frame | Skipped) -> str:
     """Return the qualified name of a function; empty for a torch wrapper."""
     location = subject.location
-    if location is None:
-        return one_line(subject.function)
-    return "" if is_wrapper_of_torch(report, location) else one_line(function_of(report, location))
+    if location is not None and is_wrapper_of_torch(report, location):
+        return ""
+    name = one_line(function_of(report, location) if location is not None else subject.function)
+    return _THE_CELL if name == "<module>" else name
 
 
 def _eager_names(report: Report) -> str:
@@ -396,7 +401,7 @@ def compiled_name(report: Report) -> str:
                 break
             frame = called[frame.id]  # noqa: PLW2901
         names[_name(report, frame).removesuffix(".forward")] = None
-    for nameless in ("", "<module>", "<lambda>"):
+    for nameless in ("", _THE_CELL, "<lambda>"):
         names.pop(nameless, None)
     return _first_names(list(names))
 

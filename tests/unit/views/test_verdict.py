@@ -68,6 +68,8 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
     [
         (no_breaks(), "good", "No breaks: one graph."),
         (run(), "good", "No breaks: one graph."),
+        (replace(run(), graphs=[replace(run().graphs[0], id=f"g{n}") for n in range(11)]), "good",
+         "No breaks: 11 graphs."),
         (run(broken(1, eager=3), broken(2)), "bad",
          "2 breaks. Fix break 1 first: it makes 3 functions run eagerly."),
         (run(broken(1), broken(2, graphs=2)), "bad", "2 breaks. Fix break 2 first: it adds 2 graphs."),
@@ -110,6 +112,8 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
         (Report("ok", Device("auto", "cpu")), "plain", "Nothing was compiled in this run."),
         (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "f", None, "entry", "empty")]), "plain",
          "Nothing was compiled: the first call of f had no tensor operation, so PyTorch runs it eagerly from now on."),
+        (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "<module>", None, "entry", "empty")]), "plain",
+         "Nothing was compiled: the cell has no tensor operation."),
         (Report("ok", Device("auto", "cpu"), skipped=[SKIPPED]), "plain", "Nothing was compiled: norm ran eagerly."),
         (Report("ok", Device("auto", "cpu"), skipped=MANY),
          "plain", "Nothing was compiled: 9 functions ran eagerly."),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import NoReturn
 
 import pytest
 from msgspec.structs import replace as changed
 
+from jupyter_graphbreak.experiments.families import rewrites
 from jupyter_graphbreak.experiments.families.table import FAMILIES, MAX_PROPOSALS, proposals_for
 from jupyter_graphbreak.report.location import Location, Source
 from tests.support.break_problems import problem, proposals_of, texts
@@ -108,11 +110,28 @@ def test_taking_values_one_by_one_includes_the_setting() -> None:
         ("y = list(map(torch.sin, xs + ys))", "GB0213", "y = [torch.sin(each) for each in (xs + ys)]"),
         ("y = list(map(each.mul, xs))", "GB0213", "y = [each.mul(each_2) for each_2 in xs]"),
         ("y = x + random.random()", "GB0007", "y = x + random.uniform(0, 1)"),
+        ("s = '%s: %.2f {' % (name, x.sum())", "GB0088", "s = '{!s}: {:.2f} {{'.format(name, x.sum())"),
+        ("s = '%f' % x.sum()", "GB0033", "s = '{:f}'.format(x.sum())"),
     ],
 )
 def test_rewrites(statement: str, gb_id: str, after: str) -> None:
     text = f"import torch\n{statement}  # so\n"
     assert texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
+
+
+def test_texts_are_formatted_as_with_the_operator() -> None:
+    numbers = (0.0, -0.0, 3.14159, -2.5, 1e20, float("nan"), float("-inf"))
+    parts = itertools.product(("", "-", "+", " ", "0", "+0", "-+"), ("", "9"), ("", ".0", ".3"), "feEgGFsr")
+    compared = 0
+    for flags, width, precision, kind in parts:
+        template = f"a%{flags}{width}{precision}{kind}%%{{b}}"
+        for value in (*numbers, "text") if kind in "sr" else numbers:
+            braces = rewrites._braces(template)
+            if braces is not None:
+                compared += 1
+                assert braces.format(value) == template % value, (template, braces, value)
+    assert compared > 1000
+    assert [rewrites._braces(template) for template in ("%d", "%(name)s", "%", "%*d", "%#x")] == [None] * 5
 
 
 def test_a_flag_of_a_value_is_left_out_with_its_statement() -> None:

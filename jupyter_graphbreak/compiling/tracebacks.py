@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: Folders whose frames only run compiled code, and the beginning of the file name of a graph's code.
 _CARRIERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
 _GRAPH = "<eval_with_key>"
+#: The code that calls a graph of Inductor or AOTAutograd.
+_COMPILED_GRAPHS = str(Path(inspect.getfile(torch)).parent / "_functorch") + os.sep
 _RESUMED = "torch_dynamo_resume_in_tested_at_1"
 #: The wrapper of a function with disabled compilation, which also runs if the caller is not compiled.
 _DISABLING = "DisableContext.__call__.<locals>._fn"
@@ -147,6 +149,12 @@ def _at_line(entry: types.TracebackType, name: str, filename: str, line: int) ->
         own = raised.__traceback__
         return own.tb_next if own is not None else None
     return None
+
+
+def is_raised_in_graph(error: BaseException) -> bool:
+    """Return whether a captured graph raised an error while it ran."""
+    filenames = [entry.tb_frame.f_code.co_filename for entry in _entries(error.__traceback__)]
+    return any(filename.startswith((_GRAPH, _COMPILED_GRAPHS)) for filename in filenames)
 
 
 def trim(error: BaseException) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython.core.error import UsageError
 from msgspec.structs import replace
@@ -38,10 +38,41 @@ if TYPE_CHECKING:
 #: The maximum number of cells whose last report is kept for comparison.
 _MAX_LAST_REPORTS = 100
 _AS_FUNCTION = "The cell computes with tensors at its top level: it was compiled as one function."
+_RAN_AGAIN = (
+    "A graph of the cell raised an error. The cell then ran again without the compiler, to bind the names that a "
+    "plain run binds before the error."
+)
 #: Text in the breaks that involve a tensor or one of PyTorch's functions.
 _OF_TORCH = re.compile(r"\bTensor(?:Variable)?\b|\bmodule: torch\b|\btorch\.\* op")
 #: The beginning of the note that suggests moving lines into a function.
 _MOVE = "Nothing was compiled: the cell computes with tensors outside of any function."
+
+
+class _Start(NamedTuple):
+    """The values of some names, and the states of PyTorch's random generators, before a cell's function ran."""
+
+    values: dict[str, Any]
+    bound: Sequence[str]
+    random: Any
+    random_on_cuda: Any
+
+    @classmethod
+    def of(cls, namespace: dict[str, Any], bound: Sequence[str]) -> _Start:
+        import torch
+
+        on_cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+        values = {name: namespace[name] for name in bound if name in namespace}
+        return cls(values, bound, torch.get_rng_state(), on_cuda)
+
+    def restore(self, namespace: dict[str, Any]) -> None:
+        import torch
+
+        for name in self.bound:
+            namespace.pop(name, None)
+        namespace |= self.values
+        torch.set_rng_state(self.random)
+        if self.random_on_cuda is not None:
+            torch.cuda.set_rng_state_all(self.random_on_cuda)
 
 
 class CellRuns:
@@ -58,6 +89,8 @@ class CellRuns:
         self._shell = shell
         self._cells = cells
         self._live = live
+        self._start: _Start | None = None
+        self._repeats = False
         self._observation: Observation | None = None
         self._inner_cells = 0
         self._tree: ast.Module | None = None  # the cell's code
@@ -186,13 +219,44 @@ class CellRuns:
             if plan in {"calls", "function"}:
                 observation.compile_calls()
 
-    def cell_caller(self, name: str) -> Callable[[], Any]:
-        """Return a function that calls the cell's function, compiled if possible."""
+    def cell_caller(self, name: str, bound: Sequence[str] | None) -> Callable[[], Any]:
+        """Return a function that calls the cell's function, compiled if possible.
+
+        Parameters
+        ----------
+        name : str
+            The name of the function in the notebook.
+        bound : sequence of str or None
+            The names that the cell binds, if it can run again.
+        """
+        with faults.suppress_faults("preparing to run the cell again"):
+            self._start = _Start.of(self._shell.user_ns, bound) if bound is not None else None
         function = self._shell.user_ns[name]
         function.__code__ = as_module_code(function.__code__)
         caller = self._observation.cell_caller(function) if self._observation is not None else function
         del self._shell.user_ns[name]
         return caller
+
+    def begin_repeat(self, error: Exception) -> bool:
+        """Restore what the cell's function may have changed, and return whether the cell is to run again as it is.
+
+        A graph binds the cell's names only when it has run. If it raised an error, a plain run has bound some of them.
+        """
+        from jupyter_graphbreak.compiling.tracebacks import is_raised_in_graph
+
+        start, self._start = self._start, None
+        if start is None or not is_raised_in_graph(error):
+            return False
+        start.restore(self._shell.user_ns)
+        self._repeats = True
+        if self._observation is not None:
+            self._observation.note("info", _RAN_AGAIN)
+        return True
+
+    def is_repeating(self) -> bool:
+        """Return whether the cell is to run again as it is; only once after :meth:`begin_repeat`."""
+        repeats, self._start, self._repeats = self._repeats, None, False
+        return repeats
 
     def _worth_showing(self, plan: Plan) -> Callable[[Report], bool]:
         """Return a function that returns, after the cell has run, whether it used PyTorch."""

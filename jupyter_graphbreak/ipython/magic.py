@@ -83,12 +83,12 @@ def _begin(
     magic.runs.begin(options, plan, reason, filename, only_torch=only_torch, edited=edited)
 
 
-def _cell_caller(name: str) -> Callable[[], Any]:
+def _cell_caller(name: str, bound: tuple[str, ...] | None = None) -> Callable[[], Any]:
     """Return a function that calls the observed cell's function, compiled."""
-    return _loaded_magic().runs.cell_caller(name)
+    return _loaded_magic().runs.cell_caller(name, bound)
 
 
-def _uncompiled_cell_caller(name: str) -> Callable[[], Any]:
+def _uncompiled_cell_caller(name: str, _: tuple[str, ...] | None = None) -> Callable[[], Any]:
     shell: Any = get_ipython()
     function: Callable[[], Any] = shell.user_ns.pop(name)
     return function
@@ -110,9 +110,25 @@ def _strip_own_frame() -> None:
         error.__traceback__ = error.__traceback__.tb_next
 
 
+def _begin_repeat() -> bool:
+    """Prepare to run the cell again as it is, if a graph of its function raised the current error."""
+    error = sys.exc_info()[1]
+    return isinstance(error, Exception) and _loaded_magic().runs.begin_repeat(error)
+
+
+def _is_repeating() -> bool:
+    return _loaded_magic().runs.is_repeating()
+
+
+def _never() -> bool:
+    return False
+
+
 begin = with_fallback("watching the cell", _begin, _nothing, passing=(UsageError,))
 cell_caller = with_fallback("compiling the cell", _cell_caller, _uncompiled_cell_caller)
 trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _strip_own_frame)
+begin_repeat = with_fallback("running the cell again", _begin_repeat, _never)
+is_repeating = with_fallback("running the cell again", _is_repeating, _never)
 #: The values of cells that run as functions, until they are displayed.
 values: list[Any] = []
 

@@ -34,6 +34,7 @@ COMPILED = {
     "error_in_a_function": ["outer"],
     "raise_in_forward": ["R"],
     "plain_tensors": [],
+    "error_in_a_graph": [],
     "decorated": ["g2"],
     "main": ["Net", "evaluate2"],
     "keyword_arguments": ["TO"],
@@ -59,14 +60,14 @@ COMPILED = {
 #: Cells that do not reach the break of the prepared module.
 WITHOUT_BREAK_OF_MODEL = {
     "transformed_module", "error_in_a_function", "raise_in_forward", "plain_tensors", "error_in_a_library",
-    "decorated", "keyword_arguments", "lazy", "shape_error", "in_place", "compute_in_with",
+    "error_in_a_graph", "decorated", "keyword_arguments", "lazy", "shape_error", "in_place", "compute_in_with",
     "transform_of_a_function_that_switches_modes",
     "assertion_in_a_function", "state_of_a_function", "module_warns", "clean", "interrupted", "nested_error",
 }  # fmt: skip
 #: Cells that end in an error.
 FAILING = {
-    "error_in_a_function", "raise_in_forward", "error_in_a_library", "shape_error", "failed_assertion",
-    "assertion_in_a_function", "interrupted", "nested_error",
+    "error_in_a_function", "error_in_a_graph", "raise_in_forward", "error_in_a_library", "shape_error",
+    "failed_assertion", "assertion_in_a_function", "interrupted", "nested_error",
 }  # fmt: skip
 #: Cells that break in the code of a library.
 IN_A_LIBRARY = {"error_in_a_library": ["linear.py"], "shape_error": ["linear.py"]}

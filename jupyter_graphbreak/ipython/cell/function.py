@@ -58,12 +58,29 @@ def _is_command(node: ast.stmt, code_magic: Callable[[str], bool]) -> bool:
     return False
 
 
+def can_repeat(body: list[ast.stmt]) -> bool:
+    """Return whether statements that end in an error can run again from the start.
+
+    They must only compute and bind names: what they bound before is known, and so is the state of random generators.
+    """
+    for node in (node for statement in body for node in ast.walk(statement)):
+        match node:
+            case ast.AugAssign() | ast.Call(ast.Name("print")) | ast.keyword("out"):
+                return False
+            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                return False
+            case ast.Call(ast.Attribute(attr=name)) if name.endswith("_"):
+                return False
+    return True
+
+
 def as_function(
     body: list[ast.stmt], at: ast.stmt, call: Callable[[str, list[ast.expr], ast.stmt], ast.Expr]
 ) -> list[ast.stmt]:
     """Return statements that define a function with the given body, compile it, run it and return its value.
 
-    The names that it binds are declared global, so that they stay names of the notebook.
+    The names that it binds are declared global, so that they stay names of the notebook. A graph binds names when it
+    has run: after an error in a graph, the body runs again as it is, if that is possible.
 
     Parameters
     ----------
@@ -74,8 +91,11 @@ def as_function(
         Creates a call of one of our functions.
     """
     names = sorted(bound_names(body))
+    repeats = can_repeat(body)
     last = body[-1]
+    plain = list(body)
     if isinstance(last, ast.Expr):  # the cell's value, which IPython displays
+        plain[-1] = call("values.append", [last.value], last)
         body = [*body[:-1], ast.copy_location(ast.Return(last.value), last)]
     if names:
         body = [ast.copy_location(ast.Global(names), at), *body]
@@ -84,13 +104,18 @@ def as_function(
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
     # The error is shown without the frames in between, like that of any cell.
-    caught = ast.copy_location(ast.Name("BaseException", ast.Load()), at)
-    reraise = ast.copy_location(ast.Raise(), at)
-    handler = ast.copy_location(ast.ExceptHandler(caught, None, [call("trim_traceback", [], at), reraise]), at)
-    caller = call("cell_caller", [ast.Constant(FUNCTION)], at).value
+    raised: list[ast.stmt] = [call("trim_traceback", [], at), ast.copy_location(ast.Raise(), at)]
+    kept = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+    caller = call("cell_caller", [ast.Constant(FUNCTION), *([kept] if repeats else [])], at).value
     run = call("values.append", [ast.copy_location(ast.Call(caller, [], []), at)], at)
-    guarded_run = ast.Try([run], [handler], [], [])
-    return [ast.copy_location(statement, at) for statement in (function, guarded_run, call("values.pop", [], at))]
+    caught = ast.Name("BaseException", ast.Load())
+    if repeats:
+        is_ended = ast.UnaryOp(ast.Not(), call("begin_repeat", [], at).value)
+        raised = [ast.If(is_ended, raised, [])]
+    statements: list[ast.stmt] = [function, ast.Try([run], [ast.ExceptHandler(caught, None, raised)], [], [])]
+    if repeats:
+        statements.append(ast.If(call("is_repeating", [], at).value, plain, []))
+    return [ast.copy_location(statement, at) for statement in (*statements, call("values.pop", [], at))]
 
 
 def can_compile_without_warning(statements: list[ast.stmt]) -> bool:

@@ -69,8 +69,18 @@ def test_a_cell_that_only_computes_becomes_one_function() -> None:
     assert "def _graphbreak_cell():\n    global i, x, y\n    x = torch.ones(2)\n" in text
     assert "    return y\n" in text
     assert text.index("import torch") < text.index("def g") < text.index("def _graphbreak_cell")
-    assert re.search(r"\.values\.append\(\S+\.cell_caller\('_graphbreak_cell'\)\(\)\)", text)
+    caller = r"\S+\.cell_caller\('_graphbreak_cell', \('i', 'x', 'y'\)\)"
+    assert re.search(rf"\.values\.append\({caller}\(\)\)", text)
+    again = text[text.index("is_repeating") :]  # what runs after an error in a graph
+    assert again.index("x = torch.ones(2)") < again.index("values.append(y)")
     assert text.endswith(".magic.values.pop()")
+
+
+@pytest.mark.parametrize("change", ["x += 1", "x.add_(1)", "x[0] = 1", "print(x)", "torch.add(x, 1, out=x)"])
+def test_a_cell_that_changes_more_than_names_does_not_run_again(change: str) -> None:
+    text = rewritten(f"import torch\nx = torch.ones(2)\n{change}\n")
+    assert "cell_caller('_graphbreak_cell')" in text
+    assert "is_repeating" not in text
 
 
 @pytest.mark.parametrize(

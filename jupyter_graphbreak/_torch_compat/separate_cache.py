@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import types
 import weakref
 from collections import Counter
 from threading import get_ident
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here
+from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here, redirected_here
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import TRIAL_ENDED
 
@@ -42,6 +43,50 @@ def forget_fx_wraps(number: int) -> None:
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for key in [key for key in table if key[0] == number]:
         del table[key]
+
+
+#: The modules whose namespaces are copies, by the ids of the namespaces.
+_modules_of_copies: weakref.WeakValueDictionary[int, types.ModuleType] = weakref.WeakValueDictionary()
+
+
+def copied_module(scope: dict[str, Any]) -> types.ModuleType:
+    """Return a module with a copy of a namespace, from which Dynamo reads the globals of functions with that copy.
+
+    Dynamo takes the globals of a function that it inlines from the module with their ``__name__`` (before torch 2.15),
+    which would be the original.
+
+    Parameters
+    ----------
+    scope : dict
+        The globals of some functions.
+    """
+    module = types.ModuleType(str(scope.get("__name__", "")))
+    vars(module).clear()
+    vars(module).update(scope)
+    _modules_of_copies[id(vars(module))] = module
+    return module
+
+
+def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
+    """Make Dynamo read and write the copied globals of functions that it inlines, while the context is open."""
+    tracers, builders, sources = (
+        importlib.import_module(f"torch._dynamo.{name}") for name in ("symbolic_convert", "variables.builder", "source")
+    )
+    owner, name = tracers.InliningInstructionTranslator, "get_globals_source_and_value"
+    original = getattr(owner, name)
+
+    def of_copy(tracer: Any, variable: str, module: types.ModuleType) -> Any:
+        alias = tracer.output.install_global_by_id(f"__import_{module.__name__.replace('.', '_dot_')}", module)
+        source = sources.GlobalSource(alias)
+        return module, builders.VariableBuilder(tracer, source)(module), sources.AttrSource(source, variable)
+
+    def plan(tracer: Any, variable: str) -> Any:
+        module = _modules_of_copies.get(id(tracer.f_globals))
+        if module is None or vars(module) is not tracer.f_globals:
+            return original, (tracer, variable), {}
+        return of_copy, (tracer, variable, module), {}
+
+    return redirected_here(owner, name, plan)
 
 
 def own_backend(like: str | Callable[..., Any]) -> Callable[..., Any]:
@@ -86,6 +131,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         while_converting(_unless_ours(codes, compiled.converting)), restored_counters(), removed_globals(),
         _own_cache_sizes(compiled.earlier), _restored_frame_counts(), _disabled_reset(), _restored_module_hooks(),
         _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(), _emptied_guards(),
+        _reading_copied_globals(),
     ):  # fmt: skip
         try:
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
@@ -159,9 +160,8 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
         elif is_instance(value, types.FunctionType):
             yield value
-            if _is_foreign(value):
-                continue
-            pending += [(used, depth + 1) for used in _references(value)]
+            used = _closed_over(value) if _is_foreign(value) else _references(value)
+            pending += [(reference, depth + 1) for reference in used]
         elif compiled.is_torch_compile(value):
             yield value
         elif is_instance(value, type):
@@ -190,13 +190,16 @@ def _members(kind: type) -> Iterator[Any]:
             yield member
 
 
+def _closed_over(function: types.FunctionType) -> Iterator[Any]:
+    """Yield the objects in the closure of a function; in that of a decorator of PyTorch's, the decorated function."""
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            yield cell.cell_contents
+
+
 def _references(function: types.FunctionType) -> Iterator[Any]:
     """Yield the objects that a function references: closure, defaults, wrapped function, globals in its code."""
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # an empty cell
-            continue
+    yield from _closed_over(function)
     yield from function.__defaults__ or ()
     if hasattr(function, "__wrapped__"):
         yield function.__wrapped__

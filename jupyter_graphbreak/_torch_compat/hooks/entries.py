@@ -16,6 +16,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outwa
 from jupyter_graphbreak._torch_compat.module_calls import call_compiled, callable_of
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
+from jupyter_graphbreak.records.records import is_resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,9 @@ _MAX_FRAMES = 60
 _WRAPPER = "compile_wrapper"
 #: The files whose frames stand between user code and the wrapper.
 _CALLING = ("torch/nn/modules/module.py", "torch/_dynamo/eval_frame.py", "torch/_dynamo/external_utils.py")
+#: The files whose functions call the code that is compiled: modules, decorators such as ``torch.no_grad()``, and what
+#: Dynamo puts around functions of libraries, whose compiled code may call the function eagerly.
+_BETWEEN = ("torch/nn/modules/module.py", "torch/utils/_contextlib.py", "torch/_dynamo/external_utils.py")
 #: The methods that implement the call of a module.
 _CALLS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
 
@@ -117,7 +121,8 @@ def watch_entries(
         on_compiling()
         code = call.argument("code")
         wrapper = _wrapper(call.caller)
-        if wrapper is not None:
+        if wrapper is not None and vars(running).get("entered") is not wrapper and not is_resume(code.co_name):
+            running.entered = wrapper  # what its compiled code calls is compiled on its own, and is no entry
             entered = _entered(code, call, wrapper)
             frames.setdefault(code, entered.frame or "")
             report_first(code, entered)
@@ -129,6 +134,7 @@ def watch_entries(
         calls = vars(running).setdefault("calls", [])
         if calls and calls[-1] is wrapper:
             calls.pop()
+            vars(running).pop("entered", None)
             if not calls:
                 on_end(vars(running).pop("started"), wrapper.f_locals.get("result"))
             return
@@ -185,7 +191,7 @@ def _wrapper(frame: FrameType) -> FrameType | None:
         filename = outer.f_code.co_filename
         if inside:
             inside = outer.f_code.co_qualname != "CatchErrorsWrapper.__call__"
-        elif outer.f_code is not call_compiled.__code__ and not filename.endswith("torch/nn/modules/module.py"):
+        elif outer.f_code is not call_compiled.__code__ and not filename.endswith(_BETWEEN):
             return outer if filename.endswith("torch/_dynamo/eval_frame.py") else None
     return None
 

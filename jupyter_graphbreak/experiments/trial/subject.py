@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
+from jupyter_graphbreak._torch_compat.separate_cache import (
+    copied_module,
+    copy_fx_wraps,
+    forget_fx_wraps,
+    is_allowed_in_graph,
+)
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryAttribute,
     LibraryPart,
@@ -201,6 +206,7 @@ class Subject:
         self.assigned: list[LibraryPart] = []
         #: The copied namespaces by the ids of their originals, and the other way round.
         self._globals: dict[int, dict[str, Any]] = {}
+        self._modules: list[types.ModuleType] = []
         self._origins: dict[int, int] = {}
         self._functions: list[types.FunctionType] = []
         self._copied_methods: set[types.FunctionType] = set()
@@ -516,7 +522,8 @@ class Subject:
     def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
         origin = self._origin(scope)
         if origin not in self._globals:
-            self._globals[origin] = result = dict(scope)
+            self._modules.append(copied_module(scope))
+            self._globals[origin] = result = vars(self._modules[-1])
             self._origins[id(result)] = origin
             copy_fx_wraps(scope, result)
             weakref.finalize(self, forget_fx_wraps, id(result))  # a reference would keep it alive
@@ -824,15 +831,18 @@ def _function_places(function: types.FunctionType) -> Iterator[_NamedPlace]:
 
 
 def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
-    """Return whether the closure of a function contains or refers to an object that a call may change.
+    """Return whether the closure of a function contains a user's function, or an object that a call may change.
 
-    It may do so through an inner function, like the functions that ``functools.singledispatch`` returns.
+    It may do so through an inner function, like the functions that ``functools.singledispatch`` returns. PyTorch's
+    decorators, such as ``torch.no_grad()``, return functions whose closure contains the decorated one.
     """
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
             content = cell.cell_contents
-            if depth and is_instance(content, types.FunctionType) and _closes_over_data(content, depth - 1):
-                return True
+            if depth and is_instance(content, types.FunctionType):
+                is_users = is_own(content) and not is_library(content.__code__.co_filename)
+                if is_users or _closes_over_data(content, depth - 1):
+                    return True
             content = getattr(content, "__self__", content) if is_instance(content, types.MethodType) else content
             if is_instance(content, weakref.ref) or (is_data(content) and not is_instance(content, tuple)):
                 return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import linecache
 import logging
 import random
@@ -118,6 +119,44 @@ def test_side_effects_of_the_function_do_not_happen(
     # pytest's handler represents the user's; records of PyTorch's trace reach no handler of the user's.
     assert [record for record in caplog.records if record.name != "torch.__trace"] == []
     assert [w for w in warned if "noisy" in str(w.message)] == []
+
+
+TOTALS = torch.zeros(2)
+STEPS = 0
+
+
+def counting(x: torch.Tensor) -> torch.Tensor:
+    """Changes a tensor, a list and a number of this module."""
+    global STEPS  # noqa: PLW0603 - it is what is tested
+    STEPS += 1
+    HISTORY.append(1.0)
+    TOTALS.add_(1)
+    print(x.sum())  # noqa: T201
+    return x * 2 + TOTALS
+
+
+@pytest.mark.parametrize(
+    "decorated",
+    [
+        torch.no_grad()(counting),
+        pytest.param(torch.vmap(counting), marks=pytest.mark.exhaustive),
+        pytest.param(functools.partial(counting), marks=pytest.mark.exhaustive),
+    ],
+)
+@pytest.mark.parametrize("is_called", [False, True])
+def test_a_function_behind_a_wrapper_runs_on_copies(decorated: Callable[..., Any], *, is_called: bool) -> None:
+    # The root frame is PyTorch's or another module's: Dynamo would read the globals of the inner function from its
+    # module, not from the copies.
+    scope = {"decorated": decorated}
+    exec("def call(x):\n    return decorated(x) + 1", scope)  # noqa: S102 - a function of a different module
+    with jupyter_graphbreak.capture(entries=True) as run:
+        torch.compile(scope["call"] if is_called else decorated, backend="eager")(torch.ones(2))
+    before = TOTALS.tolist(), len(HISTORY), STEPS
+    report = run.try_remedies(seconds=60)
+    run.check()
+    assert (TOTALS.tolist(), len(HISTORY), STEPS) == before
+    assert report.effects is None
+    assert any(remedy.verdict in WORKING for remedy in report.remedies or [])
 
 
 def test_only_the_exception_of_the_function_is_raised(capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,6 +208,12 @@ def issue_181247(compiler: Compiler) -> Any:
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
 
 
+def issue_197889(compiler: Compiler) -> list[float]:
+    """Use a float as a factor and as the setting of a loss, with three values."""
+    loss = compiler(lambda x, delta: torch.nn.functional.huber_loss(x * delta, torch.zeros(4), delta=delta + 0.1))
+    return [loss(torch.arange(4.0), delta).item() for delta in (0.5, 1.0, 2.0)]
+
+
 def issue_198131(compiler: Compiler) -> Any:
     def copied(target: Tensor, source: Tensor) -> Tensor:
         target[0:, :] = source[0:, :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch.nn.attention.flex_attention import flex_attention
@@ -194,6 +194,38 @@ def issue_176851(compiler: Compiler) -> Any:
     call(torch.ones(1))
     State.factor = 10.0
     return call(torch.ones(1))
+
+
+def issue_169253(compiler: Compiler) -> Any:
+    class Kept:
+        items: ClassVar[list[Tensor]] = []
+
+    def kept(x: Tensor) -> None:
+        Kept.items.append(x)
+
+    compiler(kept)(torch.ones(1))
+    return len(Kept.items)
+
+
+def issue_198364(compiler: Compiler) -> Any:
+    return compiler(torch.floor_divide)(torch.ones(6, 5).mT, torch.ones(5, 6)).stride()
+
+
+def issue_198190(compiler: Compiler) -> Any:
+    def generated(x: Tensor) -> Any:
+        def values() -> Any:
+            yield x + 1
+
+        return values()
+
+    return hasattr(compiler(generated)(torch.ones(1)), "send")
+
+
+def issue_193932(compiler: Compiler) -> Any:
+    class Image(torch.Tensor):
+        pass
+
+    return compiler(lambda x: x @ x.t())(torch.ones(4, 4).as_subclass(Image)).as_subclass(torch.Tensor)
 
 
 def issue_174050(compiler: Compiler) -> Any:
@@ -403,6 +435,8 @@ BACKENDS = {
             issue_193279,
             issue_192985,
             issue_176851,
+            issue_169253,
+            issue_198190,
             issue_174050,
             issue_196127,
             issue_196173,

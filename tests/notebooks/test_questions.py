@@ -394,6 +394,7 @@ a generator returned by compiled code has no send | known_bugs#wrong-results | R
 Multiple dispatch failed for aten.mm.out | known_bugs#inductorerror-cppcompileerror-triton | as_subclass
 AssertionError source must be None for ValueMutationNew | errors#errors-with-a-simple-cause | .detach()
 einx fails under torch.compile and inference_mode | libraries#einops | `import torch` before `import einx`
+Faster R-CNN of detectron2 under torch.compile | libraries#detectors | backbone and heads
 NameError tmp19 is not defined since 2.13 | known_bugs#inductorerror-cppcompileerror-triton | automatic_dynamic_shapes
 reduce-overhead is slower in 2.10 than in 2.9 | known_bugs#slower-more-memory-longer-to-compile | stay with 2.9
 flex_attention: expected 4, got 2 | known_bugs#flex-attention-and-other-attention | after `transpose`

@@ -389,6 +389,12 @@ can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
 unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
 ctc_loss breaks the graph | training#what-breaks-in-training-code | with lengths in tensors
 pack_padded_sequence in a compiled model | causes/gb0014 | together with the layer
+the compiled result has other strides than the eager one | known_bugs#wrong-results | copysign
+a generator returned by compiled code has no send | known_bugs#wrong-results | Return a list
+Multiple dispatch failed for aten.mm.out | known_bugs#inductorerror-cppcompileerror-triton | as_subclass
+AssertionError source must be None for ValueMutationNew | errors#errors-with-a-simple-cause | .detach()
+einx fails under torch.compile and inference_mode | libraries#einops | `import torch` before `import einx`
+Faster R-CNN of detectron2 under torch.compile | libraries#detectors | backbone and heads
 NameError tmp19 is not defined since 2.13 | known_bugs#inductorerror-cppcompileerror-triton | automatic_dynamic_shapes
 reduce-overhead is slower in 2.10 than in 2.9 | known_bugs#slower-more-memory-longer-to-compile | stay with 2.9
 flex_attention: expected 4, got 2 | known_bugs#flex-attention-and-other-attention | after `transpose`
@@ -507,6 +513,25 @@ wrong number of dimensions in assert_size_stride | errors#of-operators-kernels-a
 gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
 lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
 different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | make a backend function once
+Unsupported: Tensor.item() under fullgraph=True in 2.9 | causes/gb0124 | from PyTorch 2.10 on
+is x[mask] captured by fullgraph? since when? | fullgraph#5-prove-it-and-keep-it | 2.9 raises
+___as_tensor(a).item() == 0.03 at each step | causes/recompile-float | `x.lerp(y, a)`
+huber_loss(delta=s) keeps an old value | known_bugs#wrong-results | specialize_float
+my operator's new backward is not used | escape_hatches#custom-operators-one-opaque-operation | of the old code
+a C++ operator compiles again for each number | escape_hatches#custom-operators-one-opaque-operation | SymInt
+AOTAutograd's cache misses at each start | compile_time#a-cache-that-is-not-used | forward passes alone
+libcuda.so cannot found in Colab | in_a_notebook#no-gpu-no-compiler | ld.so.conf.d
+Failed to compile. cc_cmd on Windows | in_a_notebook#no-gpu-no-compiler | unset `CC`
+Slurm: the cache reaches a quota of files | recipes#record-and-read-a-slurm-job | save_cache_artifacts
+regional compilation of accelerate runs nothing | libraries#accelerate-offloading | up to 1.14
+FSDP and a compiled all-to-all hang | logs#prevent-ranks-from-hanging | on each rank
+how many recompiles do the counters have? | logs#counters-of-zero-prove-nothing | counts all compilations
+torch_scatter: its data is not allocated yet | libraries#graph-networks-pyg | torch_geometric.utils.scatter
+AsyncCollectiveTensor compiles again | training#tensor-parallel-parallelize-module | wait_tensor
+DebugMode is on, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled
+one rank's TORCH_LOGS, srun | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | SLURM_PROCID
+cl on a Windows runner | ci#slow-or-hanging-jobs | msvc-dev-cmd
+my class defines __getattribute__ | causes/gb0147 | is traced
 """
 
 

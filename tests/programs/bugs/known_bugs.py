@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch.nn.attention.flex_attention import flex_attention
@@ -196,6 +196,38 @@ def issue_176851(compiler: Compiler) -> Any:
     return call(torch.ones(1))
 
 
+def issue_169253(compiler: Compiler) -> Any:
+    class Kept:
+        items: ClassVar[list[Tensor]] = []
+
+    def kept(x: Tensor) -> None:
+        Kept.items.append(x)
+
+    compiler(kept)(torch.ones(1))
+    return len(Kept.items)
+
+
+def issue_198364(compiler: Compiler) -> Any:
+    return compiler(torch.floor_divide)(torch.ones(6, 5).mT, torch.ones(5, 6)).stride()
+
+
+def issue_198190(compiler: Compiler) -> Any:
+    def generated(x: Tensor) -> Any:
+        def values() -> Any:
+            yield x + 1
+
+        return values()
+
+    return hasattr(compiler(generated)(torch.ones(1)), "send")
+
+
+def issue_193932(compiler: Compiler) -> Any:
+    class Image(torch.Tensor):
+        pass
+
+    return compiler(lambda x: x @ x.t())(torch.ones(4, 4).as_subclass(Image)).as_subclass(torch.Tensor)
+
+
 def issue_174050(compiler: Compiler) -> Any:
     pretender = Pretender()
     return compiler(lambda x: x + 1 if isinstance(pretender, int) else x)(torch.ones(1))
@@ -206,6 +238,12 @@ def issue_181247(compiler: Compiler) -> Any:
     program = "import torch; torch.compile(lambda x: x + 1, fullgraph=True, backend='eager')(torch.ones(1))"
     environment = os.environ | {"TORCH_COMPILE_DISABLE": "1"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
+
+
+def issue_197889(compiler: Compiler) -> list[float]:
+    """Use a float as a factor and as the setting of a loss, with three values."""
+    loss = compiler(lambda x, delta: torch.nn.functional.huber_loss(x * delta, torch.zeros(4), delta=delta + 0.1))
+    return [loss(torch.arange(4.0), delta).item() for delta in (0.5, 1.0, 2.0)]
 
 
 def issue_198131(compiler: Compiler) -> Any:
@@ -397,6 +435,8 @@ BACKENDS = {
             issue_193279,
             issue_192985,
             issue_176851,
+            issue_169253,
+            issue_198190,
             issue_174050,
             issue_196127,
             issue_196173,

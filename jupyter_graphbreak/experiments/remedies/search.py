@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import Proposal
     from jupyter_graphbreak.experiments.remedies.application import Program
+    from jupyter_graphbreak.experiments.remedies.inner_calls import BrokenPart
     from jupyter_graphbreak.experiments.remedies.original import Watched
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
     from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
@@ -159,6 +160,8 @@ class Search:
     left: list[str] = field(default_factory=list)
     #: Sentences about internal errors.
     faults: list[str] = field(default_factory=list)
+    #: If no part without breaks is worth compiling, the largest part with a single break.
+    broken_part: BrokenPart | None = None
     #: The proposals that work for many breaks at once; they are not tried again for a single break.
     _settings_applied_at_once: list[Proposal] = field(default_factory=list)
     #: The steps that did not help the combination: the break's type, its code, and the title of the step.
@@ -175,12 +178,14 @@ class Search:
         """Try all settings at once, then proposals for each break until one works, then all working ones combined.
 
         A part of the entry is compiled instead of all of it when that is most likely to help: first for a training
-        step and for loops that run eagerly, before the single breaks if there are many, and last otherwise.
+        step, for loops that run eagerly, and if no change is known for half of the breaks; before the single breaks if
+        there are many; and last otherwise.
         """
         start, whole = time.monotonic(), self.deadline - time.monotonic()
-        is_inside_tried = self._is_a_part_the_usual_answer()
+        is_hopeless = self._has_few_proposals()
+        is_inside_tried = is_hopeless or self._is_a_part_the_usual_answer()
         if is_inside_tried:  # there may be no time left for it later
-            self._compile_inside(start + _SHARE_OF_PART_FIRST * whole)
+            self._compile_inside(self.deadline if is_hopeless else start + _SHARE_OF_PART_FIRST * whole)
         self._phase_end = start + _SHARE_AT_ONCE * whole
         at_once = self._apply_all_settings()
         self._phase_end = start + _SHARE_OF_SINGLE * whole
@@ -392,6 +397,13 @@ class Search:
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
         return breaks if self.wanted is None else breaks & self.wanted
 
+    def _has_few_proposals(self) -> bool:
+        """Return whether there is nothing to try for half of the breaks, as in a library's generation loop."""
+        report, texts = self.runner.original.report, self.runner.program.texts
+        breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed()]
+        known = [break_ for break_ in breaks if proposals_for(Problem(report, break_, texts), self._note_fault)]
+        return 2 * len(known) <= len(breaks)
+
     def _is_a_part_the_usual_answer(self) -> bool:
         """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""
         report, unfixed = self.runner.original.report, self._unfixed()
@@ -432,8 +444,7 @@ class Search:
         try:
             with limit_time(self.deadline):
                 found = self.runner.find_inner_calls()
-            if found is None:
-                return
+            self.broken_part = found.broken
             entry = _compiled_entry(self.runner.entry)
             proposal = proposal_for(texts, program.files, entry, found.calls, found.share)
         except TimeUpError:

@@ -316,7 +316,7 @@ class TrialRunner:
             return None
         return f"there was no time to compile it with {backend_name(self.entry.backend)}, only with {self.backend}"
 
-    def find_inner_calls(self) -> InnerCalls | None:
+    def find_inner_calls(self) -> InnerCalls:
         """Return the largest parts of the entry in which nothing breaks."""
         return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files)
 

@@ -131,11 +131,12 @@ def _first_step(report: Report) -> str:
     is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
     nothing = "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing(report)}."
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
+    part = _part_with_one_break(report)
     if chosen:
-        return f". {_what_works(report, chosen)}{nothing}"
+        return f". {_what_works(report, chosen)}{part}{nothing}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
-        nothing = f"{_what_failed(report)}{nothing}"
+        nothing = f"{_what_failed(report)}{part}{nothing}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
         nothing = f" {_as_sentence(one_line(reason))}{nothing}"
     total, alike = len(report.breaks), _main_group(report)
@@ -203,6 +204,15 @@ def _what_failed(report: Report) -> str:
         return f" There was no time to try {named}."
     untried = f"; there was no time to try {named}" if late is not None else ""
     return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}{untried}."
+
+
+def _part_with_one_break(report: Report) -> str:
+    """Return which break keeps the largest part from being compiled alone, if no part without breaks is large."""
+    steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER and remedy.kind == "person")
+    step = next(steps, None)
+    if step is None:
+        return ""
+    return f" If you can remove {breaks_of(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
 
 
 def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:

@@ -54,6 +54,9 @@ LEFT = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="pers
 LAYERDROP = "Turn off the random dropping of layers"
 PART = "Compile net instead of step (it does 82% of the operations)"
 LATE = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER, reason=NO_TIME)
+BROKEN_PART = replace(
+    remedy("b2", title="Try compiling `net` instead of step", verdict="not tried"), family=INNER, kind="person"
+)
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
 STOPPED = replace(run(broken(1), broken(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
 SKIPPED = Skipped("k1", None, "norm", None, "a generator function")
@@ -96,6 +99,9 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
         (run(broken(1), remedies=[LATE]), "bad", f'1 break, line 1 in step. There was no time to try "{PART}".'),
         (run(broken(1), remedies=[remedy("b1", verdict="fails"), LATE]), "bad",
          f'1 break, line 1 in step. No change that was tried removes it; there was no time to try "{PART}".'),
+        (run(broken(1), broken(2), remedies=[remedy("b1"), BROKEN_PART]), "bad",
+         "2 breaks. Take both sides with torch.where: that removes break 1. If you can remove break 2, try compiling "
+         "`net` instead of step."),
         (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", title=LAYERDROP, verdict="another result")]), "bad",
          f'2 breaks. Only "{LAYERDROP}" removes break 1, but layers are no longer dropped in training. Fix break 1 '
          "first: it makes 1 function run eagerly."),

@@ -144,9 +144,7 @@ def _breaking_lines(report: Report, files: Mapping[str, str]) -> _Lines:
     return lines
 
 
-def _broken_part(
-    root: CallNode, breaking: _Lines, places: Mapping[int, str], known: set[str]
-) -> BrokenPart | None:
+def _broken_part(root: CallNode, breaking: _Lines, places: Mapping[int, str], known: set[str]) -> BrokenPart | None:
     """Return the largest module or function of the reader's in which a single break is; ``None`` if it is small."""
 
     def parts(node: CallNode, outer: CallNode) -> Iterator[BrokenPart]:
@@ -179,15 +177,18 @@ def _clean_parts(
 
 def _breaks_in(code: CodeType | None, breaking: _Lines) -> set[str]:
     """Return the ids of the breaks at the lines of a function."""
-    lines = {line for _, _, line in code.co_lines() if line} if code is not None else ()
+    if code is None:
+        return set()
+    lines = {line for _, _, line in code.co_lines() if line}
     return {ident for line in lines for ident in breaking.get((code.co_filename, line), ())}
 
 
 def _own_function(node: CallNode) -> str | None:
     """Return the name of a function at the top level of a source that is not a library's."""
     code = node.code
-    is_own = code is not None and code.co_qualname.isidentifier() and not is_library(code.co_filename)
-    return code.co_name if is_own else None
+    if code is None or not code.co_qualname.isidentifier() or is_library(code.co_filename):
+        return None
+    return code.co_name
 
 
 def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:

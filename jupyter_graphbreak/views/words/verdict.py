@@ -41,6 +41,10 @@ _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_ca
 _MAX_WRAPPERS = 5
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
+#: An operation that a graph contains at least this often comes from an unrolled loop. There is advice on such a loop if
+#: compiling took at least this many seconds.
+_MANY_STEPS = 100
+_LONG_COMPILING_S = 5.0
 #: What varied between calls, with its values: "scale: 2 -> 3", "the grad mode changed".
 _VARIED = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 
@@ -97,7 +101,26 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
         return "plain", f"No breaks, but {eager} ran eagerly."
     if report.recompiles:
         return _verdict_on_recompiles(report)
-    return "good", f"No breaks: {counted(len(report.graphs), 'graph').replace('1 graph', 'one graph')}."
+    graphs = counted(len(report.graphs), "graph").replace("1 graph", "one graph")
+    return "good", f"No breaks: {graphs}.{_unrolled(report)}"
+
+
+def _unrolled(report: Report) -> str:
+    """Return the advice on a loop that was unrolled into a graph so long that compiling it took seconds."""
+    compile_s = report.timing.compile_s or 0.0
+    if compile_s < _LONG_COMPILING_S:
+        return ""
+    places = Counter(
+        (graph.id, op.target, op.location) for graph in report.graphs for op in graph.ops if op.location is not None
+    )
+    (graph, _, location), times = max(places.items(), key=lambda item: item[1], default=(("", "", None), 0))
+    if times < _MANY_STEPS:
+        return ""
+    where = "the graph" if len(report.graphs) == 1 else f"graph {graph}"
+    return (
+        f" A loop was unrolled: {where} contains {place(report, location)} {times} times, and compiling took "
+        f"{duration(compile_s)}. To compile faster, compile only the body of the loop."
+    )
 
 
 def _verdict_on_recompiles(report: Report) -> tuple[Outcome, str]:

@@ -18,6 +18,7 @@ from jupyter_graphbreak.report.schema import (
     Frame,
     Graph,
     GuardFailure,
+    Op,
     Recompile,
     Report,
     RunError,
@@ -66,10 +67,18 @@ KEEP = replace(remedy(verdict="not tried"), kind="person", recompiles=["r1"], pe
 WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
 
 
+STEP = Op("x", "torch.add", Location("s1", 6, 6, function="step"))
+UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], timing=Timing(12.0, 9.63))
+
+
 @pytest.mark.parametrize(
     ("report", "outcome", "text"),
     [
         (no_breaks(), "good", "No breaks: one graph."),
+        (UNROLLED, "good",
+         "No breaks: one graph. A loop was unrolled: the graph contains line 6 in step 150 times, and compiling took "
+         "9.63 s. To compile faster, compile only the body of the loop."),
+        (replace(UNROLLED, timing=Timing(2.0, 1.5)), "good", "No breaks: one graph."),
         (run(), "good", "No breaks: one graph."),
         (run(broken(1, eager=3), broken(2)), "bad",
          "2 breaks. Fix break 1 first: it makes 3 functions run eagerly."),

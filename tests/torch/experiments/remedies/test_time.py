@@ -94,7 +94,9 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
         assert len(titles) == 3 * PROPOSALS, "the remaining proposals are tried after the other breaks had their share"
 
 
-def test_a_part_is_compiled_first_if_there_is_nothing_to_try_for_half_of_the_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_is_first_if_there_is_nothing_to_try_for_half_of_the_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     report = jupyter_graphbreak.explain(three_breaks, torch.ones(3))
     runner = SlowTrialRunner(report, Clock())
     only = [Proposal("edit", "for the first break", {"s1": ""})]

@@ -403,9 +403,10 @@ def _where_and_when(report: Report) -> list[str]:
 
 
 def run_name(report: Report) -> str:
-    """Return the name of the cell that ran, or of the first source: "Cell In[3]", "train.py"."""
-    own = lookup.main_cell(report)
-    named = own if own is not None else report.sources[0] if report.sources else None
+    """Return the name of the cell that ran, or of the first source that is not PyTorch's: "Cell In[3]", "train.py"."""
+    named = lookup.main_cell(report) or next(
+        (source for source in report.sources if not (source.path or "").startswith("torch/")), None
+    )
     return one_line(named.name) if named is not None and named.name else "this run"
 
 

@@ -165,6 +165,8 @@ def test_figures_name_what_was_compiled() -> None:
     assert figures(report)[0].startswith("Cell In[7], step: ")
     assert "0.84 s, compiling 0.79 s" in figures(report)
     assert summary_line(report).startswith("Cell In[7]: 2 breaks, 4 graphs, 9 ops | cuda:0")
+    of_torch = Source("s1", "external_utils.py", "library", "torch/_dynamo/external_utils.py")
+    assert figures(replace(run(), sources=[of_torch]))[0] == "this run"
 
 
 def test_a_decorators_wrapper_does_not_name_what_was_compiled() -> None:

@@ -86,6 +86,8 @@ def _definition(lines: list[str]) -> int | None:
 
 #: If this many breaks have no remedy, they are rarely removed one by one.
 _MANY_UNREMOVED = 4
+#: If the time is for fewer trials than this, breaks in libraries are rarely removed.
+_FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
 #: The same for the combination of all working candidates.
@@ -178,11 +180,12 @@ class Search:
         """Try all settings at once, then proposals for each break until one works, then all working ones combined.
 
         A part of the entry is compiled instead of all of it when that is most likely to help: first for a training
-        step, for loops that run eagerly, and if no change is known for half of the breaks; before the single breaks if
-        there are many; and last otherwise.
+        step, for loops that run eagerly, if no change is known for half of the breaks, and if there is time for a few
+        trials only and half of the breaks are in libraries; before the single breaks if there are many; and last
+        otherwise.
         """
         start, whole = time.monotonic(), self.deadline - time.monotonic()
-        is_hopeless = self._has_few_proposals()
+        is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(whole)
         is_inside_tried = is_hopeless or self._is_a_part_the_usual_answer()
         if is_inside_tried:  # there may be no time left for it later
             self._compile_inside(self.deadline if is_hopeless else start + _SHARE_OF_PART_FIRST * whole)
@@ -403,6 +406,12 @@ class Search:
         breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed()]
         known = [break_ for break_ in breaks if proposals_for(Problem(report, break_, texts), self._note_fault)]
         return 2 * len(known) <= len(breaks)
+
+    def _is_short_of_time_for_library(self, seconds: float) -> bool:
+        """Return whether only a few trials fit into a time and half of the breaks are in libraries."""
+        report = self.runner.original.report
+        in_libraries = sum(break_.owner != "own" for break_ in report.breaks)
+        return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * in_libraries >= len(report.breaks)
 
     def _is_a_part_the_usual_answer(self) -> bool:
         """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""

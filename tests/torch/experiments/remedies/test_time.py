@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from msgspec import structs
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.compiled import before_each_step
@@ -56,6 +57,7 @@ class SlowTrialRunner:
         self.program = SimpleNamespace(texts={}, files={})
         self.entry = SimpleNamespace(call=three_breaks, function="three_breaks")
         self.goals_of_trials: list[str] = []
+        self.original_seconds = 0.0
         self._clock = clock
 
     def find_inner_calls(self) -> InnerCalls:
@@ -103,6 +105,15 @@ def test_a_part_is_first_if_there_is_nothing_to_try_for_half_of_the_breaks(
     monkeypatch.setattr(search, "proposals_for", lambda problem, _: only if problem.break_.id == "b1" else [])
     Search(cast(TrialRunner, runner), time.monotonic() + 100).run()
     assert runner.goals_of_trials == ["a part", "b1"]
+
+
+def test_a_part_is_first_for_breaks_in_libraries_if_there_is_time_for_few_trials() -> None:
+    report = jupyter_graphbreak.explain(three_breaks, torch.ones(3))
+    report = structs.replace(report, breaks=[structs.replace(break_, owner="library") for break_ in report.breaks])
+    runner = SlowTrialRunner(report, Clock())
+    runner.original_seconds = 30.0
+    Search(cast(TrialRunner, runner), time.monotonic() + 100).run()
+    assert runner.goals_of_trials[0] == "a part"
 
 
 class TrainedModel(torch.nn.Module):

@@ -167,9 +167,12 @@ def _is_jupyterlabs_own(error: Error) -> bool:
     has_ended = str(error) == "Cannot read properties of null (reading 'promise')" and "graphbreak" not in (
         error.stack or ""
     )
+    # Its list of cells removes a cell that a reload of the file has moved: jupyterlab/jupyterlab issue 15415.
+    is_moved_cell = "'removeChild' on 'Node'" in str(error) and "graphbreak" not in (error.stack or "")
     return (
         _ENDED.search(str(error)) is not None
         or has_ended
+        or is_moved_cell
         or (has_no_kernel and "jupyterlab-manager" in (error.stack or ""))
     )
 

@@ -7,8 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import expect
 
+from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 from jupyter_graphbreak.results import Report
 from tests.browser.pages import first_paint
 from tests.support.sample_reports import HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
@@ -113,6 +115,17 @@ def test_the_page_fits_its_width(open_report: Open) -> None:
         opened.page.set_viewport_size({"width": width, "height": 800})
         opened.shoot(f"page-{width}")
         assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+
+
+def test_a_long_name_does_not_push_the_reason_of_a_recompile_out_of_view(open_report: Open) -> None:
+    report = no_breaks()
+    guard = GuardFailure(f"L['args'][0].{'name_' * 20} == 3")
+    page = open_report(
+        Report.of(replace(report, recompiles=[Recompile("0/1", "0/0", "f", None, [guard])])), width=800
+    ).page
+    page.get_by_role("tab", name="Recompiles").click()
+    table = page.get_by_role("region", name="Recompiles")
+    assert table.evaluate("element => element.scrollWidth <= element.clientWidth")
 
 
 def test_hostile_text_is_shown_and_never_executed(open_report: Open) -> None:

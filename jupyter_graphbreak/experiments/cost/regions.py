@@ -158,7 +158,8 @@ class _Trial:
 
     def _by_block(self, entry: Entry) -> Variant:
         own = self._compiled.places_in_subject()
-        blocks = frozenset((own[place], "") for place in self._blocks.places)
+        method = "" if self._blocks.compiles_in_place else "forward"
+        blocks = frozenset((own[place], method) for place in self._blocks.places)
         return Variant(replace(entry, inner=blocks), compiled=False)
 
     def _with_nested_regions(self, entry: Entry) -> Variant:

@@ -39,9 +39,30 @@ _MIN_OPS = 3
 _WRAPPER_SHARE = 0.9
 #: The maximum number of modules and functions to compile, where modules that are alike count once.
 _MAX_PARTS = 3
+#: The smallest share of the entry's operations of a part that is worth naming although a single break is inside it.
+_MIN_SHARE_OF_BROKEN = 0.2
 #: A number in a place, such as the index of a layer.
 _INDEX = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
 _OWN_PACKAGE = __name__.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class BrokenPart:
+    """The largest part of an entry with a single break.
+
+    Parameters
+    ----------
+    name : str
+        The module's place, with the method to compile unless the module itself can be, or the function's name.
+    break_ : str
+        The id of the break.
+    share : float
+        The share of the entry's operations that the part performs.
+    """
+
+    name: str
+    break_: str
+    share: float
 
 
 @dataclass(frozen=True)
@@ -51,17 +72,20 @@ class InnerCalls:
     Parameters
     ----------
     calls : tuple of InnerCall
-        The largest first.
+        The largest first; empty if no part without breaks is worth compiling.
     share : float
         The share of the entry's operations that they perform.
+    broken : BrokenPart or None
+        If there are none, the part that could be compiled if one break were removed.
     """
 
     calls: tuple[InnerCall, ...]
-    share: float
+    share: float = 0.0
+    broken: BrokenPart | None = None
 
 
-def find_inner_calls(original: Original, report: Report, files: Mapping[str, str]) -> InnerCalls | None:
-    """Return the largest parts of an entry in which nothing breaks; ``None`` if there are none worth compiling.
+def find_inner_calls(original: Original, report: Report, files: Mapping[str, str]) -> InnerCalls:
+    """Return the largest parts of an entry in which nothing breaks.
 
     Parameters
     ----------
@@ -97,39 +121,74 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
     largest = sorted((key for key in ops if ops[key] >= enough), key=lambda key: -ops[key])[:_MAX_PARTS]
     calls = [_inner_call(parts[key], places) for key in largest]
     if not calls:
-        return None
+        return InnerCalls((), broken=_broken_part(root, breaking, places, {break_.id for break_ in report.breaks}))
     return InnerCalls(tuple(calls), sum(ops[key] for key in largest) / total)
 
 
-def _breaking_lines(report: Report, files: Mapping[str, str]) -> set[tuple[str, int]]:
+#: The lines at which a function breaks or is skipped, with the ids of the breaks; skipped functions have their own ids.
+_Lines = dict[tuple[str, int], set[str]]
+
+
+def _breaking_lines(report: Report, files: Mapping[str, str]) -> _Lines:
     """Return the lines at which a function breaks or is skipped; for PyTorch's functions, those that called them."""
-    lines: set[tuple[str, int]] = set()
-    stacks = [(break_.location, *reversed(break_.stack)) for break_ in report.breaks]
-    for stack in (*stacks, *((skipped.location,) for skipped in report.skipped)):
+    lines: _Lines = defaultdict(set)
+    breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
+    skipped = [(one.break_ or f"skipped {one.frame}", (one.location,)) for one in report.skipped]
+    for ident, stack in (*breaks, *skipped):
         for place in stack:
             if place is not None:
                 filename = files.get(place.source, "")
-                lines.add((filename, place.line))
+                lines[filename, place.line].add(ident)
                 if not is_foreign_file(filename):
                     break
     return lines
 
 
+def _broken_part(root: CallNode, breaking: _Lines, places: Mapping[int, str], known: set[str]) -> BrokenPart | None:
+    """Return the largest module or function of the reader's in which a single break is; ``None`` if it is small."""
+
+    def parts(node: CallNode, outer: CallNode) -> Iterator[BrokenPart]:
+        inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking)}
+        is_whole = outer is root or node.ops >= _WRAPPER_SHARE * root.ops
+        place = places.get(id(node.module))
+        name = ".".join(filter(None, [place, node.method])) if place else _own_function(node)
+        if name and len(inside) == 1 and inside <= known and not is_whole:
+            yield BrokenPart(name, next(iter(inside)), node.ops / root.ops)
+        elif inside:
+            for child in node.children.values():
+                yield from parts(child, node)
+
+    found = max(parts(root, root), key=lambda part: part.share, default=None)
+    return found if found is not None and found.share >= _MIN_SHARE_OF_BROKEN else None
+
+
 def _clean_parts(
-    node: CallNode, breaking: set[tuple[str, int]], places: Mapping[int, str], *, is_one_layer: bool
+    node: CallNode, breaking: _Lines, places: Mapping[int, str], *, is_one_layer: bool
 ) -> Iterator[CallNode]:
     """Yield the topmost nodes that can be compiled and below which nothing breaks."""
     for child in node.children.values():
         if not child.ops:
             continue
-        if any(_breaks(part.code, breaking) for part in child.walk()):
+        if any(_breaks_in(part.code, breaking) for part in child.walk()):
             yield from _clean_parts(child, breaking, places, is_one_layer=is_one_layer)
         else:
             yield from _compilable_parts(child, places, is_one_layer=is_one_layer)
 
 
-def _breaks(code: CodeType | None, breaking: set[tuple[str, int]]) -> bool:
-    return code is not None and any((code.co_filename, line) in breaking for _, _, line in code.co_lines() if line)
+def _breaks_in(code: CodeType | None, breaking: _Lines) -> set[str]:
+    """Return the ids of the breaks at the lines of a function."""
+    if code is None:
+        return set()
+    lines = {line for _, _, line in code.co_lines() if line}
+    return {ident for line in lines for ident in breaking.get((code.co_filename, line), ())}
+
+
+def _own_function(node: CallNode) -> str | None:
+    """Return the name of a function at the top level of a source that is not a library's."""
+    code = node.code
+    if code is None or not code.co_qualname.isidentifier() or is_library(code.co_filename):
+        return None
+    return code.co_name
 
 
 def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:
@@ -143,9 +202,7 @@ def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer
         part for child in node.children.values() for part in _compilable_parts(child, places, is_one_layer=is_one_layer)
     ]
     is_wrapper = any(part.module is not None and part.ops >= _WRAPPER_SHARE * node.ops for part in inner)
-    code = node.code
-    is_own_function = code is not None and code.co_qualname.isidentifier() and not is_library(code.co_filename)
-    if (is_own_function and not is_wrapper) or (is_compilable and not inner):
+    if (_own_function(node) and not is_wrapper) or (is_compilable and not inner):
         yield node
     else:
         yield from inner

@@ -122,16 +122,24 @@ def with_remedies(
     remedies: list[Remedy] = []
     sources: list[Source] = []
     by_search: list[dict[str, Candidate]] = []
+    parts: list[Remedy] = []
     for search in searches:
         builder = _BreakRemedyBuilder(report, ids, search)
         by_search.append(builder.candidates(len(remedies)))
         remedies += [builder.remedy(ident, candidate) for ident, candidate in by_search[-1].items()]
         sources += builder.new_sources
+        parts += builder.step_for_part()
     entries = {ident: search.runner.entry for search, own in zip(searches, by_search, strict=True) for ident in own}
     remedies = _with_exclusions(_merged(remedies, entries))
     kept = {remedy.id for remedy in remedies}
     by_search = [{ident: found for ident, found in own.items() if ident in kept} for own in by_search]
-    remedies += _manual_steps(report, remedies, searches, reasons)
+    fixed = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    steps = [
+        *_manual_steps(report, remedies, searches, reasons),
+        *(part for part in parts if fixed.isdisjoint(part.breaks)),
+    ]
+    last = max((int(ident[1:]) for ident in entries), default=0)  # merged remedies leave gaps
+    remedies += [replace(step, id=f"r{number}") for number, step in enumerate(steps, start=last + 1)]
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
     notes = [
         Diagnostic("warning", f"Changes of {runner.entry.function} may act differently with its own backend: {reason}.")
@@ -190,6 +198,20 @@ class _BreakRemedyBuilder:
             edits=[replace(edit, source=self._sources[edit.source]) for edit in remedy.edits],
             code=self._code_for_reader(remedy.code),
         )
+
+    def step_for_part(self) -> Iterator[Remedy]:
+        """Yield the advice on the part that could be compiled if its only break were removed."""
+        part = self._search.broken_part
+        ident = self._breaks.get(part.break_) if part is not None else None
+        if part is None or ident is None:
+            return
+        step = f"compiling `{part.name}` instead of {self._search.runner.entry.function}"
+        sentence = (
+            f"`{part.name}` does {round(100 * part.share)}% of the operations, and of all breaks only this one is "
+            f"inside it: if you can remove it, try {step}."
+        )
+        title = f"Try {step}"
+        yield replace(decision_for_person("", sentence, None), title=title, family=INNER, breaks=[ident])
 
     def _breaks_outside(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled: those outside."""
@@ -284,9 +306,6 @@ def _manual_steps(
     late = bool([ident for search in searches for ident in search.left])
     manual_steps: list[Remedy] = []
 
-    def next_id() -> str:
-        return f"r{len(remedies) + len(manual_steps) + 1}"
-
     for break_ in report.breaks:
         if break_.id not in fixed:
             tried = [remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks]
@@ -297,11 +316,11 @@ def _manual_steps(
             sentence = None
             if reason != INTERRUPTED:
                 sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(report, break_, failed)
-            step = decision_for_person(next_id(), sentence, reason)
+            step = decision_for_person("", sentence, reason)
             manual_steps.append(replace(step, breaks=[break_.id]))
     for skipped in report.skipped:
         if skipped.break_ is None and skipped.frame is not None:
-            step = decision_for_person(next_id(), manual_step_of_function(skipped), None)
+            step = decision_for_person("", manual_step_of_function(skipped), None)
             manual_steps.append(replace(step, frames=[skipped.frame]))
     return manual_steps
 

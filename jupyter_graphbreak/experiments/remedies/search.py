@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import Proposal
     from jupyter_graphbreak.experiments.remedies.application import Program
+    from jupyter_graphbreak.experiments.remedies.inner_calls import BrokenPart
     from jupyter_graphbreak.experiments.remedies.original import Watched
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
     from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
@@ -86,6 +87,8 @@ def _definition(lines: list[str]) -> int | None:
 
 #: If this many breaks have no remedy, they are rarely removed one by one.
 _MANY_UNREMOVED = 4
+#: If the time is for fewer trials than this, breaks in libraries are rarely removed.
+_FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
 #: The same for the combination of all working candidates.
@@ -160,6 +163,8 @@ class Search:
     left: list[str] = field(default_factory=list)
     #: Sentences about internal errors.
     faults: list[str] = field(default_factory=list)
+    #: If no part without breaks is worth compiling, the largest part with a single break.
+    broken_part: BrokenPart | None = None
     #: The proposals that work for many breaks at once; they are not tried again for a single break.
     _settings_applied_at_once: list[Proposal] = field(default_factory=list)
     #: The steps that did not help the combination: the break's type, its code, and the title of the step.
@@ -176,12 +181,15 @@ class Search:
         """Try all settings at once, then proposals for each break until one works, then all working ones combined.
 
         A part of the entry is compiled instead of all of it when that is most likely to help: first for a training
-        step and for loops that run eagerly, before the single breaks if there are many, and last otherwise.
+        step, for loops that run eagerly, if no change is known for half of the breaks, and if there is time for a few
+        trials only and half of the breaks are in libraries; before the single breaks if there are many; and last
+        otherwise.
         """
         start, whole = time.monotonic(), self.deadline - time.monotonic()
-        is_inside_tried = self._is_a_part_the_usual_answer()
+        is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(whole)
+        is_inside_tried = is_hopeless or self._is_a_part_the_usual_answer()
         if is_inside_tried:  # there may be no time left for it later
-            self._compile_inside(start + _SHARE_OF_PART_FIRST * whole)
+            self._compile_inside(self.deadline if is_hopeless else start + _SHARE_OF_PART_FIRST * whole)
         self._phase_end = start + _SHARE_AT_ONCE * whole
         at_once = self._apply_all_settings()
         self._phase_end = start + _SHARE_OF_SINGLE * whole
@@ -397,6 +405,19 @@ class Search:
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
         return breaks if self.wanted is None else breaks & self.wanted
 
+    def _has_few_proposals(self) -> bool:
+        """Return whether there is nothing to try for half of the breaks, as in a library's generation loop."""
+        report, texts = self.runner.original.report, self.runner.program.texts
+        breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed()]
+        known = [break_ for break_ in breaks if proposals_for(Problem(report, break_, texts), self._note_fault)]
+        return 2 * len(known) <= len(breaks)
+
+    def _is_short_of_time_for_library(self, seconds: float) -> bool:
+        """Return whether only a few trials fit into a time and half of the breaks are in libraries."""
+        report = self.runner.original.report
+        in_libraries = sum(break_.owner != "own" for break_ in report.breaks)
+        return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * in_libraries >= len(report.breaks)
+
     def _is_a_part_the_usual_answer(self) -> bool:
         """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""
         report, unfixed = self.runner.original.report, self._unfixed()
@@ -437,8 +458,7 @@ class Search:
         try:
             with limit_time(self.deadline):
                 found = self.runner.find_inner_calls()
-            if found is None:
-                return
+            self.broken_part = found.broken
             entry = _compiled_entry(self.runner.entry)
             proposal = proposal_for(texts, program.files, entry, found.calls, found.share, top_level_names())
         except TimeUpError:

@@ -274,7 +274,12 @@ class TrialRunner:
             return None
         return f"there was no time to compile it with {backend_name(self.entry.backend)}, only with {self.backend}"
 
-    def find_inner_calls(self) -> InnerCalls | None:
+    @property
+    def original_seconds(self) -> float:
+        """The seconds that the compiled original took, which a trial takes at least."""
+        return self._original_seconds
+
+    def find_inner_calls(self) -> InnerCalls:
         """Return the largest parts of the entry in which nothing breaks."""
         return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files)
 

@@ -49,8 +49,9 @@ class InnerModules:
         self._subject = subject
         self._places = places
         self._compile = compile_
-        #: The compiled functions by the ids of the modules, which are kept so that the ids stay unique, and methods.
-        self._compiled: dict[tuple[int, str], tuple[torch.nn.Module, Any]] = {}
+        #: The compiled functions by methods and the ids of their owners, which are kept so that the ids stay unique:
+        #: modules, or classes if the modules share a compiled method.
+        self._compiled: dict[tuple[int, str], tuple[Any, Any]] = {}
 
     @contextlib.contextmanager
     def compiled(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
@@ -79,14 +80,13 @@ class InnerModules:
                     attributes[name] = value
 
     def _compiled_function(self, module: torch.nn.Module, method: str) -> Any:
-        key = id(module), method
+        owner = type(module) if method else module
+        key = id(owner), method
         if key not in self._compiled:
-            if method:
-                compiled = self._compile(getattr(type(module), method)).__get__(module)
-            else:
-                compiled = self._compile(module._call_impl)  # noqa: SLF001 - as `Module.compile` does
-            self._compiled[key] = module, compiled
-        return self._compiled[key][1]
+            function = getattr(owner, method) if method else module._call_impl  # noqa: SLF001 - as `Module.compile` does
+            self._compiled[key] = owner, self._compile(function)
+        compiled = self._compiled[key][1]
+        return compiled.__get__(module) if method else compiled
 
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls an entry while the modules are compiled; the entry itself if there are none."""

@@ -397,7 +397,7 @@ def compatible_remedies(report: Report) -> list[Remedy]:
 
     Each remedy removes a break that those before it do not remove, and is compatible with them. Each had its own trial,
     so only a further run shows their combined effect. Compiling a part instead of the whole is returned alone, if it
-    removes all breaks that the others remove, and more.
+    removes all breaks that the others remove, and more breaks or with a better verdict.
     """
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []
@@ -416,8 +416,11 @@ def compatible_remedies(report: Report) -> list[Remedy]:
             continue
         chosen.append(remedy)
         targets.update(remedy.breaks, remedy.frames)
-    removed = {ident for remedy in chosen if remedy.family != INNER for ident in remedy.breaks}
-    part = next((remedy for remedy in best if remedy.family == INNER and set(remedy.breaks) > removed), None)
+    others = [remedy for remedy in chosen if remedy.family != INNER]
+    removed = {ident for remedy in others for ident in remedy.breaks}
+    worst = max((_ORDER.index(remedy.verdict) for remedy in others), default=0)
+    parts = (remedy for remedy in best if remedy.family == INNER and removed <= set(remedy.breaks))
+    part = next((part for part in parts if removed < set(part.breaks) or _ORDER.index(part.verdict) < worst), None)
     return chosen if part is None else [part]
 
 

@@ -43,6 +43,10 @@ _MAX_WRAPPERS = 5
 _THE_CELL = "the cell"
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
+#: An operation that a graph contains at least this often comes from an unrolled loop. There is advice on such a loop if
+#: compiling took at least this many seconds.
+_MANY_STEPS = 100
+_LONG_COMPILING_S = 5.0
 #: What varied between calls, with its values: "scale: 2 -> 3", "the grad mode changed".
 _VARIED = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 
@@ -99,7 +103,26 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
         return "plain", f"No breaks, but {eager} ran eagerly."
     if report.recompiles:
         return _verdict_on_recompiles(report)
-    return "good", f"No breaks: {'one graph' if len(report.graphs) == 1 else counted(len(report.graphs), 'graph')}."
+    graphs = "one graph" if len(report.graphs) == 1 else counted(len(report.graphs), "graph")
+    return "good", f"No breaks: {graphs}.{_unrolled(report)}"
+
+
+def _unrolled(report: Report) -> str:
+    """Return the advice on a loop that was unrolled into a graph so long that compiling it took seconds."""
+    compile_s = report.timing.compile_s or 0.0
+    if compile_s < _LONG_COMPILING_S:
+        return ""
+    places = Counter(
+        (graph.id, op.target, op.location) for graph in report.graphs for op in graph.ops if op.location is not None
+    )
+    (graph, _, location), times = max(places.items(), key=lambda item: item[1], default=(("", "", None), 0))
+    if times < _MANY_STEPS:
+        return ""
+    where = "the graph" if len(report.graphs) == 1 else f"graph {graph}"
+    return (
+        f" A loop was unrolled: {where} contains {place(report, location)} {times} times, and compiling took "
+        f"{duration(compile_s)}. To compile faster, compile only the body of the loop."
+    )
 
 
 def _verdict_on_recompiles(report: Report) -> tuple[Outcome, str]:
@@ -133,11 +156,12 @@ def _first_step(report: Report) -> str:
     is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
     nothing = "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing(report)}."
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
+    part = _part_with_one_break(report)
     if chosen:
-        return f". {_what_works(report, chosen)}{nothing}"
+        return f". {_what_works(report, chosen)}{part}{nothing}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
-        nothing = f"{_what_failed(report)}{nothing}"
+        nothing = f"{_what_failed(report)}{part}{nothing}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
         nothing = f" {_as_sentence(one_line(reason))}{nothing}"
     total, alike = len(report.breaks), _main_group(report)
@@ -205,6 +229,15 @@ def _what_failed(report: Report) -> str:
         return f" There was no time to try {named}."
     untried = f"; there was no time to try {named}" if late is not None else ""
     return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}{untried}."
+
+
+def _part_with_one_break(report: Report) -> str:
+    """Return which break keeps the largest part from being compiled alone, if no part without breaks is large."""
+    steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER and remedy.kind == "person")
+    step = next(steps, None)
+    if step is None:
+        return ""
+    return f" If you can remove {breaks_of(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
 
 
 def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
@@ -375,9 +408,10 @@ def _where_and_when(report: Report) -> list[str]:
 
 
 def run_name(report: Report) -> str:
-    """Return the name of the cell that ran, or of the first source: "Cell In[3]", "train.py"."""
-    own = lookup.main_cell(report)
-    named = own if own is not None else report.sources[0] if report.sources else None
+    """Return the name of the cell that ran, or of the first source that is not PyTorch's: "Cell In[3]", "train.py"."""
+    named = lookup.main_cell(report) or next(
+        (source for source in report.sources if not (source.path or "").startswith("torch/")), None
+    )
     return one_line(named.name) if named is not None and named.name else "this run"
 
 

@@ -222,6 +222,8 @@ def test_compiling_a_part_instead_comes_after_remedies_that_remove_as_much() -> 
     assert [remedy.id for remedy in trials.working] == ["r1", "r3"]
     assert [remedy.id for remedy in compatible_remedies(with_remedies(inner))] == ["r3"]
     assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, other))] == ["r1", "r2"]
+    doubtful = replace(other, verdict="works on what ran")
+    assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, doubtful))] == ["r3"]
 
 
 def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:

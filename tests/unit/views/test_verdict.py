@@ -18,6 +18,7 @@ from jupyter_graphbreak.report.schema import (
     Frame,
     Graph,
     GuardFailure,
+    Op,
     Recompile,
     Report,
     RunError,
@@ -54,6 +55,9 @@ LEFT = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="pers
 LAYERDROP = "Turn off the random dropping of layers"
 PART = "Compile net instead of step (it does 82% of the operations)"
 LATE = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER, reason=NO_TIME)
+BROKEN_PART = replace(
+    remedy("b2", title="Try compiling `net` instead of step", verdict="not tried"), family=INNER, kind="person"
+)
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
 STOPPED = replace(run(broken(1), broken(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
 SKIPPED = Skipped("k1", None, "norm", None, "a generator function")
@@ -63,10 +67,18 @@ KEEP = replace(remedy(verdict="not tried"), kind="person", recompiles=["r1"], pe
 WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
 
 
+STEP = Op("x", "torch.add", Location("s1", 6, 6, function="step"))
+UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], timing=Timing(12.0, 9.63))
+
+
 @pytest.mark.parametrize(
     ("report", "outcome", "text"),
     [
         (no_breaks(), "good", "No breaks: one graph."),
+        (UNROLLED, "good",
+         "No breaks: one graph. A loop was unrolled: the graph contains line 6 in step 150 times, and compiling took "
+         "9.63 s. To compile faster, compile only the body of the loop."),
+        (replace(UNROLLED, timing=Timing(2.0, 1.5)), "good", "No breaks: one graph."),
         (run(), "good", "No breaks: one graph."),
         (replace(run(), graphs=[replace(run().graphs[0], id=f"g{n}") for n in range(11)]), "good",
          "No breaks: 11 graphs."),
@@ -98,6 +110,9 @@ WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
         (run(broken(1), remedies=[LATE]), "bad", f'1 break, line 1 in step. There was no time to try "{PART}".'),
         (run(broken(1), remedies=[remedy("b1", verdict="fails"), LATE]), "bad",
          f'1 break, line 1 in step. No change that was tried removes it; there was no time to try "{PART}".'),
+        (run(broken(1), broken(2), remedies=[remedy("b1"), BROKEN_PART]), "bad",
+         "2 breaks. Take both sides with torch.where: that removes break 1. If you can remove break 2, try compiling "
+         "`net` instead of step."),
         (run(broken(1, eager=1), broken(2), remedies=[remedy("b1", title=LAYERDROP, verdict="another result")]), "bad",
          f'2 breaks. Only "{LAYERDROP}" removes break 1, but layers are no longer dropped in training. Fix break 1 '
          "first: it makes 1 function run eagerly."),
@@ -154,6 +169,8 @@ def test_figures_name_what_was_compiled() -> None:
     assert figures(report)[0].startswith("Cell In[7], step: ")
     assert "0.84 s, compiling 0.79 s" in figures(report)
     assert summary_line(report).startswith("Cell In[7]: 2 breaks, 4 graphs, 9 ops | cuda:0")
+    of_torch = Source("s1", "external_utils.py", "library", "torch/_dynamo/external_utils.py")
+    assert figures(replace(run(), sources=[of_torch]))[0] == "this run"
 
 
 def test_a_decorators_wrapper_does_not_name_what_was_compiled() -> None:

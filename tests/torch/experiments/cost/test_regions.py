@@ -42,7 +42,7 @@ class Scaled(Block):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, kind: type[Block]) -> None:
+    def __init__(self, kind: Callable[[int], torch.nn.Module]) -> None:
         super().__init__()
         self.first = torch.nn.Linear(8, 8)
         self.layers = torch.nn.ModuleList(kind(index) for index in range(4))
@@ -56,7 +56,14 @@ class Model(torch.nn.Module):
         return y
 
 
-def measured(kind: type[Block], backend: str = "aot_eager") -> RegionCost | None:
+class Sequence(torch.nn.Sequential):
+    """A block with PyTorch's own method ``forward``."""
+
+    def __init__(self, _: int) -> None:
+        super().__init__(torch.nn.Linear(8, 8), torch.nn.Tanh())
+
+
+def measured(kind: Callable[[int], torch.nn.Module], backend: str = "aot_eager") -> RegionCost | None:
     entry = Entry("Model", None, Model(kind), Arguments(torch.rand(3, 8)), backend)
     with entry.set_up(), sandboxed():
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
@@ -89,6 +96,12 @@ def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch
     assert ways["blocks"].differences == []
     assert Block.forward is forward
     assert not hasattr(forward, "__marked_compile_region_config__")
+
+
+def test_blocks_of_pytorch_itself_are_compiled_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    ways = ways_of(measured(Sequence, "eager"))
+    assert (ways["blocks"].compilations, ways["blocks"].equal) == (1, True)
 
 
 def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_separately(

@@ -7,12 +7,16 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from jupyter_graphbreak import capture, try_remedies
+from jupyter_graphbreak import capture, explain, try_remedies
+from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
+from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
@@ -285,6 +289,19 @@ def test_a_loop_over_a_data_loader_stays_outside(tmp_path: Path) -> None:
     remedy = next(remedy for remedy in run.try_remedies().remedies or [] if remedy.family == "inner")
     assert remedy.title.startswith("Compile model instead of train")
     assert (remedy.verdict, remedy.breaks) == ("works", ["b1"])
+
+
+def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
+    half = "import torch\n\n\ndef half(x):\n    return torch.sin(x) * len(x.tolist())\n\n\n"
+    text = f"{half}def step(x):\n    y = half(x)\n    print('half')\n    return y + 1\n"
+    call, x = import_text(text, tmp_path).step, torch.ones(2)
+    report = explain(call, x)
+    original: Any = SimpleNamespace(
+        entry=Entry("step", None, call, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
+    )
+    found = find_inner_calls(original, report, {source.id: source.path or "" for source in report.sources})
+    inside = next(break_.id for break_ in report.breaks if break_.location and break_.location.function == "half")
+    assert (found.calls, found.broken and (found.broken.name, found.broken.break_)) == ((), ("half", inside))
 
 
 @pytest.mark.exhaustive

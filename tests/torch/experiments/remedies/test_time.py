@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from msgspec import structs
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.compiled import before_each_step
@@ -16,6 +17,7 @@ from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 from jupyter_graphbreak.experiments.remedies import finding, search, trial_runner
 from jupyter_graphbreak.experiments.remedies.change import Change
+from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult, TrialRunner
@@ -55,10 +57,13 @@ class SlowTrialRunner:
         self.program = SimpleNamespace(texts={}, files={})
         self.entry = SimpleNamespace(call=three_breaks, function="three_breaks")
         self.goals_of_trials: list[str] = []
+        self.original_seconds = 0.0
         self._clock = clock
 
-    def find_inner_calls(self) -> None:
+    def find_inner_calls(self) -> InnerCalls:
         """Find no part to compile instead."""
+        self.goals_of_trials.append("a part")
+        return InnerCalls(())
 
     def run_trial(self, change: Change, goals: frozenset[str], *_: Any, **__: Any) -> TrialResult:
         self._clock.now += 10
@@ -82,13 +87,33 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(search, "time", clock)
     search_ = Search(cast(TrialRunner, runner), seconds)
     search_.run()
-    assert set(runner.goals_of_trials) == idents
+    assert set(runner.goals_of_trials) == {*idents, "a part"}
     assert not search_.left
     assert clock.now <= seconds
     titles = [candidate.titles for candidate in search_.candidates]
     assert len(titles) == len(set(titles)), "nothing is tried twice"
     if seconds > 300:
         assert len(titles) == 3 * PROPOSALS, "the remaining proposals are tried after the other breaks had their share"
+
+
+def test_a_part_is_first_if_there_is_nothing_to_try_for_half_of_the_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = jupyter_graphbreak.explain(three_breaks, torch.ones(3))
+    runner = SlowTrialRunner(report, Clock())
+    only = [Proposal("edit", "for the first break", {"s1": ""})]
+    monkeypatch.setattr(search, "proposals_for", lambda problem, _: only if problem.break_.id == "b1" else [])
+    Search(cast(TrialRunner, runner), time.monotonic() + 100).run()
+    assert runner.goals_of_trials == ["a part", "b1"]
+
+
+def test_a_part_is_first_for_breaks_in_libraries_if_there_is_time_for_few_trials() -> None:
+    report = jupyter_graphbreak.explain(three_breaks, torch.ones(3))
+    report = structs.replace(report, breaks=[structs.replace(break_, owner="library") for break_ in report.breaks])
+    runner = SlowTrialRunner(report, Clock())
+    runner.original_seconds = 30.0
+    Search(cast(TrialRunner, runner), time.monotonic() + 100).run()
+    assert runner.goals_of_trials[0] == "a part"
 
 
 class TrainedModel(torch.nn.Module):
@@ -307,7 +332,7 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
     late = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
     candidate = Candidate(("where",), ("Take both sides with torch.where",), "edit", (goal,), (), late)
-    found: Any = SimpleNamespace(runner=runner, candidates=[candidate], left=[goal], faults=[])
+    found: Any = SimpleNamespace(runner=runner, candidates=[candidate], left=[goal], faults=[], broken_part=None)
     remedies = with_remedies(report, {}, [found])[0].remedies or []
     assert remedies[-1].reason == "there was no time left"
     assert "did not work" not in (remedies[-1].person or "")

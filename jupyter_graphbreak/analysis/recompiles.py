@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.locations import Sources
 
 
-#: The file of the function that PyTorch compiles instead of a module whose ``forward`` is its own, such as a
-#: ``Sequential``, and the variable in it that is the module.
+#: The file of the function that PyTorch compiles instead of an object that can be called, or of a module whose
+#: ``forward`` is its own, such as a ``Sequential``, and the variable in it that is the object.
 _WRAPPERS = "torch/_dynamo/external_utils.py"
-_WRAPPED_MODULE = re.compile(r"(?<![\w.\]])fn(?=\.)")
+_WRAPPED_OBJECT = re.compile(r"(?<![\w.\]])fn(?=\.(?!__))")
 
 
 def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
@@ -28,8 +28,8 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
             continue
         name, filename, line = ledger.refused_code(frame) if refused or not frame.started else frame.code
         reasons = frame.recompile_reasons
-        if frame.start is not None and frame.start.module is not None and filename.endswith(_WRAPPERS):
-            reasons = [_WRAPPED_MODULE.sub("self", reason) for reason in reasons]
+        if filename.endswith(_WRAPPERS):
+            reasons = [_WRAPPED_OBJECT.sub("self", reason) for reason in reasons]
         recompiles.append(
             Recompile(
                 frame=frame.ident,

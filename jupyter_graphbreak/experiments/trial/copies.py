@@ -392,7 +392,7 @@ class _Copier:
         elif value.requires_grad:
             result.requires_grad_()
         self._memo[id(value)] = result
-        if value.is_leaf and value.grad is not None:
+        if (value.is_leaf or value.retains_grad) and value.grad is not None:
             result.grad = self.copy(value.grad)
         vars(result).update((key, self.copy(item)) for key, item in vars(value).items())
         if use_digest:

@@ -125,6 +125,14 @@ def test_existing_grads_are_copied_and_restored() -> None:
     assert torch.equal(model.weight.grad, before)  # type: ignore[arg-type]
 
 
+def test_a_grad_that_a_tensor_retains_is_copied() -> None:
+    scaled = torch.ones(3, requires_grad=True) * 2
+    scaled.retain_grad()
+    (scaled * 3).sum().backward()
+    _, (first, _) = runs(lambda t: t.grad + 1, scaled)
+    assert torch.equal(first.value, torch.full((3,), 4.0))
+
+
 def test_non_leaf_tensor_is_copied_as_a_leaf() -> None:
     weight = torch.ones(3, requires_grad=True)
     scaled = weight * 2

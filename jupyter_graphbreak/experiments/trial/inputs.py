@@ -47,6 +47,8 @@ _OTHER_DTYPES = {
 _EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
 #: The maximum number of edge numbers that are combined with tensors that require gradients.
 _MAX_NUMBERS_WITH_GRADIENTS = 16
+#: The maximum number of arguments whose tensors become zero, one at a time.
+_MAX_ZERO_ARGUMENTS = 3
 #: The maximum number of keys that are left out of a dict, one at a time.
 _MAX_MISSING_KEYS = 3
 #: The maximum number of values of one item of a list or tuple in edge inputs.
@@ -246,7 +248,11 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in sides.items()
     ]
     for what, arguments in itertools.chain(
-        _few_row_changes(first, fn), numbers, _extreme_value_changes(first, fn), _length_changes(first)
+        _few_row_changes(first, fn),
+        numbers,
+        _extreme_value_changes(first, fn),
+        _zero_arguments(first, fn),
+        _length_changes(first),
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn), special=True)
@@ -510,6 +516,15 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
         yield f"all tensors random, {seed}", _map_arguments(first, change)
 
 
+def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield arguments of which one has only zeros: the others keep a result finite."""
+    indices = _indices(first, fn)
+    named = [(name, _tensors(value)) for name, value in first.named(fn).items() if _tensors(value)]
+    for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
+        change = functools.partial(_change_only, {id(tensor) for tensor in tensors}, torch.zeros_like)
+        yield f"{name} zero", _map_arguments(first, _unless(indices, change, _unchanged))
+
+
 def _one_positive(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor of which a mask such as ``x > 0`` selects exactly one element."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
@@ -547,7 +562,8 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
     """Yield edge numbers with tensors that require gradients: the gradient of a side that is not taken may be nan."""
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, _unchanged)
-        for what, changed in itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS):
+        numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
+        for what, changed in itertools.chain(numbers, _zero_arguments(first, fn)):
             yield f"{what}, {kind}", kind, _map_arguments(changed, require)
 
 

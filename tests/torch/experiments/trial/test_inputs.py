@@ -287,7 +287,7 @@ def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None
     assert "bool tensors" not in kinds_of[subtracts]
 
 
-def test_arguments_share_memory_are_missing_or_truth_values_and_a_mask_selects_one_element() -> None:
+def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_selects_one_element() -> None:
     def f(x: torch.Tensor, flag: torch.Tensor, doubled: bool) -> torch.Tensor:
         return x[x > 0] * (2 if flag and doubled else 3)
 
@@ -301,3 +301,8 @@ def test_arguments_share_memory_are_missing_or_truth_values_and_a_mask_selects_o
     assert found["flag = True"].arguments.args[1].dtype == torch.bool
     selected = found["all tensors with one positive number"].arguments.args[0]
     assert int((selected > 0).sum()) == 1
+    x, zero, _ = found["flag zero, tensors that require gradients"].arguments.args
+    assert zero.item() == 0
+    assert x.any()
+    assert x.requires_grad
+    assert zero.requires_grad

@@ -59,6 +59,7 @@ _FLAG = "as a flag"
 _WITHOUT_DIMENSIONS = "tensors without dimensions"
 _WITH_DIMENSION = "with one more dimension"
 _OF_ANOTHER_SIZE = "of another size"
+_LONGER_LAST_ITEM = "a longer last item"
 _NOT_CONTIGUOUS = "tensors that are not contiguous"
 _TRANSPOSED = "transposed tensors"
 _WITH_GRADIENT = "tensors that have a .grad"
@@ -161,7 +162,7 @@ class Input:
     @property
     def is_always_accepted(self) -> bool:
         """Whether a function is meant for tensors of this kind, even if it refuses some: their values are ordinary."""
-        return self.other_kind in {_NOT_CONTIGUOUS, _TRANSPOSED} or self.has_flag
+        return self.other_kind in {_NOT_CONTIGUOUS, _TRANSPOSED, _LONGER_LAST_ITEM} or self.has_flag
 
     @property
     def has_other_size(self) -> bool:
@@ -300,11 +301,31 @@ def _kind_changes(
             yield kind, kind, _map_arguments(first, changed)
     for name, what, arguments in _shrunk(first, fn):
         if _shares_a_size(first, fn, name):
-            yield what, f"{name} {_OF_ANOTHER_SIZE}", arguments
-            negated = _map_arguments(arguments, _unless(indices, _negated, _unchanged))
-            yield f"{what}, all tensors negated", f"{name} {_OF_ANOTHER_SIZE}", negated
+            kind = f"{what}, {_OF_ANOTHER_SIZE}"
+            yield what, kind, arguments
+            # Equal numbers are equal even if one row is broadcast.
+            for which, change in (("negated", _negated), ("ones", torch.ones_like)):
+                changed = _map_arguments(arguments, _unless(indices, change, _unchanged))
+                yield f"{what}, all tensors {which}", kind, changed
+    yield from _longer_last_items(first, fn, indices)
     yield from _shared_memory_changes(first, fn, indices)
     yield from _other_arguments(first, fn)
+
+
+def _longer_last_items(
+    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments with a list or tuple whose last tensor is longer: code may leave a loop before it."""
+    for name, value in first.named(fn).items():
+        is_list = type(value) in {list, tuple} and len(value) > 1
+        if not is_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
+            continue
+        longer = _apply(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
+        arguments = _replace_argument(first, fn, name, type(value)([*value[:-1], longer]))
+        values: dict[str, _Change] = {"": _unchanged, ", negated": _negated, ", ten times as large": _ten_times}
+        for which, change in values.items():
+            changed = _map_arguments(arguments, _unless(indices, change, _unchanged))
+            yield f"{name} with {_LONGER_LAST_ITEM}{which}", _LONGER_LAST_ITEM, changed
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:

@@ -304,9 +304,13 @@ def _kind_changes(
             kind = f"{what}, {_OF_ANOTHER_SIZE}"
             yield what, kind, arguments
             # Equal numbers are equal even if one row is broadcast.
-            for which, change in (("negated", _negated), ("ones", torch.ones_like)):
-                changed = _map_arguments(arguments, _unless(indices, change, _unchanged))
-                yield f"{what}, all tensors {which}", kind, changed
+            others: dict[str, _Change] = {"negated": _negated, "ones": torch.ones_like}
+            for which, make_values in others.items():
+                yield (
+                    f"{what}, all tensors {which}",
+                    kind,
+                    _map_arguments(arguments, _unless(indices, make_values, _unchanged)),
+                )
     yield from _longer_last_items(first, fn, indices)
     yield from _shared_memory_changes(first, fn, indices)
     yield from _other_arguments(first, fn)

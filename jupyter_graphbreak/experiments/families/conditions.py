@@ -139,7 +139,10 @@ def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
     name = dotted(test.func).rpartition(".")[2]
     if name == "equal":
         left, right = (operand(draft.text_of(node)) for node in test.args[:2])
-        return f"({left} == {right}).all()"
+        are_names = all(isinstance(node, ast.Name | ast.Attribute) for node in test.args[:2])
+        # Tensors of different shapes are not equal; `==` broadcasts them.
+        same_shape = f" & ({left}.shape == {right}.shape)" if are_names else ""
+        return f"({left} == {right}).all(){same_shape}"
     arguments = [*test.args, *(keyword.value for keyword in test.keywords)]
     names = ["" for _ in test.args] + [f"{keyword.arg}=" for keyword in test.keywords]
     render_value = (f"{name}{draft.text_of(node)}" for name, node in zip(names, arguments, strict=True))

@@ -39,7 +39,7 @@ class CompiledEntry:
         The class of a method; empty for a function or module.
     is_module : bool
     parameters : tuple of str
-        The names of a function's parameters, in order.
+        The names of the parameters, in order, without that of the object to which a method belongs.
     receiver : str
         The name of a method's first parameter, or of a module in the places of its parts.
     """
@@ -162,7 +162,7 @@ class _Writer:
         if not call.places:
             self._decorate(call, files)
             return call.name
-        known = [self._expression(place) for place in call.places]
+        known = [self._expression(place, is_own=call.is_own) for place in call.places]
         method = f".{call.method}" if call.method not in {"", "forward"} else ""
         expressions = [expression for expression in known if expression is not None]
         if len(expressions) < len(known):
@@ -208,13 +208,13 @@ class _Writer:
                     return
         self.is_possible = False
 
-    def _expression(self, place: str) -> str | None:
+    def _expression(self, place: str, *, is_own: bool) -> str | None:
         """Return the expression of a place at the top level of the sources."""
-        if self._entry.is_module or self._entry.owner:
-            owner = self._owner_expression()
-            if owner is not None:
-                return _joined(owner, f"{place}.".removeprefix(f"{self._entry.receiver}.").removesuffix("."))
         root = place.partition(".")[0].partition("[")[0]
+        if (self._entry.is_module or self._entry.owner) and (is_own or root == self._entry.receiver):
+            owner = self._owner_expression()
+            below = f"{place}.".removeprefix(f"{self._entry.receiver}.").removesuffix(".")
+            return _joined(owner, below) if owner is not None else None
         if root in self._entry.parameters:
             argument = self._argument_for(root)
             return _joined(argument, place[len(root) :]) if argument is not None else None

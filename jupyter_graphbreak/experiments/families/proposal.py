@@ -74,6 +74,9 @@ class InnerCall:
         The file of the function.
     functions : frozenset of tuple
         The functions that ran inside, each as its file and its name.
+    is_own : bool
+        Whether the places of an entry that is a method or a module are in its own object, and not in global variables
+        or arguments.
     """
 
     name: str
@@ -81,6 +84,7 @@ class InnerCall:
     method: str = ""
     filename: str = ""
     functions: frozenset[tuple[str, str]] = frozenset()
+    is_own: bool = True
 
 
 @dataclass(frozen=True)

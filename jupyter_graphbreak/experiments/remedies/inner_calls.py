@@ -9,7 +9,7 @@ import contextlib
 import inspect
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import is_library, is_of_standard_library, package_paths
@@ -99,9 +100,13 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
     places: dict[int, str] = {}
     with sandboxed():
         subject = Subject(original.entry.call, original.entry.arguments)
+        own = {id(item) for _, item in named_objects(subject.owner, "")}
 
         def named(*args: Any, **kwargs: Any) -> Any:
-            places.update((id(module), place) for place, module in modules_of(subject, args, kwargs))
+            modules = list(modules_of(subject, args, kwargs))
+            counts = Counter(place for place, _ in modules)
+            # An attribute of the entry's own object and a global variable may have the same place.
+            places.update((id(module), place) for place, module in modules if counts[place] == 1)
             return subject.call(*args, **kwargs)
 
         with record_calls(named) as (program, root):
@@ -119,7 +124,7 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
     fewest = 1 if is_one_layer else _MIN_OPS
     enough = max(fewest, total * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
     largest = sorted((key for key in ops if ops[key] >= enough), key=lambda key: -ops[key])[:_MAX_PARTS]
-    calls = [_inner_call(parts[key], places) for key in largest]
+    calls = [_inner_call(parts[key], places, is_own=id(parts[key][0].module) in own) for key in largest]
     if not calls:
         return InnerCalls((), broken=_broken_part(root, breaking, places, {break_.id for break_ in report.breaks}))
     return InnerCalls(tuple(calls), sum(ops[key] for key in largest) / total)
@@ -223,7 +228,7 @@ def _kind_of(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
     return node.code, _INDEX.sub("[]", places[id(node.module)]), node.method
 
 
-def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str]) -> InnerCall:
+def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str], *, is_own: bool) -> InnerCall:
     first = nodes[0]
     modules = dict.fromkeys(places[id(node.module)] for node in nodes if node.module is not None)
     codes = {part.code for node in nodes for part in node.walk() if part.code is not None}
@@ -231,7 +236,7 @@ def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str]) -> InnerCa
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
     kind = type(first.module).__name__
-    return InnerCall(kind, tuple(modules), first.method, functions=functions)
+    return InnerCall(kind, tuple(modules), first.method, functions=functions, is_own=is_own)
 
 
 @dataclass(eq=False)

@@ -539,19 +539,21 @@ class Search:
 def _compiled_entry(entry: Entry) -> CompiledEntry:
     """Describe an entry; a method may be a function whose first argument is the object."""
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
+    try:
+        parameters = tuple(inspect.signature(getattr(call, "forward", call)).parameters)
+    except (TypeError, ValueError):
+        parameters = ()
     if isinstance(call, torch.nn.Module):
-        return CompiledEntry(type(call).__name__, is_module=True)
+        return CompiledEntry(type(call).__name__, is_module=True, parameters=parameters)
     owner, code = getattr(call, "__self__", None), getattr(call, "__code__", None)
     if owner is not None:
-        return CompiledEntry(name, type(owner).__name__, receiver=next(iter(code.co_varnames if code else ()), "self"))
+        receiver = next(iter(code.co_varnames if code else ()), "self")
+        return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
     given = entry.arguments.named(call)
     first = next(iter(given), "")
     if first and _is_method(call, type(given[first])):
-        return CompiledEntry(name, type(given[first]).__name__, receiver=first)
-    try:
-        return CompiledEntry(name, parameters=tuple(inspect.signature(call).parameters))
-    except (TypeError, ValueError):
-        return CompiledEntry(name)
+        return CompiledEntry(name, type(given[first]).__name__, parameters=parameters[1:], receiver=first)
+    return CompiledEntry(name, parameters=parameters)
 
 
 def _is_method(call: Any, kind: type) -> bool:

@@ -746,7 +746,8 @@ def is_shared(value: Any) -> bool:
     if is_instance(value, _PROCESS_TYPES) or (is_instance(value, io.IOBase) and stream_in_memory(value) is None):
         return True
     home: Any = type(value).__module__
-    if not isinstance(home, str):  # a class may define a property of that name
+    # A class may define a property of that name. A compiled module is copied with the module that it calls.
+    if not isinstance(home, str) or is_instance(value, torch.nn.Module):
         return False
     return home.partition(".")[0] in _LOGGING_PACKAGES or any(
         home == package or home.startswith(f"{package}.") for package in _TORCH_MODULES

@@ -47,6 +47,8 @@ _OTHER_DTYPES = {
 _EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
 #: The maximum number of edge numbers that are combined with tensors that require gradients.
 _MAX_NUMBERS_WITH_GRADIENTS = 16
+#: The maximum number of arguments whose tensors become zero, one at a time.
+_MAX_ZERO_ARGUMENTS = 3
 #: The maximum number of keys that are left out of a dict, one at a time.
 _MAX_MISSING_KEYS = 3
 #: The maximum number of values of one item of a list or tuple in edge inputs.
@@ -57,6 +59,7 @@ _FLAG = "as a flag"
 _WITHOUT_DIMENSIONS = "tensors without dimensions"
 _WITH_DIMENSION = "with one more dimension"
 _OF_ANOTHER_SIZE = "of another size"
+_LONGER_LAST_ITEM = "a longer last item"
 _NOT_CONTIGUOUS = "tensors that are not contiguous"
 _TRANSPOSED = "transposed tensors"
 _WITH_GRADIENT = "tensors that have a .grad"
@@ -159,7 +162,7 @@ class Input:
     @property
     def is_always_accepted(self) -> bool:
         """Whether a function is meant for tensors of this kind, even if it refuses some: their values are ordinary."""
-        return self.other_kind in {_NOT_CONTIGUOUS, _TRANSPOSED} or self.has_flag
+        return self.other_kind in {_NOT_CONTIGUOUS, _TRANSPOSED, _LONGER_LAST_ITEM} or self.has_flag
 
     @property
     def has_other_size(self) -> bool:
@@ -246,7 +249,11 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in sides.items()
     ]
     for what, arguments in itertools.chain(
-        _few_row_changes(first, fn), numbers, _extreme_value_changes(first, fn), _length_changes(first)
+        _few_row_changes(first, fn),
+        numbers,
+        _extreme_value_changes(first, fn),
+        _zero_arguments(first, fn),
+        _length_changes(first),
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn), special=True)
@@ -294,11 +301,35 @@ def _kind_changes(
             yield kind, kind, _map_arguments(first, changed)
     for name, what, arguments in _shrunk(first, fn):
         if _shares_a_size(first, fn, name):
-            yield what, f"{name} {_OF_ANOTHER_SIZE}", arguments
-            negated = _map_arguments(arguments, _unless(indices, _negated, _unchanged))
-            yield f"{what}, all tensors negated", f"{name} {_OF_ANOTHER_SIZE}", negated
+            kind = f"{what}, {_OF_ANOTHER_SIZE}"
+            yield what, kind, arguments
+            # Equal numbers are equal even if one row is broadcast.
+            others: dict[str, _Change] = {"negated": _negated, "ones": torch.ones_like}
+            for which, make_values in others.items():
+                yield (
+                    f"{what}, all tensors {which}",
+                    kind,
+                    _map_arguments(arguments, _unless(indices, make_values, _unchanged)),
+                )
+    yield from _longer_last_items(first, fn, indices)
     yield from _shared_memory_changes(first, fn, indices)
     yield from _other_arguments(first, fn)
+
+
+def _longer_last_items(
+    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments with a list or tuple whose last tensor is longer: code may leave a loop before it."""
+    for name, value in first.named(fn).items():
+        is_list = type(value) in {list, tuple} and len(value) > 1
+        if not is_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
+            continue
+        longer = _apply(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
+        arguments = _replace_argument(first, fn, name, type(value)([*value[:-1], longer]))
+        values: dict[str, _Change] = {"": _unchanged, ", negated": _negated, ", ten times as large": _ten_times}
+        for which, change in values.items():
+            changed = _map_arguments(arguments, _unless(indices, change, _unchanged))
+            yield f"{name} with {_LONGER_LAST_ITEM}{which}", _LONGER_LAST_ITEM, changed
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
@@ -510,6 +541,15 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
         yield f"all tensors random, {seed}", _map_arguments(first, change)
 
 
+def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield arguments of which one has only zeros: the others keep a result finite."""
+    indices = _indices(first, fn)
+    named = [(name, _tensors(value)) for name, value in first.named(fn).items() if _tensors(value)]
+    for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
+        change = functools.partial(_change_only, {id(tensor) for tensor in tensors}, torch.zeros_like)
+        yield f"{name} zero", _map_arguments(first, _unless(indices, change, _unchanged))
+
+
 def _one_positive(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor of which a mask such as ``x > 0`` selects exactly one element."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
@@ -547,7 +587,8 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
     """Yield edge numbers with tensors that require gradients: the gradient of a side that is not taken may be nan."""
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, _unchanged)
-        for what, changed in itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS):
+        numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
+        for what, changed in itertools.chain(numbers, _zero_arguments(first, fn)):
             yield f"{what}, {kind}", kind, _map_arguments(changed, require)
 
 

@@ -180,6 +180,22 @@ compiled = torch.compile(model, backend="eager")
 
 _numbers = itertools.count(1)
 
+OUTSIDE = """\
+import torch
+
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+
+
+class Trainer:
+    def step(self, x):
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+
+compiled = torch.compile(Trainer().step, backend="eager")
+"""
+
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
@@ -252,8 +268,16 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             "+for block in model.layers:",
             marks=pytest.mark.exhaustive,
         ),
+        pytest.param(
+            OUTSIDE,
+            "compiled",
+            torch.ones(2, 4),
+            "Compile net instead of Trainer.step",
+            "+net.forward = torch.compile(type(net).forward, ",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
-    ids=["sampler", "solver", "beam_search", "gan", "layers"],
+    ids=["sampler", "solver", "beam_search", "gan", "layers", "global"],
 )
 def test_the_part_that_an_expert_would_compile_is_named_and_works(
     tmp_path: Path, text: str, name: str, argument: torch.Tensor, what: str, line: str

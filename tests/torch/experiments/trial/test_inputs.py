@@ -287,7 +287,17 @@ def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None
     assert "bool tensors" not in kinds_of[subtracts]
 
 
-def test_arguments_share_memory_are_missing_or_truth_values_and_a_mask_selects_one_element() -> None:
+def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_values() -> None:
+    def sums(rows: list[torch.Tensor]) -> torch.Tensor:
+        return rows[0] if rows[0].sum() > 0 else rows[0] + rows[1]
+
+    entry = Entry("", None, sums, Arguments([torch.ones(2), torch.ones(2)]), "eager")
+    longer = [case for case in Original(entry).edges() if case.input.other_kind == "a longer last item"]
+    assert {case.expected.raised is None for case in longer} == {True, False}
+    assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
+
+
+def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_selects_one_element() -> None:
     def f(x: torch.Tensor, flag: torch.Tensor, doubled: bool) -> torch.Tensor:
         return x[x > 0] * (2 if flag and doubled else 3)
 
@@ -301,3 +311,8 @@ def test_arguments_share_memory_are_missing_or_truth_values_and_a_mask_selects_o
     assert found["flag = True"].arguments.args[1].dtype == torch.bool
     selected = found["all tensors with one positive number"].arguments.args[0]
     assert int((selected > 0).sum()) == 1
+    x, zero, _ = found["flag zero, tensors that require gradients"].arguments.args
+    assert zero.item() == 0
+    assert x.any()
+    assert x.requires_grad
+    assert zero.requires_grad

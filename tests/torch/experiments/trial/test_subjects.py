@@ -45,6 +45,19 @@ def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
 # -- Shared objects and shared memory stay shared.
 
 
+def test_a_compiled_module_calls_the_copy_of_its_module() -> None:
+    net = torch.nn.BatchNorm1d(2)
+    compiled = torch.compile(net, backend="eager")
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        y = compiled(x)
+        return y, int(net.num_batches_tracked)  # type: ignore[arg-type]
+
+    _, (first, _) = runs(f, torch.randn(4, 2))
+    assert first.value[1] == 1
+    assert int(net.num_batches_tracked) == 0  # type: ignore[arg-type]
+
+
 def test_tensor_that_is_a_global_and_an_argument_stays_one_object() -> None:
     cache = torch.zeros(3)
 

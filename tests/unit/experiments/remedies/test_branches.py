@@ -70,7 +70,7 @@ def function(*lines: str) -> str:
         ),
         (
             ["if torch.equal(x, mask): y = x", "else: y = mask", "return y"], "torch.equal(x, mask)",
-            ["y = torch.where((x == mask).all(), x, mask)", "return y"],
+            ["y = torch.where((x == mask).all() & (x.shape == mask.shape), x, mask)", "return y"],
         ),
         (
             ["if 0 < x.mean() <= 1: x = x \\", "  + 1", "return x"], "0 < x.mean() <= 1",

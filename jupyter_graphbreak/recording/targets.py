@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +146,14 @@ def _behind_proxy(value: Any) -> Iterator[Any]:
         yield attribute_of(value, "_self_wrapper")
 
 
+def _implementations(value: Any) -> Iterator[Any]:
+    """Yield the functions that implement a custom operator of PyTorch."""
+    if type(value).__name__ == "CustomOpDef" and type(value).__module__.startswith("torch."):
+        attributes = vars(value)
+        yield from (attributes.get(name) for name in ("_init_fn", "_backward_fn", "_setup_context_fn"))
+        yield from attributes.get("_backend_fns", {}).values()
+
+
 def _walk(values: Iterable[Any]) -> Iterator[Any]:
     """Yield the functions, modules and instances that objects use through closures, attributes and global names."""
     seen: set[int] = set()
@@ -154,7 +163,10 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
         if id(value) in seen or depth > _MAX_DEPTH:
             continue
         seen.add(id(value))
-        held = (_wrapped_by_functools(value), compiled.compiled_callable(value), *_behind_proxy(value))
+        held = (
+            _wrapped_by_functools(value), compiled.compiled_callable(value), *_behind_proxy(value),
+            *_implementations(value),
+        )  # fmt: skip
         pending += [(inner, depth + 1) for inner in held if inner is not None and inner is not value]
         if is_instance(value, types.MethodType):
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
@@ -204,6 +216,9 @@ def _references(function: types.FunctionType) -> Iterator[Any]:
     if hasattr(function, "__wrapped__"):
         yield function.__wrapped__
     yield from _globals(function).values()
+    if "ops" in function.__code__.co_names:  # torch.ops.my_library.my_operator
+        operators = sys.modules.get("torch._library.custom_ops")
+        yield from list(getattr(operators, "OPDEFS", {}).values())
 
 
 def _globals(function: types.FunctionType) -> dict[str, Any]:

@@ -138,6 +138,24 @@ def test_existing_grads_are_copied_and_restored() -> None:
     assert torch.equal(model.weight.grad, before)  # type: ignore[arg-type]
 
 
+OPERATOR_CALLS: list[int] = []
+
+
+@torch.library.custom_op("graphbreak_tests::counted", mutates_args=())
+def counted(x: torch.Tensor) -> torch.Tensor:
+    OPERATOR_CALLS.append(1)
+    return x * 2
+
+
+def test_a_custom_operator_changes_copies() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return counted(x) + torch.ops.graphbreak_tests.counted(x)
+
+    _, (first, second) = runs(f, torch.ones(2))
+    assert torch.equal(first.value, second.value)
+    assert OPERATOR_CALLS == []
+
+
 def test_a_grad_that_a_tensor_retains_is_copied() -> None:
     scaled = torch.ones(3, requires_grad=True) * 2
     scaled.retain_grad()

@@ -238,6 +238,23 @@ def eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
     return patch
 
 
+def remember_generators() -> Callable[[], None]:
+    """Return a function that gives PyTorch's random generators their present states again.
+
+    The states on CUDA are read only if it is initialized: reading them would initialize it.
+    """
+    torch: Any = importlib.import_module("torch")
+    on_cpu = torch.get_rng_state()
+    on_cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+
+    def restore() -> None:
+        torch.set_rng_state(on_cpu)
+        if on_cuda is not None:
+            torch.cuda.set_rng_state_all(on_cuda)
+
+    return restore
+
+
 def stance() -> str:
     """Return the current stance, which decides what is compiled; ``default`` if PyTorch has none."""
     current = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_stance", None)

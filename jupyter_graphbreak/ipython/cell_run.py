@@ -49,30 +49,23 @@ _MOVE = "Nothing was compiled: the cell computes with tensors outside of any fun
 
 
 class _Start(NamedTuple):
-    """The values of some names, and the states of PyTorch's random generators, before a cell's function ran."""
+    """The names that a cell binds and their values before it ran, and what restores PyTorch's random generators."""
 
-    values: dict[str, Any]
     bound: Sequence[str]
-    random: Any
-    random_on_cuda: Any
+    values: dict[str, Any]
+    restore_generators: Callable[[], None]
 
     @classmethod
     def of(cls, namespace: dict[str, Any], bound: Sequence[str]) -> _Start:
-        import torch
+        from jupyter_graphbreak._torch_compat.configuration import remember_generators
 
-        on_cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-        values = {name: namespace[name] for name in bound if name in namespace}
-        return cls(values, bound, torch.get_rng_state(), on_cuda)
+        return cls(bound, {name: namespace[name] for name in bound if name in namespace}, remember_generators())
 
     def restore(self, namespace: dict[str, Any]) -> None:
-        import torch
-
         for name in self.bound:
             namespace.pop(name, None)
         namespace |= self.values
-        torch.set_rng_state(self.random)
-        if self.random_on_cuda is not None:
-            torch.cuda.set_rng_state_all(self.random_on_cuda)
+        self.restore_generators()
 
 
 class CellRuns:

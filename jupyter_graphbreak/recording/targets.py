@@ -24,6 +24,8 @@ _FOREIGN_PACKAGES = frozenset(
         __name__.partition(".")[0],
     }
 )  # fmt: skip
+#: Those of them with decorators: the closure of a function that one returns contains the decorated function.
+_DECORATING_PACKAGES = frozenset({"torch", "functools"})
 _MAX_DEPTH = 12
 #: The type that ``functools.lru_cache`` returns.
 _LRU_CACHE = type(functools.lru_cache(len))
@@ -172,8 +174,10 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
         elif is_instance(value, types.FunctionType):
             yield value
-            used = _closed_over(value) if _is_foreign(value) else _references(value)
-            pending += [(reference, depth + 1) for reference in used]
+            if not _is_foreign(value):
+                pending += [(used, depth + 1) for used in _references(value)]
+            elif _package_of(value) in _DECORATING_PACKAGES:
+                pending += [(used, depth + 1) for used in _closed_over(value)]
         elif compiled.is_torch_compile(value):
             yield value
         elif is_instance(value, type):
@@ -203,7 +207,7 @@ def _members(kind: type) -> Iterator[Any]:
 
 
 def _closed_over(function: types.FunctionType) -> Iterator[Any]:
-    """Yield the objects in the closure of a function; in that of a decorator of PyTorch's, the decorated function."""
+    """Yield the objects in the closure of a function."""
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
             yield cell.cell_contents

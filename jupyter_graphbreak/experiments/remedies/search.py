@@ -409,7 +409,7 @@ class Search:
         """Return whether there is nothing to try for half of the breaks, as in a library's generation loop."""
         report, texts = self.runner.original.report, self.runner.program.texts
         breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed()]
-        known = [break_ for break_ in breaks if proposals_for(Problem(report, break_, texts), self._note_fault)]
+        known = [break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)]
         return 2 * len(known) <= len(breaks)
 
     def _is_short_of_time_for_library(self, seconds: float) -> bool:

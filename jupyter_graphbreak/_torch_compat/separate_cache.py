@@ -63,7 +63,8 @@ def copied_module(scope: dict[str, Any]) -> types.ModuleType:
     module = types.ModuleType(str(scope.get("__name__", "")))
     vars(module).clear()
     vars(module).update(scope)
-    _modules_of_copies[id(vars(module))] = module
+    if "__name__" in scope:  # otherwise Dynamo reads the namespace itself
+        _modules_of_copies[id(vars(module))] = module
     return module
 
 

@@ -79,9 +79,20 @@ def opened_in_lab(
     return opened
 
 
+#: The launcher, which opens when the last document closes, may come to the front after the notebook.
+_NOTEBOOK_IN_FRONT = """() => {
+    const shell = jupyterapp.shell;
+    const notebook = [...shell.widgets('main')].find(widget => widget.context);
+    if (notebook && !shell.currentWidget?.context) {
+        shell.activateById(notebook.id);
+    }
+    return shell.currentWidget?.context?.isReady;
+}"""
+
+
 def wait_for_notebook(page: Page) -> None:
     page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
-    page.wait_for_function("jupyterapp.shell.currentWidget?.context?.isReady")
+    page.wait_for_function(_NOTEBOOK_IN_FRONT, timeout=60_000)
 
 
 _FIRST_PAINT = """() => new Promise(resolve => {

@@ -204,10 +204,10 @@ def _braces(template: str) -> str | None:
     """Return a template of ``%`` as one of ``str.format``; ``None`` if a conversion differs there."""
     parts: list[str] = []
     end = 0
-    for found in re.finditer("%", template):
-        if found.start() < end:
+    for sign in re.finditer("%", template):
+        if sign.start() < end:
             continue
-        conversion = _CONVERSION.match(template, found.start())
+        conversion = _CONVERSION.match(template, sign.start())
         replacement = _replacement(conversion) if conversion is not None else None
         if conversion is None or replacement is None:
             return None

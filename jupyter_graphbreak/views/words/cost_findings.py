@@ -367,9 +367,8 @@ def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[CostFinding
         sentence += f" (allocated at {place(report, without_function(growth.location))})"
     if growth.without_backward_bytes is not None:
         sentence += f"; {memory_text(growth.without_backward_bytes)} if no backward pass follows"
-    yield CostFinding(
-        sentence, 1.0, growth.location
-    )  # running out of memory is worse than being slow, so this comes first
+    # Running out of memory is worse than being slow, so this comes first.
+    yield CostFinding(sentence, 1.0, growth.location)
 
 
 def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:

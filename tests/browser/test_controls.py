@@ -167,7 +167,7 @@ def with_long_lines(length: int) -> Report:
     return Report.from_dict(report)
 
 
-@pytest.mark.parametrize("length", [22, 40])
+@pytest.mark.parametrize("length", [22, pytest.param(40, marks=pytest.mark.exhaustive)])
 def test_a_note_never_covers_text_or_the_cursor(open_page: Open, lab: Lab, length: int) -> None:
     lab.save("long-lines", with_long_lines(length), "x = 1")
     page = opened_in_lab(open_page, lab, "long-lines").page
@@ -217,6 +217,7 @@ def test_a_note_never_covers_text_side_by_side(open_page: Open, lab: Lab) -> Non
     assert page.evaluate(_COVERED) == []
 
 
+@pytest.mark.exhaustive
 def test_a_click_on_a_note_selects_its_break(open_page: Open, lab: Lab) -> None:
     lab.save("note-clicks", two_breaks())
     page = opened_in_lab(open_page, lab, "note-clicks").page

@@ -136,6 +136,7 @@ def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     assert opened.errors == []
 
 
+@pytest.mark.exhaustive
 def test_marks_follow_edits(open_page: Open, lab: Lab) -> None:
     lab.save("edit", two_breaks(), "x = 1")
     opened = opened_in_lab(open_page, lab, "edit")

@@ -163,6 +163,7 @@ def test_a_break_shows_its_line_its_resume_function_and_its_graph(open_report: O
     expect(page.get_by_role("row", name="line 15 in step")).to_have_class(WITH)
 
 
+@pytest.mark.exhaustive
 def test_a_double_click_closes_a_card_and_selecting_text_does_not(open_report: Open) -> None:
     page = open_report(two_breaks()).page
     card = page.locator(".gb-item", has_text="Branch on a tensor's value").locator("> details")

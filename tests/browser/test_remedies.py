@@ -385,6 +385,7 @@ def test_an_edit_is_tried_without_running_it(open_page: Open, lab: Lab) -> None:
     assert sources(page) == [edited]
 
 
+@pytest.mark.exhaustive
 def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
     opened = open_report(cost())
     page = opened.page
@@ -414,6 +415,7 @@ def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
     assert opened.serious() == []
 
 
+@pytest.mark.exhaustive
 def test_colours_follow_the_theme(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "dark", replace(cost(), check=None))
     theme(opened.page, "JupyterLab Dark")

@@ -98,7 +98,7 @@ def test_help_reads_well(cli: Cli) -> None:
     assert cli("--version").stdout.startswith("graphbreak, version")
 
 
-@pytest.mark.parametrize("as_module", [False, True])
+@pytest.mark.parametrize("as_module", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tmp_path: Path, as_module: bool) -> None:
     (tmp_path / "train_net.py").write_text(TRAINING)
     named = ["-m", "train_net"] if as_module else ["train_net.py"]
@@ -313,6 +313,7 @@ def test_a_script_is_tried_measured_and_checked_after_its_end(cli: Cli, program:
     assert "--at 'line 7' is not a line: use for example 12 or model.py:12" in wrong.stderr
 
 
+@pytest.mark.exhaustive
 def test_the_globals_of_a_script_are_found_when_its_functions_run_again(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "uses_globals.py"
     path.write_text(
@@ -327,6 +328,7 @@ def test_the_globals_of_a_script_are_found_when_its_functions_run_again(cli: Cli
     assert (remedy.verdict, remedy.title) == ("works", "Mark dimension 0 of `x` as dynamic")
 
 
+@pytest.mark.exhaustive
 def test_a_patch_is_judged_on_a_script(cli: Cli, program: Path, tmp_path: Path) -> None:
     old = program.read_text()
     new = old.replace("momentum.sum() > 0", "momentum.dim() > 0")

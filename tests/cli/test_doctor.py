@@ -72,6 +72,7 @@ if sys.argv[1] == "second":
 """
 
 
+@pytest.mark.exhaustive
 def test_a_passed_check_is_not_repeated_until_something_changes(kernels: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     runs = [

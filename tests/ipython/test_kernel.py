@@ -90,6 +90,7 @@ def test_await_and_magics_work_in_the_cell(kernel: Kernel) -> None:
     assert break_.location.line == 7
 
 
+@pytest.mark.exhaustive
 def test_the_text_has_no_lines_of_ipython_or_dynamo(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain\n{BART}")
     text = kernel.bundles()[-1]["text/plain"]
@@ -128,6 +129,7 @@ def test_loading_the_extension_does_not_import_torch(monkeypatch: pytest.MonkeyP
         fresh.stop()
 
 
+@pytest.mark.exhaustive
 def test_breaks_in_previously_compiled_library_code_are_not_reported_as_gone(kernel: Kernel, tmp_path: Path) -> None:
     (tmp_path / "hidden_norms.py").write_text(
         "def scale(x):\n    y = x * 3\n    print('scaled')\n    return y\n\n\n"

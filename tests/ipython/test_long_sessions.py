@@ -64,6 +64,7 @@ def test_the_oldest_reports_of_many_cells_become_static(kernel: Kernel) -> None:
     assert comms <= 2 * MOST
 
 
+@pytest.mark.exhaustive
 def test_a_very_long_line_is_stored_once(kernel: Kernel) -> None:
     kernel.run(f"{RUN}text = {'x' * 200_000!r}; f(torch.ones(3)); torch._dynamo.graph_break()")
     report = kernel.report()

@@ -629,6 +629,7 @@ def test_front_ends_start_with_the_original_state_of_a_call_that_changes_it(shel
     assert shell.ip.user_ns["seen"]["first"].tolist() == [2]
 
 
+@pytest.mark.exhaustive
 def test_front_ends_of_a_compiled_function_and_of_a_method(shell: Shell) -> None:
     shell.run(f"{BREAK}class A:\n    def g(self, x):\n        return x + 1\na = A()\nx = torch.ones(2)")
     shell.run("%compile_explain --frontends f(x)")

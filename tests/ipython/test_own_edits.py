@@ -50,6 +50,7 @@ def test_an_edited_cell(kernel: Kernel, cell: str) -> None:
     assert kernel.stdout() == "False False\n"
 
 
+@pytest.mark.exhaustive
 def test_an_edit_of_a_cell_that_is_compiled_as_one_function(kernel: Kernel) -> None:
     cell = "import torch\nx = torch.ones(3) * 2\nif x.sum() > 0:\n    x = x + 1\nx.tolist()"
     new = cell.replace("if x.sum() > 0:\n    x = x + 1", "x = torch.where(x.sum() > 0, x + 1, x)")
@@ -67,6 +68,7 @@ def test_a_function_of_an_earlier_cell(kernel: Kernel) -> None:
     assert {names[edit.source] for edit in right.edits} == {f"Cell In[{count}]"}
 
 
+@pytest.mark.exhaustive
 def test_several_cells_are_one_edit(kernel: Kernel) -> None:
     helper = "import torch\ndef positive(y):\n    return bool(y.sum() > 0)"
     step = COMPILED.replace("y.sum() > 0", "positive(y)")
@@ -78,6 +80,7 @@ def test_several_cells_are_one_edit(kernel: Kernel) -> None:
     assert (right.verdict, len({edit.source for edit in right.edits})) == ("works", 2)
 
 
+@pytest.mark.exhaustive
 def test_an_edit_that_cannot_be_judged_has_a_reason(kernel: Kernel) -> None:
     cell = f"{COMPILED}{CALL}"
     kernel.run(cell, edit_request((cell, cell.replace("torch.ones(2)", "torch.ones(3)"))))

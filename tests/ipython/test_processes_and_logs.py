@@ -58,6 +58,7 @@ def test_a_forked_process_runs_code_of_cells(kernel: Kernel) -> None:
     assert kernel.stdout() == "True None 6\n"
 
 
+@pytest.mark.exhaustive
 def test_the_line_magic_explains_a_log(kernel: Kernel, tmp_path: Path) -> None:
     script = tmp_path / "child.py"
     script.write_text(CHILD)

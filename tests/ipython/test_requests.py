@@ -189,6 +189,7 @@ def test_explain_all_explains_cells_with_tensors(kernel: Kernel, cell: str, brea
     assert (summary.breaks, summary.ops) == (breaks, ops)
 
 
+@pytest.mark.exhaustive
 def test_explain_all_shows_that_a_long_cell_runs(kernel: Kernel) -> None:
     kernel.run("import torch, time\nx = torch.ones(2)")
     kernel.run("y = torch.nn.Linear(2, 2)(x)\ntime.sleep(2)", REQUEST_FOR_ALL)

@@ -74,7 +74,7 @@ torch.compile(Net(), backend="eager")(torch.ones(2)).tolist()""",
 }
 
 
-@pytest.mark.parametrize("name", sampled(CELLS, 3))
+@pytest.mark.parametrize("name", sampled(CELLS, 5))
 def test_the_cell_runs_as_without_and_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     cell = f"%%compile_explain\n{CELLS[name]}"
     assert kernel.run(cell)["status"] == "ok"
@@ -121,6 +121,7 @@ def test_remedies_below_a_different_magic(kernel: Kernel) -> None:
     assert kernel.stdout().startswith("in step ['")
 
 
+@pytest.mark.exhaustive
 def test_a_quiet_report_with_remedies_is_stored(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain -q --try -o told\n{COMPILED}step(torch.ones(2))")
     assert kernel.bundles() == []
@@ -129,6 +130,7 @@ def test_a_quiet_report_with_remedies_is_stored(kernel: Kernel) -> None:
     assert outputs(kernel)["values"] == ["True"]
 
 
+@pytest.mark.exhaustive
 def test_remedies_of_a_line_magic(kernel: Kernel) -> None:
     kernel.run(STEP)
     kernel.run("%compile_explain --try step(torch.ones(2))")

@@ -226,9 +226,9 @@ def test_finds_an_input_that_exposes_a_trace() -> None:
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("loop_over_a_size", "size 4 instead of 3"),
+        pytest.param("loop_over_a_size", "size 4 instead of 3", marks=pytest.mark.exhaustive),
         ("branch_on_a_size", "size 5 instead of 2, random"),
-        ("asserts_a_value", "x negated"),
+        pytest.param("asserts_a_value", "x negated", marks=pytest.mark.exhaustive),
         pytest.param("while_loop", "x ten times as large", marks=pytest.mark.exhaustive),
         pytest.param("compares_two_tensors", "y negated", marks=pytest.mark.exhaustive),
     ],
@@ -246,6 +246,7 @@ def test_input_for_which_the_function_never_returns_is_skipped() -> None:
     assert not {"x negated", "x zero"} & {example.what for example in verdicts.others}
 
 
+@pytest.mark.exhaustive
 def test_program_for_one_size_is_a_capture_with_a_note() -> None:
     export = compare_frontends(CASES["plain"].make(), torch.ones(3))["torch.export.export"]
     assert (export.outcome, export.notes) == ("captures", ["refuses size 4 instead of 3: AssertionError"])
@@ -309,6 +310,7 @@ def test_program_with_equal_values_and_different_gradients_is_wrong() -> None:
     assert trace.difference == "makes the result require a gradient, but the original does not"
 
 
+@pytest.mark.exhaustive
 def test_a_program_that_returns_a_copy_of_its_argument_is_noted() -> None:
     def itself(values: list[torch.Tensor]) -> list[torch.Tensor]:
         return values
@@ -320,6 +322,7 @@ def test_a_program_that_returns_a_copy_of_its_argument_is_noted() -> None:
     assert "makes the result a separate object, but in the original it is the argument values" in script.notes
 
 
+@pytest.mark.exhaustive
 def test_numbers_drawn_during_capture_are_wrong_but_a_different_order_is_not() -> None:
     def noise(x: torch.Tensor) -> torch.Tensor:
         return x + torch.randn(3)

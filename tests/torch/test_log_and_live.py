@@ -102,6 +102,7 @@ def test_a_program_live_and_through_its_log(kernels: Path, tmp_path: Path, name:
         assert stack(live, of_run)[-len(known) :] == known
 
 
+@pytest.mark.exhaustive
 @needs_skips
 def test_no_place_is_listed_twice_if_a_log_is_ambiguous(kernels: Path, tmp_path: Path) -> None:
     live, logged = live_and_logged(kernels, tmp_path, "logged/one_line_unclear")

@@ -250,6 +250,7 @@ class Counting(torch.nn.Module):
         return x * self.calls
 
 
+@pytest.mark.exhaustive
 def test_a_counter_of_a_module_becomes_a_tensor_and_the_module_stays_as_it_was() -> None:
     counting = Counting()
     report = try_on_calls(counting, [lambda c: c(torch.ones(3))] * 6)
@@ -355,6 +356,7 @@ class Numbered(torch.nn.Module):
         return torch.mul(self.linear(x), self.number)
 
 
+@pytest.mark.exhaustive
 def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """
@@ -819,6 +821,7 @@ def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work()
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
+@pytest.mark.exhaustive
 def test_a_condition_on_size_one_has_two_graphs_and_that_is_right() -> None:
     def either(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] == 1:
@@ -842,6 +845,7 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
     assert "`k` and `v` are the same tensor in some calls only" in decision(report)
 
 
+@pytest.mark.exhaustive
 def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """
@@ -1016,6 +1020,7 @@ def test_a_run_without_recompiles_has_no_trials_of_them() -> None:
     assert report.remedies == []
 
 
+@pytest.mark.exhaustive
 def test_the_limit_counts_as_in_the_run() -> None:
     def nothing_helps(x: torch.Tensor, name: str) -> torch.Tensor:
         return x * len(name)

@@ -184,6 +184,7 @@ def test_wrong_gradient_is_found_although_the_values_are_right() -> None:
     assert (check.first.graph, check.first.location.line) == ("C", FIRST_LINE + LINES["exp"])
 
 
+@pytest.mark.exhaustive
 def test_a_module_is_checked_with_its_parameters_and_buffers() -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -403,6 +404,7 @@ def test_later_calls_are_compared_with_the_guards_that_the_user_kept() -> None:
     assert [(trial.change, trial.equal) for trial in check.restored_by] == [('options={"guard_filter_fn": None}', True)]
 
 
+@pytest.mark.exhaustive
 def test_a_change_with_which_pytorch_fails_has_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> Any:
         raise RuntimeError("not here")

@@ -81,6 +81,7 @@ def test_work_on_a_cuda_device_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(part.time.median_us for part in cost.parts) == pytest.approx(cost.compiled.median_us, rel=0.05)
 
 
+@pytest.mark.exhaustive
 def test_without_a_cuda_device_there_is_no_device_work() -> None:
     cost = measured(three_breaks, torch.rand(4)).cost
     assert (cost.device_work, cost.eager_device_work) == (None, None)
@@ -123,6 +124,7 @@ def test_most_expensive_break_comes_first() -> None:
     assert report.order == breaks_by_line(report)[::-1]
 
 
+@pytest.mark.exhaustive
 def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         y = x + 1
@@ -367,6 +369,7 @@ def test_user_objects_do_not_change() -> None:
     assert jupyter_graphbreak.Report.from_json(report.to_json()) == report
 
 
+@pytest.mark.exhaustive
 def test_parts_use_the_ids_of_the_original_run() -> None:
     def other(x: torch.Tensor) -> torch.Tensor:
         return x.tan()
@@ -439,6 +442,7 @@ def test_a_remedy_is_measured_in_turn() -> None:
     assert len(entered) > remedied.time.runs
 
 
+@pytest.mark.exhaustive
 def test_slower_compiled_call_has_no_break_even() -> None:
     assert measured(three_breaks, torch.rand(8)).cost.break_even_calls is None
 

@@ -94,6 +94,7 @@ def reads_values(x: torch.Tensor) -> Any:
     return torch.from_numpy(y.numpy()) + y
 
 
+@pytest.mark.exhaustive
 def test_trials_of_a_call_without_gradients_have_none() -> None:
     torch._dynamo.reset()
     x = torch.ones(3, requires_grad=True)

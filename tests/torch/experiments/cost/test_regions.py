@@ -80,6 +80,7 @@ def ways_of(cost: RegionCost | None) -> dict[str, CompiledWay]:
     return {way.way: way for way in cost.ways}
 
 
+@pytest.mark.exhaustive
 def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_WORTH_S", 0.0)
     monkeypatch.setattr(regions, "ratio_in_turn", lambda *_: 1.25)
@@ -130,6 +131,7 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
     return torch.compiler.nested_compile_region(forward)  # type: ignore[no-any-return]
 
 
+@pytest.mark.exhaustive
 def test_a_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_WORTH_S", 0.0)
     monkeypatch.setattr(regions, "_region", _doubled_region)

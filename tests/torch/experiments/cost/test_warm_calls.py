@@ -59,6 +59,7 @@ def test_modules_are_timed_separately() -> None:
     assert [entry.in_run and entry.in_run.runs for entry in run.report.cost.entries] == [9, 10]
 
 
+@pytest.mark.exhaustive
 def test_calls_before_a_recompile_do_not_count() -> None:
     torch.compiler.reset()
     compiled = torch.compile(step, backend="eager", dynamic=False)
@@ -70,6 +71,7 @@ def test_calls_before_a_recompile_do_not_count() -> None:
     assert in_run.runs == 6
 
 
+@pytest.mark.exhaustive
 def test_few_calls_are_not_reported() -> None:
     torch.compiler.reset()
     compiled = torch.compile(step, backend="eager")

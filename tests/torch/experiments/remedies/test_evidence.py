@@ -54,6 +54,7 @@ def tried(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -
     return remedies
 
 
+@pytest.mark.exhaustive
 def test_state_that_only_eager_code_sets_is_no_difference() -> None:
     (works,) = [remedy for remedy in tried(Remembering(), torch.ones(3)) if remedy.verdict == "works"]
     assert works.differences == []

@@ -114,7 +114,7 @@ def test_compiled_functions_inside_uncompiled_ones() -> None:
     assert [getattr(entry.backend, "compiler_name", None) for entry in entries] == ["eager", "aot_eager"]
 
 
-@pytest.mark.parametrize("how", ["fullgraph", "scope"])
+@pytest.mark.parametrize("how", ["fullgraph", pytest.param("scope", marks=pytest.mark.exhaustive)])
 def test_a_break_that_raises_is_fixed_as_well(how: str) -> None:
     import jupyter_graphbreak
 

@@ -144,6 +144,7 @@ def test_changes_of_compile_calls_are_not_tried(judged: Judge, more: str) -> Non
     assert own.reason == "it changes how a function is compiled; run the cell to see what that does"
 
 
+@pytest.mark.exhaustive
 def test_compiling_an_inner_function_instead(judged: Judge) -> None:
     text = """import torch
 

@@ -75,6 +75,7 @@ def test_all_settings_are_tried_together() -> None:
     assert fewest_breaks(report) == 0
 
 
+@pytest.mark.exhaustive
 def test_code_that_dynamo_skips_is_compiled_again() -> None:
     x = torch.ones(3)
     with jupyter_graphbreak.capture() as run:
@@ -85,6 +86,7 @@ def test_code_that_dynamo_skips_is_compiled_again() -> None:
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_check_behind_a_python_test_moves_after_the_call() -> None:
     report = jupyter_graphbreak.try_remedies(guarded, torch.ones(3), 50)
     assert report.remedies is not None
@@ -94,6 +96,7 @@ def test_a_check_behind_a_python_test_moves_after_the_call() -> None:
     assert 'raise ValueError("too large")' in new
 
 
+@pytest.mark.exhaustive
 def test_a_function_over_the_recompile_limit_is_compiled_in_each_trial() -> None:
     x = torch.ones(3)
     for name in NAMES:
@@ -124,6 +127,7 @@ def two_numbers(x: torch.Tensor) -> tuple[torch.Tensor, float]:
     return x / highest, x.min().item()
 
 
+@pytest.mark.exhaustive
 def test_settings_for_several_breaks_contain_no_setting_that_none_of_them_needs() -> None:
     report = jupyter_graphbreak.try_remedies(two_numbers, torch.tensor([1.0, 2.0]))
     assert report.remedies is not None

@@ -81,7 +81,7 @@ def exhaustive(*values: object) -> ParameterSet:
         exhaustive("recompile_by_attribute", "r1", ["Scaled"], "scaled.scale = 2"),
         exhaustive("error_of_a_backend", ERROR, ["total", "failing_backend"], "if 'cumsum' in "),
         exhaustive("fullgraph", ERROR, ["clipped"], "fullgraph=True"),
-        ("generator", "b1", ["shifted"], "yield"),
+        exhaustive("generator", "b1", ["shifted"], "yield"),
         exhaustive("generator_of_a_helper", "b1", ["chunks"], "print(chunk.shape)"),
         exhaustive("modules_without_gradients", "b1", ["Net", "Block"], "torch._dynamo.graph_break()"),
         ("error_in_a_scope", ERROR, ["outer", "strict"], "error_on_graph_break(True)"),
@@ -106,6 +106,7 @@ def test_scripts_reproduce_the_finding_and_are_short(
     assert target.is_shown_by(shown, {"helpers.norm": "norm"})
 
 
+@pytest.mark.exhaustive
 def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(cases.__file__).parent / "values.txt").read_text()
     cell = "<a cell>"

@@ -326,7 +326,9 @@ def write_row() -> None:
         out.write("row")
 
 
-@pytest.mark.parametrize("make", [concurrent.futures.ThreadPoolExecutor, ThreadPool])
+@pytest.mark.parametrize(
+    "make", [concurrent.futures.ThreadPoolExecutor, pytest.param(ThreadPool, marks=pytest.mark.exhaustive)]
+)
 def test_work_for_a_pool_that_a_library_holds_is_an_effect(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[int], Any]
 ) -> None:

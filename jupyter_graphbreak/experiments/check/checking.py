@@ -71,6 +71,7 @@ class _Observation:
     values: dict[str, Any] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
     raised: str | None = None
+    raised_backward: str | None = None
 
 
 def instances_of(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -290,8 +291,8 @@ def _observe(
     try:
         with subject.activated(), guarded(subject.call, assigned=subject.assigned):
             gradients = gradients_of(value, list(inputs.values()))
-    except RuntimeError as error:  # such as an autograd graph that was freed
-        observation.gradients["the backward pass"] = type(error).__name__
+    except Exception as error:  # noqa: BLE001 - such as an autograd graph that was freed; the exception is the finding
+        observation.raised_backward = type(error).__name__
         return observation
     for name, item in inputs.items():
         gradient = gradients.pop(0) if gradients else None
@@ -353,9 +354,14 @@ def _compare_observations(
 ) -> Iterator[str]:
     """Yield the differences, but none at places that no two runs leave equal, such as times of day."""
     if expected.raised != actual.raised:
-        yield f"{_describe_outcome(actual)}, but eager {_describe_outcome(expected)}"
+        yield f"{_describe_outcome(actual.raised)}, but eager {_describe_outcome(expected.raised)}"
         return
-    for kind in ("values", "gradients"):
+    kinds = ["values", "gradients"]
+    if expected.raised_backward != actual.raised_backward:
+        outcomes = [_describe_outcome(each.raised_backward) for each in (actual, expected)]
+        yield f"the backward pass {outcomes[0]}, but in eager code it {outcomes[1]}"
+        kinds.remove("gradients")
+    for kind in kinds:
         expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)
         doubles = [getattr(observation, kind) for observation in exact or ()]
         for name in expected_parts:
@@ -368,8 +374,8 @@ def _compare_observations(
                 yield f"{name}: {text}"
 
 
-def _describe_outcome(observation: _Observation) -> str:
-    return f"raises {observation.raised}" if observation.raised is not None else "returns"
+def _describe_outcome(raised: str | None) -> str:
+    return f"raises {raised}" if raised is not None else "returns"
 
 
 def _first_divergence(compiled_call: _CompiledCall, correspondence: Correspondence) -> Divergence | None:

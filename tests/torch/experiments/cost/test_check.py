@@ -262,6 +262,25 @@ def test_exception_of_the_compiled_call_is_a_difference() -> None:
     assert check.step == "backend"
 
 
+def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
+    class Refusing(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(_: Any, __: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no")
+
+    def refuses_backward(graph: torch.fx.GraphModule, _: Any) -> Any:
+        return lambda *given: [Refusing.apply(result) for result in graph(*given)]
+
+    net = torch.nn.Linear(3, 3)
+    net(torch.ones(2, 3)).sum().backward()  # a gradient that only a failed backward pass leaves as it is
+    check = checked(net, refuses_backward, torch.ones(2, 3))
+    assert check.differences == ["the backward pass raises ValueError, but in eager code it returns"]
+
+
 def test_a_step_before_the_backend_is_named() -> None:
     def compiling(x: torch.Tensor) -> torch.Tensor:
         return x + 1 if torch.compiler.is_compiling() else x + 2

@@ -7,6 +7,7 @@ import functools
 import importlib
 import os
 import re
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _REGION = re.compile(r"^Torch-Compiled Region: (\S+)$")
 _GRAPH = re.compile(r"^graphbreak graph (\d+)$")
+_ALLOCATOR_WARNING = re.compile(rb"^\[W.*Memory block of unknown size was allocated before")
 _OPERATION = re.compile(r"^(?!autograd::|c10d::|profiler::)[A-Za-z_]\w*::\w+(\.\w+)?$")
 Kind = Literal["call", "lookup", "region", "graph", "forward", "backward", "printing", "operation"]
 
@@ -84,7 +86,7 @@ def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> l
     with _silenced_stderr():
         profiler.__enter__()
     try:
-        with marked("graphbreak call"):
+        with _without_allocator_warnings(), marked("graphbreak call"):
             call()
     finally:
         with _silenced_stderr():
@@ -114,6 +116,27 @@ def _silenced_stderr() -> Iterator[None]:
         os.dup2(stderr, 2)
         os.close(stderr)
         os.close(devnull)
+
+
+@contextlib.contextmanager
+def _without_allocator_warnings() -> Iterator[None]:
+    """Write what goes to the standard error of the process when the context ends, without what the allocator says.
+
+    While the profiler counts memory, the allocator writes a line if memory is freed that was allocated before it
+    (CPUAllocator.cpp in PyTorch). No setting of a running process prevents that.
+    """
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            written.seek(0)
+            for line in written:
+                if not _ALLOCATOR_WARNING.search(line):
+                    os.write(stderr, line)
+            os.close(stderr)
 
 
 def marked(name: str) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
+from jupyter_graphbreak._torch_compat.profile_ranges import device_activities
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -139,3 +141,14 @@ def test_a_failing_backward_pass_leaves_the_other_figures() -> None:
     assert cost.memory is None
     assert cost.settled
     assert cost.compiled.runs == 7
+
+
+def test_the_allocators_warnings_are_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    held = [torch.ones(1000) for _ in range(1001)]  # the allocator warns at the first of each thousand that is freed
+
+    def call() -> None:
+        held.clear()
+        os.write(2, b"from the call\n")
+
+    device_activities(call, None)
+    assert capfd.readouterr().err == "from the call\n"

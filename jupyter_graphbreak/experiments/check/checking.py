@@ -16,6 +16,8 @@ from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.tried_settings import inductor_changes
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
+    STRONGLY_VARIED,
+    VARIED,
     Exact,
     difference_beyond_rounding,
     double_state,
@@ -236,24 +238,20 @@ def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
         return _observe(subject.call, subject, calls=calls)
 
 
-def _observe_exact(entry: Entry, calls: int) -> tuple[_Observation, _Observation] | None:
-    """Return the outcomes in double precision for the inputs and for varied inputs; ``None`` if a run fails."""
+def _observe_in_double(entry: Entry, calls: int, *, varied: int) -> _Observation | None:
+    """Return the outcome in double precision, for inputs that vary as by :func:`to_double`; ``None`` if it fails."""
     try:
-        observation = _observe_in_double(entry, calls, varied=False), _observe_in_double(entry, calls, varied=True)
+        subject = Subject(entry.call, entry.arguments)
+        subject.restore()
+        subject.modes = replace(subject.modes, dtype=torch.float64)
+        double_state(subject, varied=varied)
+        given = subject.arguments or entry.arguments
+        args, kwargs = to_double((given.args, given.kwargs), subject.state_memo(), varied=varied)
+        with running_eagerly():
+            observation = _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
     except Exception:  # noqa: BLE001 - copying may call the user's code
         return None
-    return observation if observation[0].raised is None and observation[1].raised is None else None
-
-
-def _observe_in_double(entry: Entry, calls: int, *, varied: bool) -> _Observation:
-    subject = Subject(entry.call, entry.arguments)
-    subject.restore()
-    subject.modes = replace(subject.modes, dtype=torch.float64)
-    double_state(subject, varied=varied)
-    given = subject.arguments or entry.arguments
-    args, kwargs = to_double((given.args, given.kwargs), subject.state_memo(), varied=varied)
-    with running_eagerly():
-        return _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
+    return observation if observation.raised is None else None
 
 
 def _call(
@@ -337,19 +335,27 @@ def _differences_after(earlier: Sequence[Entry], entry: Entry) -> list[str]:
 
 def _differences(entry: Entry, expected: _Observation, actual: _Observation, calls: int = 1) -> list[str]:
     """Return how a compiled call differs from the eager one by more than rounding."""
-    if not any(_compare_observations(expected, actual, None)):
+    if not any(_compare_observations(expected, actual, ())):
         return []
     # Further runs take memory and time, so they are made only if there is a difference to explain.
     varying = varying_places(expected.values, _observe_eager(entry, calls).values)
-    if varying and not any(_compare_observations(expected, actual, None, varying)):
+    if varying and not any(_compare_observations(expected, actual, (), varying)):
         return []
-    return list(_compare_observations(expected, actual, _observe_exact(entry, calls), varying))
+    exact: list[_Observation] = []
+    for varied in (0, VARIED, STRONGLY_VARIED):
+        observation = _observe_in_double(entry, calls, varied=varied)
+        if observation is None:
+            break
+        exact.append(observation)
+        if varied and not any(_compare_observations(expected, actual, exact, varying)):
+            return []
+    return list(_compare_observations(expected, actual, exact if len(exact) > 1 else (), varying))
 
 
 def _compare_observations(
     expected: _Observation,
     actual: _Observation,
-    exact: tuple[_Observation, _Observation] | None,
+    exact: Sequence[_Observation],
     varying: frozenset[str] = frozenset(),
 ) -> Iterator[str]:
     """Yield the differences, but none at places that no two runs leave equal, such as times of day."""
@@ -363,12 +369,17 @@ def _compare_observations(
         kinds.remove("gradients")
     for kind in kinds:
         expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)
-        doubles = [getattr(observation, kind) for observation in exact or ()]
+        doubles = [getattr(observation, kind) for observation in exact]
         for name in expected_parts:
-            known = exact is not None and all(name in double for double in doubles)
+            known = bool(doubles) and all(name in double for double in doubles)
             reference = Exact(*(double[name] for double in doubles)) if known else None
             text = difference_beyond_rounding(
-                expected_parts[name], actual_parts.get(name), reference, varying=varying, root=name
+                expected_parts[name],
+                actual_parts.get(name),
+                reference,
+                gradients=kind == "gradients",
+                varying=varying,
+                root=name,
             )
             if text is not None:
                 yield f"{name}: {text}"

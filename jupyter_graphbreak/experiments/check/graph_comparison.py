@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
-from jupyter_graphbreak.experiments.check.closeness import Exact, difference_beyond_rounding, flatten, to_double
+from jupyter_graphbreak.experiments.check.closeness import (
+    STRONGLY_VARIED,
+    VARIED,
+    Exact,
+    difference_beyond_rounding,
+    flatten,
+    to_double,
+)
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
 from jupyter_graphbreak.experiments.trial.copies import SavedState, clone
 from jupyter_graphbreak.experiments.trial.effects import preserve_generators, seed_torch
@@ -174,16 +181,17 @@ def computes_differently(
     actual = _compute(compiled, inputs, subject, gradients=gradients)
     if difference_beyond_rounding(expected, actual) is None:
         return False
+    exact: list[Any] = []
     try:
-        exact = Exact(
-            *(
-                _compute_in_double(module, inputs, subject, gradients=gradients, varied=varied)
-                for varied in (False, True)
-            )
-        )
-    except Exception:  # noqa: BLE001 - operations that mix precisions
-        exact = None
-    return difference_beyond_rounding(expected, actual, exact) is not None
+        for varied in (0, VARIED, STRONGLY_VARIED):
+            exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, varied=varied))
+            if not varied:
+                continue
+            if difference_beyond_rounding(expected, actual, Exact(*exact), gradients=gradients) is None:
+                return False
+    except Exception:  # noqa: BLE001, S110 - operations that mix precisions
+        pass
+    return True
 
 
 def _leaves_of(inputs: Iterable[Any]) -> Inputs:
@@ -215,7 +223,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
 
 
 def _compute_in_double(
-    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, varied: bool
+    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, varied: int
 ) -> Any:
     change = functools.partial(to_double, varied=varied)
     return _compute(_interpreter(_copy(module, change)), change(inputs), subject, gradients=gradients)

@@ -262,6 +262,34 @@ def test_exception_of_the_compiled_call_is_a_difference() -> None:
     assert check.step == "backend"
 
 
+def test_a_gradient_that_jumps_within_rounding_is_right() -> None:
+    x = torch.ones(64) + torch.finfo(torch.float32).eps
+
+    def rounds_differently(_: torch.fx.GraphModule, __: Any) -> Any:
+        return lambda x: [(x - 1 - torch.finfo(torch.float32).eps).relu()]
+
+    def above_one(x: torch.Tensor) -> torch.Tensor:
+        return (x - 1).relu()
+
+    assert checked(above_one, rounds_differently, x.clone().requires_grad_()).equal
+
+
+def test_a_result_that_is_more_precise_than_eagers_is_right() -> None:
+    def precise(_: torch.fx.GraphModule, __: Any) -> Any:
+        return lambda x: [x.double().norm().float()]
+
+    x = torch.rand(2_000_000, generator=torch.Generator().manual_seed(0))
+    assert checked(lambda x: x.norm(), precise, x).equal
+
+
+def test_a_smooth_function_with_a_larger_error_than_rounding_is_wrong() -> None:
+    def imprecise(graph: torch.fx.GraphModule, _: Any) -> Any:
+        return lambda *given: [result * (1 + 1e-3) for result in graph(*given)]
+
+    check = checked(lambda x: x * 2, imprecise, torch.rand(64, requires_grad=True))
+    assert not check.equal
+
+
 def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
     class Refusing(torch.autograd.Function):
         @staticmethod
@@ -273,7 +301,7 @@ def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
             raise ValueError("no")
 
     def refuses_backward(graph: torch.fx.GraphModule, _: Any) -> Any:
-        return lambda *given: [Refusing.apply(result) for result in graph(*given)]
+        return lambda *given: [Refusing.apply(result) for result in graph(*given)]  # type: ignore[no-untyped-call]
 
     net = torch.nn.Linear(3, 3)
     net(torch.ones(2, 3)).sum().backward()  # a gradient that only a failed backward pass leaves as it is

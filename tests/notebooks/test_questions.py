@@ -539,6 +539,12 @@ uid not found in a container | messages#files-caches-worker-processes | TORCHIND
 BrokenProcessPool while compiling | messages#files-caches-worker-processes | COMPILE_THREADS=1
 Inference tensors cannot be saved for backward | messages#gradients-backward-inference-mode | outside of the mode
 is_key_in_tls AssertionError with reduce-overhead | messages#cuda-graphs | from one thread
+compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | as they are
+what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
+TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
+0 active drivers | in_a_notebook#no-gpu-no-compiler | sees no GPU
+the same result in each run? | cost#random-numbers-and-dropout | left on
+which pass is wrong? bisect | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | compiler_bisector
 cl on a Windows runner | ci#slow-or-hanging-jobs | msvc-dev-cmd
 my class defines __getattribute__ | causes/gb0147 | is traced
 """

@@ -301,7 +301,7 @@ a model of matrix products gains nothing | cost#how-to-read-the-figures | gains 
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
 checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
-use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | leave it on
+use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | does not look at it again
 the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
 what is enforce_eager of vLLM? | libraries#vllm-sglang | switches off
 deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled

@@ -535,6 +535,12 @@ convert all Tensors to FakeTensors first | messages#while-dynamo-traces | met on
 A callable function is expected, but Tensor is provided | messages#in-the-call-or-in-a-setting | the result of a call
 RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
 index out of bounds: 0 <= tmp7 < 3L | messages#generated-code-triton | cross_entropy
+Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages#generated-code-triton | --gpu-only
+ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
+CompiledKernel has no attribute launch_enter_hook | in_a_notebook#no-gpu-no-compiler | one that is too new
+tcc.exe returned non-zero exit status 1 | in_a_notebook#no-gpu-no-compiler | include
+torch.compile inside a custom operator | escape_hatches#custom-operators-one-opaque-operation | It may call a compiled function
+mixed precision in an autograd.Function: custom_fwd | training#what-breaks-in-training-code | custom_bwd
 uid not found in a container | messages#files-caches-workers | TORCHINDUCTOR_CACHE_DIR
 BrokenProcessPool while compiling | messages#files-caches-workers | COMPILE_THREADS=1
 Inference tensors cannot be saved for backward | messages#gradients-inference-mode | outside of the mode

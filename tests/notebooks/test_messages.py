@@ -125,6 +125,17 @@ def _made_under_inference_mode() -> None:
     _compiled(lambda x: (x * weight).sum())(x)
 
 
+def _tf32_in_the_new_way() -> None:
+    precision = torch.get_float32_matmul_precision()
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        _ = torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.set_float32_matmul_precision("high")
+        assert torch.backends.cuda.matmul.allow_tf32
+        torch.set_float32_matmul_precision(precision)
+
+
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "A callable function is expected": lambda: torch.compile(X),  # type: ignore[call-overload]
     "Invalid backend: 'inductr'": lambda: _compiled(lambda x: x, backend="inductr")(X),
@@ -134,6 +145,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "invalid torch.compile stance": _unknown_stance,
     "Attempt to trace forbidden callable": lambda: _compiled(lambda x: (torch._dynamo.mark_dynamic(x, 0), x + 1)[1])(X),
     "Detected recompile when torch.compile stance is 'fail_on_recompile'": _recompiles,
+    "mix of the legacy and new APIs to set the TF32 status": _tf32_in_the_new_way,
     "Graph breaks are not supported with aot compile": lambda: _compiled(lambda x: x).aot_compile(((X,), {})),  # type: ignore[attr-defined]
     "Dynamo failed to run FX node with fake tensors": lambda: _compiled(torch.matmul)(torch.ones(2, 3), torch.ones(2)),
     "Cannot view a tensor with shape": lambda: _compiled(lambda x: x.t().view(-1))(torch.ones(2, 3)),

@@ -76,6 +76,13 @@ guard overhead | cost#guards-that-cost-too-much | skip_guard_on_all_nn_modules_u
 skipping cudagraphs due to mutated inputs | gpu#skipping-cudagraphs-the-reasons | Return the new value
 tensor output of CUDAGraphs has been overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | .clone()
 TensorFloat32 tensor cores not enabled | messages#warnings-that-are-not-errors | set_float32_matmul_precision
+mix of the legacy and new APIs: TF32 | messages#in-the-call-or-in-a-setting | set_float32_matmul_precision
+Please use the new API settings to control TF32 behavior | messages#warnings-that-are-not-errors | reads an old setting
+The CUDA Graph is empty | messages#warnings-that-are-not-errors | computes nothing
+type fp8e4nv not supported in this architecture | messages#generated-code-triton | float8_e5m2
+cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | Spark
+PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler | .triton/cache
+UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler | English language pack
 torch.cond: Pred is a Python constant | messages#warnings-that-are-not-errors | Pass a tensor
 complex operators warning | messages#warnings-that-are-not-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
@@ -539,7 +546,7 @@ Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages#
 ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
 CompiledKernel has no attribute launch_enter_hook | in_a_notebook#no-gpu-no-compiler | one that is too new
 tcc.exe returned non-zero exit status 1 | in_a_notebook#no-gpu-no-compiler | include
-torch.compile inside a custom operator | escape_hatches#custom-operators-one-opaque-operation | It may call a compiled function
+torch.compile inside a custom operator | escape_hatches#custom-operators-one-opaque-operation | call a compiled function
 mixed precision in an autograd.Function: custom_fwd | training#what-breaks-in-training-code | custom_bwd
 uid not found in a container | messages#files-caches-workers | TORCHINDUCTOR_CACHE_DIR
 BrokenProcessPool while compiling | messages#files-caches-workers | COMPILE_THREADS=1

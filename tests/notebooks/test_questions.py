@@ -79,6 +79,9 @@ TensorFloat32 tensor cores not enabled | messages#warnings-that-are-not-errors |
 mix of the legacy and new APIs: TF32 | messages#in-the-call-or-in-a-setting | set_float32_matmul_precision
 Please use the new API settings to control TF32 behavior | messages#warnings-that-are-not-errors | reads an old setting
 The CUDA Graph is empty | messages#warnings-that-are-not-errors | computes nothing
+Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
+cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
+Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | compiles there
 type fp8e4nv not supported in this architecture | messages#generated-code-triton | float8_e5m2
 cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | Spark
 PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler | .triton/cache

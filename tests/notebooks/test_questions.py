@@ -79,6 +79,10 @@ TensorFloat32 tensor cores not enabled | messages#warnings-that-are-not-errors |
 mix of the legacy and new APIs: TF32 | messages#in-the-call-or-in-a-setting | set_float32_matmul_precision
 Please use the new API settings to control TF32 behavior | messages#warnings-that-are-not-errors | reads an old setting
 The CUDA Graph is empty | messages#warnings-that-are-not-errors | computes nothing
+NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
+FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
+RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler | Triton 3.3
+vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
 Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | compiles there

@@ -82,6 +82,7 @@ The CUDA Graph is empty | messages#warnings-that-are-not-errors | computes nothi
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
 FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
 RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler | Triton 3.3
+torch.compile on an Ascend NPU, on a TPU, on Gaudi | in_a_notebook#no-gpu-no-compiler | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out

@@ -79,6 +79,7 @@ TensorFloat32 tensor cores not enabled | messages#warnings-that-are-not-errors |
 mix of the legacy and new APIs: TF32 | messages#in-the-call-or-in-a-setting | set_float32_matmul_precision
 Please use the new API settings to control TF32 behavior | messages#warnings-that-are-not-errors | reads an old setting
 The CUDA Graph is empty | messages#warnings-that-are-not-errors | computes nothing
+AssertionError: Node slice_948 was invalid, but is output | messages#gradients-inference-mode | set the dropout to 0
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
 FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
 RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler | Triton 3.3

@@ -75,9 +75,25 @@ Torch-Compiled Region in the profiler | cost#in-a-profile | frame 1, compilation
 guard overhead | cost#guards-that-cost-too-much | skip_guard_on_all_nn_modules_unsafe
 skipping cudagraphs due to mutated inputs | gpu#skipping-cudagraphs-the-reasons | Return the new value
 tensor output of CUDAGraphs has been overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | .clone()
-TensorFloat32 tensor cores not enabled | errors#warnings-that-are-not-errors | set_float32_matmul_precision
-torch.cond: Pred is a Python constant | errors#warnings-that-are-not-errors | Pass a tensor
-complex operators warning | errors#warnings-that-are-not-errors | real and imaginary
+TensorFloat32 tensor cores not enabled | messages#warnings-that-are-not-errors | set_float32_matmul_precision
+mix of the legacy and new APIs: TF32 | messages#in-the-call-or-in-a-setting | set_float32_matmul_precision
+Please use the new API settings to control TF32 behavior | messages#warnings-that-are-not-errors | reads an old setting
+The CUDA Graph is empty | messages#warnings-that-are-not-errors | computes nothing
+AssertionError: Node slice_948 was invalid, but is output | messages#gradients-inference-mode | set the dropout to 0
+NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
+FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
+RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler | Triton 3.3
+torch.compile on an Ascend NPU, on a TPU, on Gaudi | in_a_notebook#no-gpu-no-compiler | get_npu_backend
+vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
+Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
+cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
+Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | compiles there
+type fp8e4nv not supported in this architecture | messages#generated-code-triton | float8_e5m2
+cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | Spark
+PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler | .triton/cache
+UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler | English language pack
+torch.cond: Pred is a Python constant | messages#warnings-that-are-not-errors | Pass a tensor
+complex operators warning | messages#warnings-that-are-not-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
@@ -125,7 +141,7 @@ TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#say-at-once-what-varies-dynamic-true-
 a field of a dataclass recompiles | recompiles#what-else-makes-it-compile-again | configuration
 a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | a different module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
-flex_attention called without torch.compile() | errors#warnings-that-are-not-errors | ran eagerly
+flex_attention called without torch.compile() | messages#warnings-that-are-not-errors | ran eagerly
 ___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed
 mark_dynamic with min and max | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | min=2, max=64
 model output is a dict with other keys, recompiles | causes/recompile-dict-keys | set of keys
@@ -144,8 +160,8 @@ bf16 results differ from eager, which setting? | cost#is-the-result-right | emul
 Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler | Build Tools
 Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler | python3-dev
 no triton on Windows | in_a_notebook#no-gpu-no-compiler | triton-windows
-AssertionError in torch.compile of a wrapper | errors#errors-with-a-simple-cause | __wrapped__
-no attribute '__func__' of a compiled step | errors#errors-with-a-simple-cause | scheduler was made after
+AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
+no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
 Tensor subclass with a __new__ of its own | common_breaks#in-pytorch-and-numpy | super()
@@ -155,9 +171,9 @@ assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | re
 record a Slurm job | recipes#record-and-read-a-slurm-job | TORCH_TRACE
 nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSources
 nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
-UncapturedHigherOrderOpError torch.cond | errors#errors-with-a-simple-cause | no operand returned unchanged
-There was no fake impl registered for my operator | errors#of-operators-kernels-and-files | register_fake
-CheckpointError with torch.compile | errors#of-gradients-and-the-backward-pass | ran differently
+UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | no operand returned unchanged
+There was no fake impl registered for my operator | messages#custom-operators | register_fake
+CheckpointError with torch.compile | messages#gradients-inference-mode | ran differently
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
 layer.compile() compiles nothing | where_to_compile#another-method-than-forward | torch.compile(layer)
 cannot export after model.compile() | errors#a-compiled-model-given-to-another-front-end | copy of the model
@@ -173,7 +189,7 @@ torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
 cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
 aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
-warning: assuming every input is mutated | errors#warnings-that-are-not-errors | could not read
+warning: assuming every input is mutated | messages#warnings-that-are-not-errors | could not read
 MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | as_subclass(torch.Tensor)
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
@@ -187,24 +203,24 @@ when do I save and load cache artifacts? | compile_time#kept-on-disk-the-second-
 a dropped tensor stays in memory behind a break | cost#memory-that-a-break-holds | has dropped them
 a detector: what do I compile? | libraries#detectors | backbone
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
-non-empty donated buffers | errors#of-gradients-and-the-backward-pass | donated_buffer = False
-modified by an inplace operation, only when compiled | errors#of-gradients-and-the-backward-pass | y = y + 1
-autograd.grad of a returned intermediate value | errors#of-gradients-and-the-backward-pass | one operation
-custom operator: no autograd formula was registered | errors#of-gradients-and-the-backward-pass | register_autograd
+non-empty donated buffers | messages#gradients-inference-mode | donated_buffer = False
+modified by an inplace operation, only when compiled | messages#gradients-inference-mode | y = y + 1
+autograd.grad of a returned intermediate value | messages#gradients-inference-mode | one operation
+custom operator: no autograd formula was registered | messages#gradients-inference-mode | register_autograd
 energy and forces with create_graph | training#a-gradient-of-a-gradient | grad_and_value
 retain_grad on an intermediate value | training#what-breaks-in-training-code | retain_grad()
 per-sample gradients with functional_call | common_breaks#in-pytorch-and-numpy | gradients of each sample
 does a spectrogram break? | common_breaks#in-pytorch-and-numpy | istft
 custom operator returns its input | escape_hatches#custom-operators-one-opaque-operation | must not be an input
-arguments that are views of one another | errors#of-operators-kernels-and-files | ViewMeta
-OverflowError: Python int too large on Windows | errors#of-operators-kernels-and-files | without a mode
-PermissionError in torchinductor's folder | errors#of-operators-kernels-and-files | Delete the folder
-CppCompileError | errors#of-operators-kernels-and-files | g++ 8.3
+arguments that are views of one another | messages#custom-operators | ViewMeta
+OverflowError: Python int too large on Windows | messages#generated-code-triton | without a mode
+PermissionError in torchinductor's folder | messages#files-caches-workers | Delete the folder
+CppCompileError | messages#generated-code-triton | g++ 8.3
 Device mps not supported | in_a_notebook#no-gpu-no-compiler | Apple's GPU
-OptimizedModule is not iterable | errors#errors-with-a-simple-cause | not subscriptable
+OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
 mypy: compiled model has no state_dict | where_to_compile#the-model | type checker
 self = torch.compile(self) | where_to_compile#the-model | compiles nothing
-compile an async def | errors#errors-with-a-simple-cause | coroutine
+compile an async def | messages#while-dynamo-traces | coroutine
 ContextVar.get breaks the graph | causes/gb0156 | pass the value
 Trainer with a compiled model: no metrics | libraries#transformers | The batch received was empty
 Whisper and a static cache | where_to_compile#generate | cache_implementation
@@ -238,13 +254,13 @@ higher loss when compiled | cost#is-the-result-right | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
 segmentation fault with torch.compile | errors#the-process-dies-or-compiling-never-ends | faulthandler
 compiling never ends | errors#the-process-dies-or-compiling-never-ends | dump_traceback_later
-Tensor device mismatch, FakeTensor Device Propagation | errors#of-operators-kernels-and-files | set_default_device
+Tensor device mismatch, FakeTensor Device Propagation | messages#while-dynamo-traces | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
 device_map and accelerate's hooks | libraries#accelerate-offloading | turn offloading on first
 nn.DataParallel with a compiled model | questions#several-gpus | DistributedDataParallel
 autocast switched off and on compiles again | causes/recompile-grad-mode | before the first call
 spawned processes without a main guard | compile_time#worker-processes | __main__
-A different number of tensors was saved | errors#of-gradients-and-the-backward-pass | a size became dynamic
+A different number of tensors was saved | messages#gradients-inference-mode | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
 torch.manual_seed in forward | training#what-breaks-in-training-code | To call before the compiled function
@@ -301,7 +317,7 @@ a model of matrix products gains nothing | cost#how-to-read-the-figures | gains 
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
 checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
-use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | leave it on
+use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | does not look at it again
 the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
 what is enforce_eager of vLLM? | libraries#vllm-sglang | switches off
 deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
@@ -311,7 +327,7 @@ what does freezing do? | causes/bypass-freezing | may go unnoticed
 accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
 Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its wrapper inside
 a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
-failed to eagerly compile backwards for dynamic | errors#warnings-that-are-not-errors | Only a later
+failed to eagerly compile backwards for dynamic | messages#warnings-that-are-not-errors | Only a later
 last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
 ___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of another class
 ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
@@ -356,7 +372,7 @@ strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-ins
 my KV cache: torch.cat or position | where_to_compile#a-kv-cache-of-your-own-position-and-length | index_copy_
 position_ids record CUDA graphs | where_to_compile#a-kv-cache-of-your-own-position-and-length | strides
 optimizer, parameters of many shapes | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | view(-1)
-vmap of autograd.grad on a compiled function | errors#of-gradients-and-the-backward-pass | compile the function
+vmap of autograd.grad on a compiled function | messages#gradients-inference-mode | compile the function
 vmap of jacfwd INTERNAL ASSERT FAILED compiled | training#a-gradient-of-a-gradient | jacrev
 if mask.all(): return, a shortcut breaks the graph | causes/gb0170#if-on-a-tensor | is_compiling
 out[mask] = f(x[mask]) breaks | causes/gb0036 | torch.where(mask, f(x), out)
@@ -372,10 +388,10 @@ OmegaConf attributes break the graph | libraries#omegaconf-hydra | without a bre
 mixture of experts, tolist of counts | fullgraph | x.split(counts.tolist())
 if rows.numel() > 0 in a loop over experts | fullgraph | an empty `rows` does no harm
 MoE layer slow with torch.compile when the batch is large | fullgraph | grouped_mm
-JSONDecodeError in the cache of inductor | errors#of-operators-kernels-and-files | give each process its own
-pytest-xdist PermissionError torchinductor | errors#of-operators-kernels-and-files | TORCHINDUCTOR_CACHE_DIR
-vLLM failed to get the hash of the compiled graph | errors#of-operators-kernels-and-files | give each process its own
-'complex' object has no attribute 'get_name' | errors#of-operators-kernels-and-files | torch.polar
+JSONDecodeError in the cache of inductor | messages#files-caches-workers | give each process its own
+pytest-xdist PermissionError torchinductor | messages#files-caches-workers | TORCHINDUCTOR_CACHE_DIR
+vLLM failed to get the hash of the compiled graph | messages#files-caches-workers | give each process its own
+'complex' object has no attribute 'get_name' | messages#generated-code-triton | torch.polar
 except does not catch a matmul | errors#runtimeerror-when-making-fake-tensor-call-and-except | around the compiled
 each rank starts 32 compile workers | compile_time#worker-processes | divided by the ranks
 is_compiling() is False in my decorator | escape_hatches#others-that-look-alike | when the function is defined
@@ -384,7 +400,7 @@ layers of a U-Net outside of the blocks | libraries#diffusers | little loss
 reconstruct: UserDefinedObjectVariable(EncoderDecoderCache) | libraries#transformers | a message of old releases
 compile before or after accelerator.prepare? | libraries#accelerate-offloading | after `prepare`
 hit config.accumulated_recompile_limit (256) | recompiles#the-limit | a helper without tensors
-Unrecognized mode=reduceoverhead | errors#errors-with-a-simple-cause | max-autotune-no-cudagraphs
+Unrecognized mode=reduceoverhead | messages#in-the-call-or-in-a-setting | max-autotune-no-cudagraphs
 can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
 unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
 ctc_loss breaks the graph | training#what-breaks-in-training-code | with lengths in tensors
@@ -392,7 +408,7 @@ pack_padded_sequence in a compiled model | causes/gb0014 | together with the lay
 the compiled result has other strides than the eager one | known_bugs#wrong-results | copysign
 a generator returned by compiled code has no send | known_bugs#wrong-results | Return a list
 Multiple dispatch failed for aten.mm.out | known_bugs#inductorerror-cppcompileerror-triton | as_subclass
-AssertionError source must be None for ValueMutationNew | errors#errors-with-a-simple-cause | .detach()
+AssertionError source must be None for ValueMutationNew | messages#while-dynamo-traces | .detach()
 einx fails under torch.compile and inference_mode | libraries#einops | `import torch` before `import einx`
 Faster R-CNN of detectron2 under torch.compile | libraries#detectors | backbone and heads
 NameError tmp19 is not defined since 2.13 | known_bugs#inductorerror-cppcompileerror-triton | automatic_dynamic_shapes
@@ -401,7 +417,7 @@ flex_attention: expected 4, got 2 | known_bugs#flex-attention-and-other-attentio
 func.grad ignores my backward | known_bugs#gradients-and-backward-passes | torch.compiler.disable
 Swin v2 on a CPU fails with 2.11 | known_bugs#inductorerror-cppcompileerror-triton | right with 2.9
 wrong gradients of chained norms, CUDA | known_bugs#gradients-and-backward-passes | mix_order_reduction
-compile() unexpected keyword 'optimizer' | errors#errors-with-a-simple-cause | keras's
+compile() unexpected keyword 'optimizer' | messages#in-the-call-or-in-a-setting | keras's
 NoValidChoicesError | libraries#flex-attention-block-masks | shorter than a block
 LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
 nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
@@ -418,7 +434,7 @@ zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
 nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | nor is the `self`
 a custom operator resizes an argument | escape_hatches#custom-operators-one-opaque-operation | silently keeps
-torch.cond with integers and dynamic=True | errors#errors-with-a-simple-cause | x.new_ones(x.shape)
+torch.cond with integers and dynamic=True | messages#while-dynamo-traces | x.new_ones(x.shape)
 generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
 a longer max_new_tokens after the warm-up | where_to_compile#generate | max_cache_len
 regional compilation in accelerate | libraries#accelerate-offloading | use_regional_compilation
@@ -431,7 +447,7 @@ x[i.item()] breaks | causes/gb0124#item-float-int-of-a-tensor | i[None]
 x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argmax | argmax()[None]
 Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
 pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
-an error in the second run only, cache | errors#of-operators-kernels-and-files | delete the folder
+an error in the second run only, cache | messages#files-caches-workers | delete the folder
 AOTAutograd cache always misses | compile_time#a-cache-that-is-not-used | logs each hit
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
@@ -507,9 +523,9 @@ load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft |
 can unsloth's compiling be switched off? | libraries#unsloth-megatron-lm-transformerengine | UNSLOTH_COMPILE_DISABLE=1
 xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
 an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
-SingleProcess AUTOTUNE benchmarking takes | errors#warnings-that-are-not-errors | lists the kernels that it timed
+SingleProcess AUTOTUNE benchmarking takes | messages#warnings-that-are-not-errors | lists the kernels that it timed
 max-autotune is slower than the default | cost#which-mode | inputs are copied into them
-wrong number of dimensions in assert_size_stride | errors#of-operators-kernels-and-files | skip_all_guards_unsafe
+wrong number of dimensions in assert_size_stride | messages#custom-operators | skip_all_guards_unsafe
 gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
 lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
 different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | make a backend function once
@@ -530,6 +546,31 @@ torch_scatter: its data is not allocated yet | libraries#graph-networks-pyg | to
 AsyncCollectiveTensor compiles again | training#tensor-parallel-parallelize-module | wait_tensor
 DebugMode is on, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled
 one rank's TORCH_LOGS, srun | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | SLURM_PROCID
+two losses of one compiled call: backward a second time | messages#gradients-inference-mode | frees. Add the losses
+convert all Tensors to FakeTensors first | messages#while-dynamo-traces | met one without values
+A callable function is expected, but Tensor is provided | messages#in-the-call-or-in-a-setting | the result of a call
+RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
+index out of bounds: 0 <= tmp7 < 3L | messages#generated-code-triton | cross_entropy
+Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages#generated-code-triton | --gpu-only
+ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
+CompiledKernel has no attribute launch_enter_hook | in_a_notebook#no-gpu-no-compiler | one that is too new
+tcc.exe returned non-zero exit status 1 | in_a_notebook#no-gpu-no-compiler | include
+torch.compile inside a custom operator | escape_hatches#custom-operators-one-opaque-operation | call a compiled function
+mixed precision in an autograd.Function: custom_fwd | training#what-breaks-in-training-code | custom_bwd
+uid not found in a container | messages#files-caches-workers | TORCHINDUCTOR_CACHE_DIR
+BrokenProcessPool while compiling | messages#files-caches-workers | COMPILE_THREADS=1
+Inference tensors cannot be saved for backward | messages#gradients-inference-mode | outside of the mode
+is_key_in_tls AssertionError with reduce-overhead | messages#cuda-graphs | from one thread
+compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | as they are
+what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
+TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
+0 active drivers | in_a_notebook#no-gpu-no-compiler | sees no GPU
+the same result in each run? | cost#random-numbers-and-dropout | left on
+which pass is it? bisect | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | compiler_bisector
+torch.compile in a Docker image | recipes#compile-in-a-container-docker-kubernetes | python3-dev
+skip a test where Dynamo is not supported | ci#skip-a-test-where-nothing-can-be-compiled | is_dynamo_supported
+compile is not a valid YOLO argument | libraries#ultralytics-yolo-missing-forward | 8.3.196
+Stale file handle in Triton's cache | messages#files-caches-workers | on a local disk
 cl on a Windows runner | ci#slow-or-hanging-jobs | msvc-dev-cmd
 my class defines __getattribute__ | causes/gb0147 | is traced
 """

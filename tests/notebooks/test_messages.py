@@ -1,0 +1,173 @@
+"""Programs that PyTorch answers with the messages on the page of messages."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the page has the messages of this release"),
+]
+
+PAGE = (Path(__file__).parents[2] / "notebooks" / "messages.md").read_text(encoding="utf-8")
+X = torch.ones(3)
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return torch.compile(function, **{"backend": "aot_eager", **options})
+
+
+def _recompiles() -> None:
+    call = _compiled(lambda x: x + 1)
+    call(X)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        call(torch.ones(3, 2))
+
+
+def _unknown_stance() -> None:
+    with torch.compiler.set_stance("eager"):
+        _compiled(lambda x: x + 1)(X)
+
+
+def _real_tensor_in_a_fake_kernel() -> None:
+    @torch.library.custom_op("messages::shifted", mutates_args=())
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        return x + X
+
+    shifted.register_fake(lambda x: x + X)
+    _compiled(lambda x: shifted(x) + 1)(X)
+
+
+def _operator_without_fake_kernel() -> None:
+    @torch.library.custom_op("messages::opaque", mutates_args=())
+    def opaque(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    _compiled(lambda x: opaque(x) + 1)(X)
+
+
+def _operator_that_returns_its_input() -> None:
+    @torch.library.custom_op("messages::same", mutates_args=())
+    def same(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    same.register_fake(torch.empty_like)
+    _compiled(lambda x: same(x) + 1)(X)
+
+
+def _two_sizes_in_a_fake_kernel() -> None:
+    @torch.library.custom_op("messages::nonzero", mutates_args=())
+    def nonzero(x: torch.Tensor) -> torch.Tensor:
+        return x.nonzero()
+
+    @nonzero.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        torch.library.get_ctx().new_dynamic_size()
+        return x.new_empty(torch.library.get_ctx().new_dynamic_size(), 1, dtype=torch.long)
+
+    _compiled(lambda x: nonzero(x) + 1, fullgraph=True)(X)
+
+
+def _kept_while_traced() -> None:
+    kept = []
+
+    @torch._dynamo.nonstrict_trace
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x)
+        return x + 1
+
+    _compiled(lambda x: keep(x) + 1)(X)
+    kept[-1].sum().item()
+
+
+def _checked(x: torch.Tensor) -> torch.Tensor:
+    n = int(x.sum().int().item())
+    torch._check(n < 3)
+    return torch.ones(n)
+
+
+def _filtered(x: torch.Tensor) -> torch.Tensor:
+    chosen = x[x > 0]
+    return x if chosen.shape[0] == 0 else chosen + 1
+
+
+def _outside_of_its_range() -> None:
+    x = torch.ones(3)
+    torch._dynamo.mark_dynamic(x, 0, min=4, max=8)
+    _compiled(lambda x: x + 1)(x)
+
+
+def _two_losses() -> None:
+    x = torch.ones(3, requires_grad=True)
+    first, second = _compiled(lambda x: ((x * 2).exp(), (x + 1).sin()))(x)
+    first.sum().backward()
+    second.sum().backward()
+
+
+def _changed_result() -> None:
+    y = _compiled(lambda x: x.exp(), backend="inductor")(torch.ones(3, requires_grad=True))
+    y.add_(1).sum().backward()
+
+
+def _made_under_inference_mode() -> None:
+    with torch.inference_mode():
+        x = torch.ones(3)
+    weight = torch.ones(3, requires_grad=True)
+    _compiled(lambda x: (x * weight).sum())(x)
+
+
+def _tf32_in_the_new_way() -> None:
+    precision = torch.get_float32_matmul_precision()
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        _ = torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.set_float32_matmul_precision("high")
+        assert torch.backends.cuda.matmul.allow_tf32
+        torch.set_float32_matmul_precision(precision)
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "A callable function is expected": lambda: torch.compile(X),  # type: ignore[call-overload]
+    "Invalid backend: 'inductr'": lambda: _compiled(lambda x: x, backend="inductr")(X),
+    "Unexpected type of attr": lambda: _compiled(lambda x: x, backend="inductor", options={"max_autotune": "a"})(X),
+    "capture_scalar_output does not exist": lambda: setattr(torch._dynamo.config, "capture_scalar_output", True),
+    "Linear does not support len()": lambda: len(torch.compile(nn.Linear(2, 2))),  # type: ignore[arg-type]
+    "invalid torch.compile stance": _unknown_stance,
+    "Attempt to trace forbidden callable": lambda: _compiled(lambda x: (torch._dynamo.mark_dynamic(x, 0), x + 1)[1])(X),
+    "Detected recompile when torch.compile stance is 'fail_on_recompile'": _recompiles,
+    "mix of the legacy and new APIs to set the TF32 status": _tf32_in_the_new_way,
+    "Graph breaks are not supported with aot compile": lambda: _compiled(lambda x: x).aot_compile(((X,), {})),  # type: ignore[attr-defined]
+    "Dynamo failed to run FX node with fake tensors": lambda: _compiled(torch.matmul)(torch.ones(2, 3), torch.ones(2)),
+    "Cannot view a tensor with shape": lambda: _compiled(lambda x: x.t().view(-1))(torch.ones(2, 3)),
+    "Please convert all Tensors to FakeTensors first": _real_tensor_in_a_fake_kernel,
+    "Attempting to use FunctionalTensor on its own": _kept_while_traced,
+    "Could not guard on data-dependent expression Eq(u0, 0)": lambda: _compiled(_filtered, fullgraph=True)(X),
+    "u0 <= 2": lambda: _compiled(_checked, fullgraph=True)(X),
+    "3 not in range [4, 8]": _outside_of_its_range,
+    "Pending unbacked symbols {u0} not in returned outputs": _two_sizes_in_a_fake_kernel,
+    "Trying to backward through the graph a second time": _two_losses,
+    "which is output 0 of CompiledFunction": _changed_result,
+    "Inference tensors cannot be saved for backward": _made_under_inference_mode,
+    "There was no fake impl registered for": _operator_without_fake_kernel,
+    "The output of this custom operator (1) must not also be an input": _operator_that_returns_its_input,
+    "index out of bounds: 0 <= tmp": lambda: _compiled(lambda x, i: x[i] + 1, backend="inductor")(X, torch.tensor([5])),
+}
+
+
+@pytest.mark.parametrize("message", PROGRAMS)
+def test_pytorch_says_what_the_page_quotes(message: str) -> None:
+    torch.compiler.reset()
+    with warnings.catch_warnings(action="ignore"), pytest.raises(Exception) as raised:  # noqa: PT011
+        PROGRAMS[message]()
+    assert message in str(raised.value)
+    assert message in PAGE

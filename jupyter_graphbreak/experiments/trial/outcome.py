@@ -6,7 +6,6 @@ import contextlib
 import io
 import random
 import sys
-import threading
 import types
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -280,16 +279,12 @@ def _gradient_weights(root: torch.Tensor) -> torch.Tensor:
     return ramp.to(detached.device, detached.dtype).reshape(detached.shape)
 
 
-#: What an empty queue, an event and a future wait with. A run starts no threads, so nobody may ever end it.
-_WAIT = threading.Condition.wait.__code__
-
-
 class LineLimitError(BaseException):
-    """A function ran too many lines, or waits. Not an ``Exception``, so that the function does not catch it."""
+    """A function ran too many lines. Not an ``Exception``, so that the function does not catch it."""
 
 
 class _LineCounter:
-    """A trace function that stops a function which runs too many lines, or waits for another thread without limit."""
+    """A trace function that stops a function which runs too many lines."""
 
     def __init__(self) -> None:
         # Lines of this package do not count, even if it is not installed: comparisons take many lines.
@@ -297,8 +292,6 @@ class _LineCounter:
         self._lines = 0
 
     def enter(self, frame: types.FrameType, _: str, __: Any) -> Any:
-        if frame.f_code is _WAIT and frame.f_locals["timeout"] is None:
-            raise LineLimitError
         filename = frame.f_code.co_filename
         if filename not in self._counted:
             self._counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
@@ -313,7 +306,7 @@ class _LineCounter:
 
 @contextlib.contextmanager
 def line_limit() -> Iterator[None]:
-    """Stop a function that runs too many lines or waits: for an unexpected input, it may never return."""
+    """Stop a function that runs too many lines: for an unexpected input, it may never return."""
     with _tracing(_LineCounter().enter):
         yield
 

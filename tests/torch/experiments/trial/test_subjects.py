@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-import queue
 import threading
 from collections import deque
 from typing import Any, ClassVar, NoReturn
@@ -371,20 +370,6 @@ def test_endless_loop_in_such_a_folder_is_stopped() -> None:
         exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
         with pytest.raises(LineLimitError), line_limit():
             namespace["f"]()
-
-
-@pytest.mark.timeout(20)
-def test_waiting_for_an_item_that_never_comes_is_stopped() -> None:
-    def last_of(items: list[int]) -> int:
-        waiting: queue.Queue[int] = queue.Queue()
-        for item in items:
-            waiting.put(item)
-        return waiting.get()
-
-    with line_limit():
-        assert last_of([3]) == 3
-    with pytest.raises(LineLimitError), line_limit():
-        last_of([])
 
 
 class Generated(torch.nn.Module):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from jupyter_graphbreak.analysis.recompiles import guard
 from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import Frame, PathDifference
@@ -164,4 +166,5 @@ def _lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list
     if branch is None:
         return []
     found = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))
-    return [location for location in found if location is not None]
+    # Without their text: the branch may be most of a function.
+    return [replace(location, code=None) for location in found if location is not None]

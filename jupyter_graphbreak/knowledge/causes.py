@@ -1573,6 +1573,8 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     if by_code is not None and by_code.manual_step is not None:
         known = replace(known, manual_step=by_code.manual_step)
     call = (by_context or by_code) if known.is_named_by_call else None
+    if call is not None and known.advice is None:
+        known = replace(known, advice=call.advice)
     return replace(known, title=call.title, page=call.page or known.page) if call and call.title else known
 
 

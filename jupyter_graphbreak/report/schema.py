@@ -186,8 +186,9 @@ class Setting(msgspec.Struct, frozen=True):
 class Occurrence(msgspec.Struct, frozen=True):
     """One event of the trace: the break in one frame and one attempt.
 
-    ``stack`` lists the user and library frames from the outermost frame to the break. ``setting`` is the setting in
-    force at that moment, if it could be read.
+    ``stack`` lists the user and library frames from the outermost frame to the break. In the output of a cell it is
+    empty if it goes through the same lines as the stack of the break. ``setting`` is the setting in force at that
+    moment, if it could be read.
     """
 
     frame: str | None
@@ -358,9 +359,9 @@ class PathDifference(msgspec.Struct, frozen=True):
     branch : Location or None
         The test that the answer decides; ``None`` if it decides none.
     lines : list of Location
-        The lines of the test's function that run only because of the answer.
+        The lines of the test's function that run only because of the answer, without their text.
     skipped : list of Location
-        The lines of the test's function that only uncompiled code reaches.
+        The lines of the test's function that only uncompiled code reaches, without their text.
     """
 
     function: str

@@ -159,7 +159,9 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
-    person = [_advice_once(decision, number, first_breaks) for decision in remedies.person]
+    # If nothing was tried, the advice is shown, and it is too early to decide anything.
+    decisions = [] if remedies.untried and guidance(report, break_) else remedies.person
+    person = [_advice_once(decision, number, first_breaks) for decision in decisions]
     why = why_untried(report, remedies)
     untried = (
         wrapped("not tried: ", _advice_once(whole_clauses(_plain(why), _MAX_TRIAL), number, first_breaks))
@@ -328,8 +330,7 @@ def _break(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[
     effects += filter(None, [graphs_added(break_), break_time(report, break_)])
     lines += wrapped("", "; ".join(effects)) if effects else []
     remedies = remedies_of_break(report, number, break_, first_breaks)
-    trials = remedies_for_break(report, break_)
-    if trials is None or not (trials.person or best_remedy(report, break_)):
+    if _shows_advice(report, break_):
         lines += _advice(report, break_, first_breaks)
     return [*lines, *remedies]
 
@@ -347,10 +348,9 @@ def _breaks(report: Report, group: Group, first_breaks: dict[str, int]) -> list[
         lines.append(f"{INDENT}and {total - _MAX_PLACES} more")
     cost = cost_of_all(group.breaks)
     lines += wrapped("", cost) if cost else []
-    remedy = best_remedy(report, first)
-    trials = remedies_for_break(report, first)
-    if trials is None or not (trials.person or remedy):
+    if _shows_advice(report, first):
         lines += _advice(report, first, first_breaks)
+    remedy = best_remedy(report, first)
     if remedy is None or len(remedy.breaks) > 1:
         return [*lines, *remedies_of_break(report, numbers[first.id], first, first_breaks)]
     return [*lines, *wrapped("fix: ", f"{_plain(remedy.title)}, at each of them: {verdict_label(remedy)}")]
@@ -369,6 +369,12 @@ def _cause(break_: Break) -> str:
     if break_.consequence is not None:
         cause += f"; then {reason_of(break_.consequence).replace('`', '')}"
     return cause
+
+
+def _shows_advice(report: Report, break_: Break) -> bool:
+    """Return whether a break needs advice: nothing was tried, or no trial leads to a change or a decision."""
+    trials = remedies_for_break(report, break_)
+    return trials is None or bool(trials.untried) or not (trials.person or best_remedy(report, break_))
 
 
 def _advice(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:

@@ -117,15 +117,22 @@ def test_the_page_fits_its_width(open_report: Open) -> None:
         assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
 
 
-def test_a_long_name_does_not_push_the_reason_of_a_recompile_out_of_view(open_report: Open) -> None:
+def test_a_long_name_pushes_nothing_out_of_view(open_report: Open) -> None:
     report = no_breaks()
     guard = GuardFailure(f"L['args'][0].{'name_' * 20} == 3")
-    page = open_report(
-        Report.of(replace(report, recompiles=[Recompile("0/1", "0/0", "f", None, [guard])])), width=800
-    ).page
+    graphs = [replace(graph, name="name_" * 40) for graph in report.graphs]
+    recompiles = [Recompile("0/1", "0/0", "f", None, [guard])]
+    page = open_report(Report.of(replace(report, graphs=graphs, recompiles=recompiles)), width=800).page
     page.get_by_role("tab", name="Recompiles").click()
     table = page.get_by_role("region", name="Recompiles")
     assert table.evaluate("element => element.scrollWidth <= element.clientWidth")
+    page.get_by_role("tab", name="Graphs").click()
+    for part in ("strong", ".gb-place"):
+        box = page.locator(f".gb-item summary > {part}").bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 800, part
+    page.locator(".gb-item > details > summary").click()
+    expect(page.get_by_role("status")).to_have_text(re.compile(r"^A (name_)+n?a?m?e?…$"))
 
 
 def test_hostile_text_is_shown_and_never_executed(open_report: Open) -> None:

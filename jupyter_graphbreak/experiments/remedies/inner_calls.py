@@ -197,7 +197,10 @@ def _own_function(node: CallNode) -> str | None:
 
 
 def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:
-    """Yield a node, or the modules inside it if it is only a wrapper or cannot be compiled in place."""
+    """Yield a node, or the parts inside it if it is only a wrapper or cannot be compiled in place.
+
+    Modules that a method calls are preferred to the method, but not its own functions and further methods.
+    """
     place = places.get(id(node.module))
     is_compilable = node.module is not None and _is_compilable(node, place, is_one_layer=is_one_layer)
     if is_compilable and not node.is_helper:
@@ -207,7 +210,8 @@ def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer
         part for child in node.children.values() for part in _compilable_parts(child, places, is_one_layer=is_one_layer)
     ]
     is_wrapper = any(part.module is not None and part.ops >= _WRAPPER_SHARE * node.ops for part in inner)
-    if (_own_function(node) and not is_wrapper) or (is_compilable and not inner):
+    has_modules = any(part.module is not None and not part.is_helper for part in inner)
+    if (_own_function(node) and not is_wrapper) or (is_compilable and not has_modules):
         yield node
     else:
         yield from inner

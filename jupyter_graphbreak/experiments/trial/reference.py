@@ -12,7 +12,7 @@ import msgspec
 from jupyter_graphbreak._torch_compat.compiled import running_eagerly
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, describe, edge_inputs, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
-from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience
 from jupyter_graphbreak.experiments.trial.values import difference
@@ -128,8 +128,12 @@ class Reference:
             if patience.is_over:
                 break
             case = None
-            with contextlib.suppress(LineLimitError), line_limit():
-                case = ReferenceCase(derived, self._run_input(derived))
+            try:
+                with contextlib.suppress(LineLimitError), line_limit():
+                    case = ReferenceCase(derived, self._run_input(derived))
+            except TrialStoppedError as stopped:
+                if stopped.effect.what != WAITS_FOR_THREAD:  # like an endless loop, no result to compare
+                    raise
             if case is not None and self.repeats(case):
                 yield case
 

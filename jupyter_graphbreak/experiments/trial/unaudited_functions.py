@@ -33,6 +33,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     USES_ADDRESS,
     USES_SHELL,
     WAITS_FOR_INPUT,
+    WAITS_FOR_THREAD,
     before_imports,
     handle_import,
     is_in_trial,
@@ -95,7 +96,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     # The functions of Python call the audit hook after they have made a descriptor.
     "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "makes a socket")),
     # Python would keep a thread that an effect stops from starting in its list of threads.
-    "threading": {"Thread.start": ("process", STARTS_THREAD)},
+    "threading": {"Thread.start": ("process", STARTS_THREAD), "Condition.wait": ("process", WAITS_FOR_THREAD)},
     # It makes pipes first, which would stay open.
     "multiprocessing.process": {"BaseProcess.start": ("process", "starts a process")},
     "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},

@@ -13,9 +13,10 @@ from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from jupyter_graphbreak.report.schema import Break
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Break, Occurrence
     from jupyter_graphbreak.views.rows.schema import Rows
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -60,7 +61,8 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     copy = notebook_copy(report)
     code = {graph.id: graph.code for graph in copy.graphs}
     is_packed = sum(map(len, code.values())) > _MAX_CODE
-    data = _filled_fields(_without_code(copy) if is_packed else copy)
+    brief = _without_repeated_stacks(copy)
+    data = _filled_fields(_without_code(brief) if is_packed else brief)
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
@@ -73,7 +75,7 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
 
 
 def report_in(output: Mapping[str, Any]) -> Report:
-    """Read the report in an output, with the code of its graphs if the output has it in compressed form.
+    """Read the report in an output, with what the output leaves out or has in compressed form.
 
     Parameters
     ----------
@@ -86,7 +88,7 @@ def report_in(output: Mapping[str, Any]) -> Report:
         If the data is not a report, or has a different major version.
     """
     # Encoding turns NaN into null, so that the report can be written again.
-    report = Report.from_json(msgspec.json.encode(output[MIME_TYPE]))
+    report = _with_repeated_stacks(Report.from_json(msgspec.json.encode(output[MIME_TYPE])))
     code = unpacked_code(output.get(REST_TYPE)) if not any(graph.code for graph in report.graphs) else {}
     if not code:
         return report
@@ -101,30 +103,54 @@ def _without_code(report: Report) -> Report:
 def notebook_copy(report: Report) -> Report:
     """Return the notebook's copy of a report: if it is very large, without the operations and code of its graphs.
 
-    Occurrences of a break then have no stack if it is the stack of the break. A note in the report says so. The live
-    widget and the variable of ``-o`` have the complete report.
+    A note in the copy says so. The live widget and the variable of ``-o`` have the complete report.
     """
     if len(report.to_json()) <= _MAX_BYTES:
         return report
     left_out = Diagnostic(
         "info",
-        f"The notebook's copy leaves out the operations and the code of {len(report.graphs)} graphs, and repeated "
-        "stacks, to stay small: -o report keeps them, and report.save('report.json') writes them to a file.",
+        f"The notebook's copy leaves out the operations and the code of {len(report.graphs)} graphs to stay small: "
+        "-o report keeps them, and report.save('report.json') writes them to a file.",
     )
     return msgspec.structs.replace(
         report,
         graphs=[msgspec.structs.replace(graph, ops=[], code="") for graph in report.graphs],
-        breaks=[_without_repeated_stacks(break_) for break_ in report.breaks],
         diagnostics=[*report.diagnostics, left_out],
     )
 
 
-def _without_repeated_stacks(break_: Break) -> Break:
-    occurrences = [
-        msgspec.structs.replace(occurrence, stack=[]) if occurrence.stack == break_.stack else occurrence
-        for occurrence in break_.occurrences
+def _without_repeated_stacks(report: Report) -> Report:
+    """Leave out the stacks of occurrences that go through the same lines as the stack of their break.
+
+    PyTorch knows the columns of fewer calls, the further in a frame is that reports a break.
+    """
+    return _with_stacks(
+        report,
+        lambda occurrence, break_: [] if _lines(occurrence.stack) == _lines(break_.stack) else occurrence.stack,
+    )
+
+
+def _with_repeated_stacks(report: Report) -> Report:
+    return _with_stacks(report, lambda occurrence, break_: occurrence.stack or break_.stack)
+
+
+def _with_stacks(report: Report, stack_of: Callable[[Occurrence, Break], list[Location]]) -> Report:
+    """Return a report with other stacks of its breaks' occurrences."""
+    breaks = [
+        msgspec.structs.replace(
+            break_,
+            occurrences=[
+                msgspec.structs.replace(occurrence, stack=stack_of(occurrence, break_))
+                for occurrence in break_.occurrences
+            ],
+        )
+        for break_ in report.breaks
     ]
-    return msgspec.structs.replace(break_, occurrences=occurrences)
+    return msgspec.structs.replace(report, breaks=breaks)
+
+
+def _lines(stack: list[Location]) -> list[tuple[str, int, str | None]]:
+    return [(place.source, place.line, place.function) for place in stack]
 
 
 def _filled_fields(report: Report) -> dict[str, Any]:

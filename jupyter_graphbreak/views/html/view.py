@@ -249,8 +249,6 @@ class View:
 
     # Places.
 
-    # Places.
-
     @cached_property
     def listings(self) -> list[SourceListing]:
         """The sources, up to the limit of lines."""

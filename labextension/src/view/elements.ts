@@ -101,17 +101,22 @@ export function rowOf(element: HTMLElement): HTMLElement {
   );
 }
 
+/** The maximum length of a text for screen readers. */
+const MAX_ANNOUNCED = 160;
+
 /** The text of an element for screen readers. */
 export function announcementOf(element: HTMLElement): string {
   const parts = element.matches('.gb-line')
     ? [element]
     : Array.from((element.querySelector('summary') ?? element).children);
-  return parts
+  const text = parts
     .map(part => part.textContent ?? '')
     .join(' ')
     .replace(/\s+/g, ' ')
-    .trim()
-    .slice(0, 160);
+    .trim();
+  return text.length > MAX_ANNOUNCED
+    ? `${text.slice(0, MAX_ANNOUNCED - 1).trimEnd()}…`
+    : text;
 }
 
 /** Restrict links to parts of the report and known pages, without a referrer. */

@@ -106,6 +106,10 @@ def test_the_called_function_identifies_a_cause_with_a_general_id() -> None:
     assert known_cause("GB0142", "Unsupported context manager", code="with self._lock:").title == "Lock"
     loop = known_cause("GB0008", "", "qualname: DataLoader.__iter__, name: __iter__, filename: `dataloader.py`", "rows")
     assert loop.title == known_cause("GB0008", "", code="enumerate(train_loader)").title == "Loop over a `DataLoader`"
+    assert (
+        known_cause("GB0008", "", code="optimizer.zero_grad()").advice
+        == "move it before or after the compiled function"
+    )
     assert known_cause("GB0124", "", code="print(x.item())").title == known_cause("GB0124", "").title
 
 

@@ -231,3 +231,13 @@ def test_the_reason_why_nothing_was_tried_is_said_once() -> None:
     alike = render_text(run(broken(1), broken(2, gb_id="GB0059"), remedies=[one, replace(two, reason=one.reason)]))
     assert alike.count("could not run again") == 1
     assert "could not run again" in alike.partition("\n")[0]
+
+
+def test_the_advice_stays_if_nothing_was_tried() -> None:
+    untried = replace(
+        remedy("b1", verdict="not tried"), kind="person", person="Decide what to compile.", reason=NO_TIME
+    )
+    report = run(replace(broken(1), advice=[Advice("use torch.where", "graphbreak")]), remedies=[untried])
+    assert "do: use torch.where" in render_text(report)
+    assert "Decide what to compile." not in render_text(report)
+    assert "Decide what to compile." in render_text(replace(report, breaks=[broken(1)]))

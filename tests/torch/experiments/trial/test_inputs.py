@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import enum
+import queue
 import types
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 
 from jupyter_graphbreak.experiments.remedies.original import Original
@@ -16,6 +18,7 @@ from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, edge_inputs, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference
+from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
 
 class Model(torch.nn.Module):
@@ -142,6 +145,33 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
     assert (reference.changed, reference.repeatable, reference.random, seen) == ({"seen"}, True, True, [])
     assert cases[0].example().what == "the first input again"
     assert len(cases[0].expected.state["seen"]) == 2
+
+
+@pytest.mark.timeout(60)
+def test_inputs_for_which_the_function_would_wait_forever_are_left_out() -> None:
+    def last_of(x: torch.Tensor, count: int) -> torch.Tensor:
+        waiting: queue.Queue[torch.Tensor] = queue.Queue()
+        for _ in range(count):
+            waiting.put(x)
+        return waiting.get()
+
+    given = Arguments(torch.ones(2), 3)
+    with sandboxed():
+        reference = Reference(last_of, next(other_inputs(given, last_of)))
+        assert any(edge.arguments.args[1] == 0 for edge in edge_inputs(given, last_of, {}))
+        counts = [case.input.arguments.args[1] for case in reference.edge_cases()]
+    assert counts
+    assert 0 not in counts
+
+
+@pytest.mark.timeout(60)
+def test_a_run_stops_before_it_waits_for_another_thread() -> None:
+    def wait(x: torch.Tensor) -> torch.Tensor:
+        waiting: queue.Queue[torch.Tensor] = queue.Queue()
+        return x + waiting.get()
+
+    with sandboxed(), pytest.raises(TrialStoppedError, match="waits for another thread"):
+        Reference(wait, next(other_inputs(Arguments(torch.ones(2)), wait)))
 
 
 def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:

@@ -471,6 +471,12 @@ def test_without_values_only_shapes_and_presence_count() -> None:
         ("1.0000e-05", "1.0001e-05", True),
         ("1.0000e-05", "1.1000e-05", False),
         ("nan 1.5", "inf 1.5", False),
+        (
+            "\r  0%|  | 0/2 [00:00<?, ?it/s]\r 50%|# | 1/2 [00:01<00:01,  1.1s/it]\r100%|##| 2/2 [00:02<00:00, 1s/it]",
+            "\r  0%|  | 0/2 [00:00<?, ?it/s]\r100%|##| 2/2 [00:00<00:00, 41.25it/s]",
+            True,
+        ),
+        ("\r100%|##| 2/2 [00:00<00:00, 9.0it/s]", "\r100%|##| 2/2 [00:00<00:00, 9.0it/s, loss=1]", False),
     ],
 )
 def test_texts_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:

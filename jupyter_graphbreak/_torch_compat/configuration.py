@@ -134,7 +134,7 @@ def quiet() -> Iterator[None]:
     def is_shown(record: logging.LogRecord) -> bool:
         return get_ident() != thread or not record.name.startswith(_COMPILER_LOGGERS)
 
-    shown = with_fallback("reading logs", is_shown, lambda _: True, report_to_run)
+    shown = with_fallback("reading logs", is_shown, lambda _: get_ident() != thread, report_to_run)
     for handler in handlers:
         handler.addFilter(shown)
     try:

@@ -10,6 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat import compiled
+from jupyter_graphbreak._torch_compat.kernels import python_kernels
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by, unwrapped
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -27,6 +28,8 @@ _FOREIGN_PACKAGES = frozenset(
 #: Those of them with decorators: the closure of a function that one returns contains the decorated function.
 _DECORATING_PACKAGES = frozenset({"torch", "functools"})
 _MAX_DEPTH = 12
+#: The types of PyTorch's operators.
+_OPERATORS = frozenset({"OpOverload", "OpOverloadPacket"})
 #: The type that ``functools.lru_cache`` returns.
 _LRU_CACHE = type(functools.lru_cache(len))
 #: The number of items to examine in a container.
@@ -149,11 +152,13 @@ def _behind_proxy(value: Any) -> Iterator[Any]:
 
 
 def _implementations(value: Any) -> Iterator[Any]:
-    """Yield the functions that implement a custom operator of PyTorch."""
+    """Yield the functions that implement an operator of PyTorch: a custom one, or one that may have Python kernels."""
     if type(value).__name__ == "CustomOpDef" and type(value).__module__.startswith("torch."):
         attributes = vars(value)
         yield from (attributes.get(name) for name in ("_init_fn", "_backward_fn", "_setup_context_fn"))
         yield from attributes.get("_backend_fns", {}).values()
+    if type(value).__name__ in _OPERATORS and type(value).__module__ == "torch._ops":
+        yield from python_kernels()
 
 
 def _walk(values: Iterable[Any]) -> Iterator[Any]:
@@ -223,6 +228,7 @@ def _references(function: types.FunctionType) -> Iterator[Any]:
     if "ops" in function.__code__.co_names:  # torch.ops.my_library.my_operator
         operators = sys.modules.get("torch._library.custom_ops")
         yield from list(getattr(operators, "OPDEFS", {}).values())
+        yield from python_kernels()
 
 
 def _globals(function: types.FunctionType) -> dict[str, Any]:

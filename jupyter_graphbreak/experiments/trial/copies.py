@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import torch
 
 from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator, stream_in_memory
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
@@ -117,7 +118,7 @@ def clone(
         If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
         unchanged memory.
     """
-    with torch.inference_mode(mode=False), torch.no_grad():
+    with looking_at_tensors(), torch.inference_mode(mode=False):
         return _Copier({} if memo is None else memo, failed, functions, blocks, digests).copy(value)
 
 
@@ -400,16 +401,31 @@ class _Copier:
         return result
 
     def _copy_unusual_tensor(self, value: torch.Tensor) -> Any:
+        has_only_a_class = _has_only_a_class(value)
+        if has_only_a_class and _is_copied_like_others(type(value)):
+            return self._of_class(value)
         try:
             with self._patched_deepcopy():
                 result = copy.deepcopy(value, self._memo)
-            return value.detach().clone().requires_grad_(value.requires_grad) if result is value else result
+            if result is not value:
+                return result
+            return self._of_class(value) if has_only_a_class else _detached_copy(value)
         except Exception as error:  # noqa: BLE001 - most non-leaf tensors
             with contextlib.suppress(Exception):
-                return value.detach().clone().requires_grad_(value.requires_grad)
+                return _detached_copy(value)
             if self._failed is not None:
                 self._failed.append(Uncopied(value, _describe_error(error)))
             return value
+
+    def _of_class(self, value: torch.Tensor) -> Any:
+        """Return a copy of a tensor of the user's class, for which no code of that class runs."""
+        self._memo[id(value)] = result = self._elements(value).as_subclass(type(value))
+        if value.requires_grad:
+            result.requires_grad_()
+        if (value.is_leaf or value.retains_grad) and value.grad is not None:
+            result.grad = self.copy(value.grad)
+        self._fill(value, result)
+        return result
 
     def _digest(self, value: torch.Tensor) -> torch.Tensor:
         """Return the digest of a large tensor, cached if its memory is unchanged."""
@@ -542,6 +558,20 @@ def _is_plain(value: torch.Tensor) -> bool:
     return type(value) in {torch.Tensor, torch.nn.Parameter} and value.layout == torch.strided and not value.is_nested
 
 
+def _has_only_a_class(value: torch.Tensor) -> bool:
+    """Return whether a tensor is like any other apart from its class."""
+    is_dense = value.layout == torch.strided and not (value.is_nested or value.is_quantized or value.is_meta)
+    return is_dense and not has_own_dispatch(type(value))
+
+
+def _is_copied_like_others(kind: type[torch.Tensor]) -> bool:
+    return kind.__deepcopy__ in {torch.Tensor.__deepcopy__, torch.nn.Parameter.__deepcopy__}
+
+
+def _detached_copy(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
 def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
     """Return the storage of a tensor if copies should share it; ``None`` if the tensor is copied alone."""
     if value.is_meta or value.is_quantized or value.is_inference() or value.is_conj() or value.is_neg():
@@ -570,16 +600,17 @@ class SavedState:
         self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
         self._seen: dict[int, Any] = {}
         pending = list(roots)
-        while pending:
-            value = pending.pop()
-            if id(value) in self._seen or not is_data(value):
-                continue
-            self._seen[id(value)] = value
-            pending += self._save(value)
+        with looking_at_tensors():
+            while pending:
+                value = pending.pop()
+                if id(value) in self._seen or not is_data(value):
+                    continue
+                self._seen[id(value)] = value
+                pending += self._save(value)
 
     def restore(self) -> None:
         """Restore the saved content of each object."""
-        with torch.inference_mode(mode=False):
+        with looking_at_tensors(), torch.inference_mode(mode=False):
             self._restore_tensors()
 
     def _restore_tensors(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import contextvars
 import copy
@@ -67,6 +68,8 @@ _LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threadi
 _PLAIN_BASES = frozenset({typing.Generic})
 #: The memo key under which the keys of memory that no run has changed are stored.
 UNCHANGED = "unchanged"
+#: The types of memory that a view may show.
+_BYTES = (bytearray, array.array)
 _IN_MEMORY = (io.StringIO, io.BytesIO)
 #: Python's modules of hashes, whose objects only their own method copies.
 _HASHES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
@@ -225,9 +228,13 @@ class _Copier:
 
     def _view(self, value: memoryview) -> Any:
         whole = self.copy(value.obj)
-        if whole is value.obj or not value.c_contiguous or value.nbytes != memoryview(whole).nbytes:
+        if whole is value.obj or not value.c_contiguous:
             return self._object(value)  # which fails
-        view: Any = memoryview(whole).cast("B")
+        is_part = value.nbytes != memoryview(whole).nbytes
+        if is_part and (value.readonly or not value.nbytes):
+            return self._object(value)
+        start = _address(value) - _address(memoryview(value.obj)) if is_part else 0
+        view: Any = memoryview(whole).cast("B")[start : start + value.nbytes]
         return view.cast(value.format, value.shape)
 
     def _context(self, value: contextvars.Context) -> Any:
@@ -517,6 +524,10 @@ def _defines_copying(kind: type) -> bool:
     return getattr(kind, "__deepcopy__", None) is not None
 
 
+def _address(view: memoryview) -> int:
+    return torch.frombuffer(view.cast("B"), dtype=torch.uint8).data_ptr()
+
+
 def _keep(*_: Any) -> None:
     """Do nothing when a copy is gone, to which this is bound: nothing else may keep it alive."""
 
@@ -677,8 +688,10 @@ class SavedState:
             parts += value
         elif is_instance(value, torch.Generator):
             self._contents.append((value, value.get_state()))
-        elif _is_array(value):
-            self._contents.append((value, value.copy()))
+        elif is_instance(value, memoryview):
+            parts.append(value.obj)
+        elif is_instance(value, _BYTES) or _is_array(value):
+            self._contents.append((value, copy.copy(value)))
         return parts
 
     def _save_tensor(self, tensor: torch.Tensor) -> list[Any]:
@@ -732,6 +745,8 @@ def _refill(container: Any, content: Any) -> None:
         container.update((key, from_slot(saved)) for key, saved in content.items())
     elif is_instance(container, list):
         container[:] = map(from_slot, content)
+    elif is_instance(container, _BYTES):
+        container[:] = content
     elif is_instance(container, deque):
         container.clear()
         container.extend(map(from_slot, content))
@@ -801,8 +816,10 @@ def _is_array(value: Any) -> bool:
 
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
-    if is_instance(value, (*_CONTAINERS, threading.local)) or proxied_by(value) is not None:
+    if is_instance(value, (*_CONTAINERS, *_BYTES, threading.local)) or proxied_by(value) is not None:
         return True
+    if is_instance(value, memoryview):
+        return is_data(value.obj)
     if is_instance(value, torch.Generator):
         return not _is_default_generator(value)
     if _is_array(value):

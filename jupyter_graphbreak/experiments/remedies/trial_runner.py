@@ -176,9 +176,9 @@ class _RunnableChange:
 
     @property
     def differs_when_compiled(self) -> bool:
-        """Whether compiling may make a difference: it is a setting, or PyTorch's control flow captures both sides."""
+        """Whether compiling may make a difference: it has a setting, or PyTorch's control flow captures both sides."""
         captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW)
-        return self.is_same_uncompiled or captures_sides
+        return self.is_same_uncompiled or bool(self.change.settings) or captures_sides
 
 
 class TrialRunner:

@@ -576,7 +576,9 @@ def _has_only_a_class(value: torch.Tensor) -> bool:
 
 
 def _is_copied_like_others(kind: type[torch.Tensor]) -> bool:
-    return kind.__deepcopy__ in {torch.Tensor.__deepcopy__, torch.nn.Parameter.__deepcopy__}
+    """Return whether a class of tensors does not define how it is copied."""
+    own = kind.__mro__[: kind.__mro__.index(torch.Tensor)]
+    return not any("__deepcopy__" in vars(base) for base in own if base is not torch.nn.Parameter)
 
 
 def _detached_copy(value: torch.Tensor) -> torch.Tensor:

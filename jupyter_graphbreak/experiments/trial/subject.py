@@ -769,10 +769,11 @@ class Subject:
 
 
 def _effects_of_destructor(kind: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
-    """Yield the effect of functions that name a class with a destructor, which runs at some later time."""
+    """Yield the effect of functions, except methods, that name a class with a destructor, which runs some time later."""
     what = f"creates a {kind.__name__}, whose destructor may run later"
     change = StateChange(what, frozenset({kind.__name__}), frozenset())
-    place = find_changing_line(change, [function.__code__ for function in functions], {})
+    others = [function for function in functions if not function.__qualname__.startswith(f"{kind.__qualname__}.")]
+    place = find_changing_line(change, [function.__code__ for function in others], {})
     if place is not None:
         yield ObservedEffect("state", what, place)
 

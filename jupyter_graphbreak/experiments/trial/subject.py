@@ -769,7 +769,7 @@ class Subject:
 
 
 def _effects_of_destructor(kind: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
-    """Yield the effect of functions, except methods, that name a class with a destructor, which runs some time later."""
+    """Yield the effect of functions, except its methods, that name a class with a destructor, which runs later."""
     what = f"creates a {kind.__name__}, whose destructor may run later"
     change = StateChange(what, frozenset({kind.__name__}), frozenset())
     others = [function for function in functions if not function.__qualname__.startswith(f"{kind.__qualname__}.")]

@@ -34,6 +34,8 @@ class CallModes:
         The default device for new tensors, if one is set.
     functorch : int
         The number of functorch transforms around the call.
+    subclasses : bool
+        Whether operations call ``__torch_function__`` of classes of tensors.
     """
 
     grad: bool = True
@@ -43,6 +45,7 @@ class CallModes:
     dtype: torch.dtype = torch.float32
     device: str | None = None
     functorch: int = 0
+    subclasses: bool = True
 
     @staticmethod
     def now() -> CallModes:
@@ -55,14 +58,17 @@ class CallModes:
             torch.get_default_dtype(),
             _default_device(),
             functorch_depth(),
+            torch._C._is_torch_function_enabled(),
         )
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Set these modes while the context is open, then restore the previous ones."""
         dtype = torch.get_default_dtype()
+        of_subclasses: Any = torch._C._EnableTorchFunction if self.subclasses else torch._C.DisableTorchFunctionSubclass
         with (
             restored_functorch_depth(),
+            of_subclasses(),
             _device_set(self.device),
             torch.inference_mode(self.inference),
             torch.set_grad_enabled(self.grad),
@@ -76,7 +82,7 @@ class CallModes:
 
 
 #: The modes for making and comparing copies.
-DEFAULT_MODES = CallModes()
+DEFAULT_MODES = CallModes(subclasses=False)
 
 
 @contextlib.contextmanager

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import sys
 import types
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat import compiled
+from jupyter_graphbreak._torch_compat.kernels import python_kernels
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by, unwrapped
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -27,6 +30,16 @@ _FOREIGN_PACKAGES = frozenset(
 #: Those of them with decorators: the closure of a function that one returns contains the decorated function.
 _DECORATING_PACKAGES = frozenset({"torch", "functools"})
 _MAX_DEPTH = 12
+_NUMBERS_AND_TEXTS = frozenset({str, bytes, int, float, bool, type(None)})
+#: The types of values without methods of users; an instance of a user's subclass has some.
+_PLAIN = _NUMBERS_AND_TEXTS | {list, tuple, dict, set}
+#: The types of attributes that are searched, besides objects.
+_FUNCTIONS_AND_CONTAINERS = (types.FunctionType, types.MethodType, list, tuple, set, frozenset, deque, dict)
+_TENSORS = frozenset({("torch", "Tensor"), ("torch.nn.parameter", "Parameter")})
+#: The dicts of a module with tensors and modules.
+_OF_MODULES = frozenset({"_modules", "_parameters", "_buffers"})
+#: The types of PyTorch's operators.
+_OPERATORS = frozenset({"OpOverload", "OpOverloadPacket"})
 #: The type that ``functools.lru_cache`` returns.
 _LRU_CACHE = type(functools.lru_cache(len))
 #: The number of items to examine in a container.
@@ -149,11 +162,13 @@ def _behind_proxy(value: Any) -> Iterator[Any]:
 
 
 def _implementations(value: Any) -> Iterator[Any]:
-    """Yield the functions that implement a custom operator of PyTorch."""
+    """Yield the functions that implement an operator of PyTorch: a custom one, or one that may have Python kernels."""
     if type(value).__name__ == "CustomOpDef" and type(value).__module__.startswith("torch."):
         attributes = vars(value)
         yield from (attributes.get(name) for name in ("_init_fn", "_backward_fn", "_setup_context_fn"))
         yield from attributes.get("_backend_fns", {}).values()
+    if type(value).__name__ in _OPERATORS and type(value).__module__ == "torch._ops":
+        yield from python_kernels()
 
 
 def _walk(values: Iterable[Any]) -> Iterator[Any]:
@@ -170,6 +185,7 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
             *_implementations(value),
         )  # fmt: skip
         pending += [(inner, depth + 1) for inner in held if inner is not None and inner is not value]
+        pending += [(item, depth) for item in _items(value)]
         if is_instance(value, types.MethodType):
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
         elif is_instance(value, types.FunctionType):
@@ -188,6 +204,21 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
             yield value
             pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _is_foreign(kind)]
             pending += [(part, depth + 1) for part in _parts(value)]
+
+
+def _items(value: Any) -> list[Any]:
+    """Return the first items of a container, or the first values of a dict, without methods of its class."""
+    for kind in (list, tuple, set, frozenset, deque, dict):
+        if is_instance(value, kind):
+            with contextlib.suppress(RuntimeError):  # another thread changes it
+                items = dict.values(value) if kind is dict else kind.__iter__(value)
+                return [item for item in itertools.islice(items, _MAX_ITEMS) if not _is_plain_data(type(item))]
+    return []
+
+
+def _is_plain_data(kind: type) -> bool:
+    """Return whether the instances of a class refer to no code: numbers, texts, tensors of PyTorch's classes."""
+    return kind in _NUMBERS_AND_TEXTS or (kind.__module__, kind.__name__) in _TENSORS
 
 
 def _members(kind: type) -> Iterator[Any]:
@@ -223,6 +254,7 @@ def _references(function: types.FunctionType) -> Iterator[Any]:
     if "ops" in function.__code__.co_names:  # torch.ops.my_library.my_operator
         operators = sys.modules.get("torch._library.custom_ops")
         yield from list(getattr(operators, "OPDEFS", {}).values())
+        yield from python_kernels()
 
 
 def _globals(function: types.FunctionType) -> dict[str, Any]:
@@ -238,9 +270,9 @@ def _globals(function: types.FunctionType) -> dict[str, Any]:
 
 def _is_object(value: Any) -> bool:
     """Return whether to look inside an object: an instance of a user's class or a torch module, but not data."""
-    if is_instance(value, types.ModuleType | str | bytes | int | float | list | tuple | dict | set):
-        return False
     kind = type(value)
+    if kind in _PLAIN or is_instance(value, types.ModuleType):
+        return False
     return any(not _is_foreign(base) for base in kind.__mro__[:-1]) or attribute_of(value, "_modules") is not None
 
 
@@ -248,10 +280,10 @@ def _parts(value: Any) -> Iterator[Any]:
     attributes = attribute_of(value, "__dict__")
     if not is_instance(attributes, dict):
         return
-    for part in attributes.values():
-        if is_instance(part, types.FunctionType | types.MethodType) or (
-            _is_object(part) and not is_instance(part, type)
-        ):
+    for name, part in attributes.items():
+        is_object = _is_object(part) and not is_instance(part, type)
+        is_empty = type(part) in _PLAIN and not part
+        if is_object or (is_instance(part, _FUNCTIONS_AND_CONTAINERS) and not is_empty and name not in _OF_MODULES):
             yield part
     modules = attributes.get("_modules")
     if is_instance(modules, dict):

@@ -23,6 +23,7 @@ from jupyter_graphbreak._torch_compat.compiled import (
 )
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
+from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
@@ -360,6 +361,7 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     return Entry(_name(call), None, call, arguments, *options)
 
 
+@looking_at_tensors()
 def device_of(entry: Entry) -> str:
     """Return the device of a call: the first one other than the CPU among its tensors' devices, or else ``cpu``."""
     return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")

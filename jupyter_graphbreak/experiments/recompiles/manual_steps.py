@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other
+from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, TensorSketch
 from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, changed_settings, is_number_of_break, plain_guard
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ _GRADIENTS = (
 )
 _TRAINING = "Training or evaluation selects between two branches, and each has its own graph: two graphs are expected."
 _OBJECT = "`{name}` is a different object in some calls: create it once, before the loop."
+_FIRST_STATE = (
+    "`{name}` {differs} in some calls, such as the first, and those have their own graph. To have one graph, set it to "
+    "a tensor of its later shape, such as zeros, before the first call."
+)
 _LENGTH = (
     "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows out "
     "of the compiled function."
@@ -98,14 +102,14 @@ def manual_step(
     if sentence := next(filter(None, (_about_kept(guard, varied) for guard in guards)), ""):
         return sentence
     for variation in named.others:
-        return _about(variation)
+        return _about_own_state(variation) or _about(variation)
     if line is not None and not _are_of_lengths(recompiles) and not any(is_number_of_break(guard) for guard in guards):
         return _about_line(line, varied, _shared_graphs(named, graphs))
     for guard in guards:
         if sentence := _about_guard(guard):
             return sentence
     for variation in varied.others:
-        return _about(variation)
+        return _about_own_state(variation) or _about(variation)
     if sentence := _about_arguments(varied):
         return sentence
     return _about_sizes_and_numbers(named) or GENERAL_STEP
@@ -288,6 +292,18 @@ def _about(variation: OtherVariation) -> str:
             return _about_length(variation)
         case "kind":
             return _OBJECT.format(name=variation)
+
+
+def _about_own_state(variation: OtherVariation) -> str:
+    """Return a sentence about a tensor that the function keeps, if it is not one at first or has fewer dimensions."""
+    kinds = {type(value) for value in variation.values}
+    if variation.path.root.kind == "argument":
+        return ""
+    if variation.kind == "kind" and (TensorSketch not in kinds or kinds.isdisjoint({int, float})):
+        return ""
+    words = {"none": "is None", "rank": "has a different number of dimensions", "kind": "is a number"}
+    differs = words.get(variation.kind)
+    return _FIRST_STATE.format(name=variation, differs=differs) if differs is not None else ""
 
 
 def _about_length(variation: OtherVariation) -> str:

@@ -176,9 +176,9 @@ class _RunnableChange:
 
     @property
     def differs_when_compiled(self) -> bool:
-        """Whether compiling may make a difference: it is a setting, or PyTorch's control flow captures both sides."""
+        """Whether compiling may make a difference: it has a setting, or PyTorch's control flow captures both sides."""
         captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW)
-        return self.is_same_uncompiled or captures_sides
+        return self.is_same_uncompiled or bool(self.change.settings) or captures_sides
 
 
 class TrialRunner:
@@ -465,9 +465,7 @@ class TrialRunner:
             pairs = zip(cases, again.results, before.results, strict=False)
             seen = seen.extended(self._compiled_differences(*pair) for pair in pairs)
             if seen.noted is None and not self._removes(candidate, gone, before, again):
-                # With other dimensions, other code of PyTorch runs: it reads a mask without dimensions as a number.
-                same = (case for case in cases if not case.input.has_other_rank)
-                still = next((case for case in same if self._breaks_with(candidate, gone, before, case)), None)
+                still = next((case for case in cases if self._breaks_with(candidate, gone, before, case)), None)
                 what = still.input.example.what if still is not None else None
                 seen = replace(seen, noted=f"it still breaks with {what}" if what is not None else None)
         return seen

@@ -138,7 +138,7 @@ class LibraryNamespace(NamedTuple):
 
 
 class LoadedModules(dict[str, types.ModuleType]):
-    """The content of ``sys.modules``, if the user's code names this dict. Imports do not count as a change."""
+    """The content of ``sys.modules``, if the user's code may name this dict. Imports do not count as a change."""
 
     @classmethod
     def now(cls) -> LoadedModules:
@@ -153,8 +153,14 @@ class LoadedModules(dict[str, types.ModuleType]):
     __hash__ = None
 
     def added_since(self, before: LoadedModules) -> list[str]:
-        """Return the names of new modules that were not imported."""
-        return [name for name in self.keys() - before.keys() if getattr(self[name], "__spec__", None) is None]
+        """Return the names of new entries that were not imported."""
+        return [name for name in self.keys() - before.keys() if not self._is_imported(name, before)]
+
+    def _is_imported(self, name: str, before: LoadedModules) -> bool:
+        """Return whether an import made an entry: under the module's own name, or by a package that is new as well."""
+        package = name.partition(".")[0]
+        is_own_name = getattr(attribute_of(self[name], "__spec__"), "name", None) == name
+        return is_own_name or package not in {name, *before}
 
     def restore(self) -> None:
         """Undo later changes, except imports."""
@@ -227,7 +233,7 @@ def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
         parts.update((id(named.container), named) for named in _named_containers(function))
         if sets_any:
             parts.update((id(passed.owner), passed) for passed in _passed_owners(function))
-        if _names_loaded_modules(function):
+        if _mentions_modules(function.__code__):
             parts[id(sys.modules)] = LoadedModules()
     return list(parts.values())
 
@@ -279,12 +285,15 @@ def _called_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespac
 _NOT_WATCHED = frozenset({"sys", "warnings"})
 
 
-def _names_loaded_modules(function: types.FunctionType) -> bool:
-    """Return whether a function names ``sys.modules``."""
-    return any(
-        path == ("modules",) and function.__globals__.get(root, sys.modules.get(root)) is sys
-        for root, path in _loads(function.__code__)
-    )
+@functools.lru_cache(maxsize=1024)
+def _mentions_modules(code: types.CodeType) -> bool:
+    """Return whether code, or a function inside it, has the name ``modules``: it may mean ``sys.modules``."""
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return "modules" in {*code.co_names, *filter(_is_text, code.co_consts)} or any(map(_mentions_modules, inner))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:

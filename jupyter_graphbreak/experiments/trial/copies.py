@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import contextvars
 import copy
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import torch
 
 from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator, stream_in_memory
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
@@ -66,6 +68,8 @@ _LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threadi
 _PLAIN_BASES = frozenset({typing.Generic})
 #: The memo key under which the keys of memory that no run has changed are stored.
 UNCHANGED = "unchanged"
+#: The types of memory that a view may show.
+_BYTES = (bytearray, array.array)
 _IN_MEMORY = (io.StringIO, io.BytesIO)
 #: Python's modules of hashes, whose objects only their own method copies.
 _HASHES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
@@ -117,7 +121,7 @@ def clone(
         If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
         unchanged memory.
     """
-    with torch.inference_mode(mode=False), torch.no_grad():
+    with looking_at_tensors(), torch.inference_mode(mode=False):
         return _Copier({} if memo is None else memo, failed, functions, blocks, digests).copy(value)
 
 
@@ -224,9 +228,13 @@ class _Copier:
 
     def _view(self, value: memoryview) -> Any:
         whole = self.copy(value.obj)
-        if whole is value.obj or not value.c_contiguous or value.nbytes != memoryview(whole).nbytes:
+        if whole is value.obj or not value.c_contiguous:
             return self._object(value)  # which fails
-        view: Any = memoryview(whole).cast("B")
+        is_part = value.nbytes != memoryview(whole).nbytes
+        if is_part and (value.readonly or not value.nbytes):
+            return self._object(value)
+        start = _address(value) - _address(memoryview(value.obj)) if is_part else 0
+        view: Any = memoryview(whole).cast("B")[start : start + value.nbytes]
         return view.cast(value.format, value.shape)
 
     def _context(self, value: contextvars.Context) -> Any:
@@ -400,16 +408,31 @@ class _Copier:
         return result
 
     def _copy_unusual_tensor(self, value: torch.Tensor) -> Any:
+        has_only_a_class = _has_only_a_class(value)
+        if has_only_a_class and _is_copied_like_others(type(value)):
+            return self._of_class(value)
         try:
             with self._patched_deepcopy():
                 result = copy.deepcopy(value, self._memo)
-            return value.detach().clone().requires_grad_(value.requires_grad) if result is value else result
+            if result is not value:
+                return result
+            return self._of_class(value) if has_only_a_class else _detached_copy(value)
         except Exception as error:  # noqa: BLE001 - most non-leaf tensors
             with contextlib.suppress(Exception):
-                return value.detach().clone().requires_grad_(value.requires_grad)
+                return _detached_copy(value)
             if self._failed is not None:
                 self._failed.append(Uncopied(value, _describe_error(error)))
             return value
+
+    def _of_class(self, value: torch.Tensor) -> Any:
+        """Return a copy of a tensor of the user's class, for which no code of that class runs."""
+        self._memo[id(value)] = result = self._elements(value).as_subclass(type(value))
+        if value.requires_grad:
+            result.requires_grad_()
+        if (value.is_leaf or value.retains_grad) and value.grad is not None:
+            result.grad = self.copy(value.grad)
+        self._fill(value, result)
+        return result
 
     def _digest(self, value: torch.Tensor) -> torch.Tensor:
         """Return the digest of a large tensor, cached if its memory is unchanged."""
@@ -501,6 +524,10 @@ def _defines_copying(kind: type) -> bool:
     return getattr(kind, "__deepcopy__", None) is not None
 
 
+def _address(view: memoryview) -> int:
+    return torch.frombuffer(view.cast("B"), dtype=torch.uint8).data_ptr()
+
+
 def _keep(*_: Any) -> None:
     """Do nothing when a copy is gone, to which this is bound: nothing else may keep it alive."""
 
@@ -542,6 +569,22 @@ def _is_plain(value: torch.Tensor) -> bool:
     return type(value) in {torch.Tensor, torch.nn.Parameter} and value.layout == torch.strided and not value.is_nested
 
 
+def _has_only_a_class(value: torch.Tensor) -> bool:
+    """Return whether a tensor is like any other apart from its class."""
+    is_dense = value.layout == torch.strided and not (value.is_nested or value.is_quantized or value.is_meta)
+    return is_dense and not has_own_dispatch(type(value))
+
+
+def _is_copied_like_others(kind: type[torch.Tensor]) -> bool:
+    """Return whether a class of tensors does not define how it is copied."""
+    own = kind.__mro__[: kind.__mro__.index(torch.Tensor)]
+    return not any("__deepcopy__" in vars(base) for base in own if base is not torch.nn.Parameter)
+
+
+def _detached_copy(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
 def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
     """Return the storage of a tensor if copies should share it; ``None`` if the tensor is copied alone."""
     if value.is_meta or value.is_quantized or value.is_inference() or value.is_conj() or value.is_neg():
@@ -570,16 +613,17 @@ class SavedState:
         self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
         self._seen: dict[int, Any] = {}
         pending = list(roots)
-        while pending:
-            value = pending.pop()
-            if id(value) in self._seen or not is_data(value):
-                continue
-            self._seen[id(value)] = value
-            pending += self._save(value)
+        with looking_at_tensors():
+            while pending:
+                value = pending.pop()
+                if id(value) in self._seen or not is_data(value):
+                    continue
+                self._seen[id(value)] = value
+                pending += self._save(value)
 
     def restore(self) -> None:
         """Restore the saved content of each object."""
-        with torch.inference_mode(mode=False):
+        with looking_at_tensors(), torch.inference_mode(mode=False):
             self._restore_tensors()
 
     def _restore_tensors(self) -> None:
@@ -646,8 +690,10 @@ class SavedState:
             parts += value
         elif is_instance(value, torch.Generator):
             self._contents.append((value, value.get_state()))
-        elif _is_array(value):
-            self._contents.append((value, value.copy()))
+        elif is_instance(value, memoryview):
+            parts.append(value.obj)
+        elif is_instance(value, _BYTES) or _is_array(value):
+            self._contents.append((value, copy.copy(value)))
         return parts
 
     def _save_tensor(self, tensor: torch.Tensor) -> list[Any]:
@@ -701,6 +747,8 @@ def _refill(container: Any, content: Any) -> None:
         container.update((key, from_slot(saved)) for key, saved in content.items())
     elif is_instance(container, list):
         container[:] = map(from_slot, content)
+    elif is_instance(container, _BYTES):
+        container[:] = content
     elif is_instance(container, deque):
         container.clear()
         container.extend(map(from_slot, content))
@@ -770,8 +818,10 @@ def _is_array(value: Any) -> bool:
 
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
-    if is_instance(value, (*_CONTAINERS, threading.local)) or proxied_by(value) is not None:
+    if is_instance(value, (*_CONTAINERS, *_BYTES, threading.local)) or proxied_by(value) is not None:
         return True
+    if is_instance(value, memoryview):
+        return is_data(value.obj)
     if is_instance(value, torch.Generator):
         return not _is_default_generator(value)
     if _is_array(value):

@@ -15,7 +15,7 @@ from jupyter_graphbreak._torch_compat.compiled import undo_compile_in_place
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_entries
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, readable_new_globals
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
-from jupyter_graphbreak._torch_compat.tensor_values import has_nan
+from jupyter_graphbreak._torch_compat.tensor_values import has_nan, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, format_bytes, memory_limit
@@ -109,6 +109,7 @@ class Entry:
         """Return a context in which runs use the modes of the entry and share memory."""
         return shared_run_setup(self.modes, self.twins, self.kept)
 
+    @looking_at_tensors()
     def why_not_run(self) -> str | None:
         """Return the reason why it cannot run again, as a sentence; ``None`` if it can."""
         if self.modes.functorch:
@@ -116,6 +117,7 @@ class Entry:
         tensors = self.tensors()
         return _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _limit(tensors))
 
+    @looking_at_tensors()
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors that the call uses."""
         return _tensors(self.call, self.arguments.args, self.arguments.kwargs)
@@ -161,6 +163,7 @@ class KeptEntries:
         self._taken = 0
         self._reusing = 0
 
+    @looking_at_tensors()
     def keep(self, entered: EnteredCall) -> None:
         """Copy an entry if there is enough memory."""
         name = callable_name(entered.call)
@@ -211,6 +214,7 @@ class KeptEntries:
         self._states.append((get_ident(), self.entries[-1], ProcessState(subject.assigned)))
         self._keys.append((self.entries[-1], key_of(entered.call)))
 
+    @looking_at_tensors()
     def note_start(self, started: StartedCall) -> None:
         """Remember a call that is about to start, and keep a copy if Dynamo compiles nothing for it."""
         self.seen.note_start(started)
@@ -232,6 +236,7 @@ class KeptEntries:
             Entry(name, None, subject.call, kept, *options, modes=started.modes, kept=subject.kept_names())
         )
 
+    @looking_at_tensors()
     def note_end(self, started: StartedCall, result: Any) -> None:
         """Compare the state after a call with that before it: a context around the call may restore the state later."""
         self.seen.note_end()

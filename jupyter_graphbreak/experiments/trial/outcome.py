@@ -15,7 +15,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import quiet
 from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
-from jupyter_graphbreak._torch_compat.tensor_values import changes_in_place
+from jupyter_graphbreak._torch_compat.tensor_values import changes_in_place, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
@@ -165,11 +165,12 @@ def run(
         guarded(subject.call, program, assigned=subject.assigned),
     ):
         seed_all(seed)
-        tensors_before = {
-            place: (item, changes_in_place(item))
-            for place, item in _all_objects(None, given.named(subject.call), subject)
-            if is_instance(item, torch.Tensor)
-        }
+        with looking_at_tensors():
+            tensors_before = {
+                place: (item, changes_in_place(item))
+                for place, item in _all_objects(None, given.named(subject.call), subject)
+                if is_instance(item, torch.Tensor)
+            }
         try:
             with _tracing(limit) if limit is not None else contextlib.nullcontext():
                 value = program(*given.args, **given.kwargs)
@@ -178,22 +179,23 @@ def run(
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
         random_after, modes_after = random_states(), modes()
-        now = {RESULT: value, **given.named(subject.call)}
-        objects = list(_all_objects(value, given.named(subject.call), subject))
-        tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
-        left_grad = {
-            place: subject.snapshot(item.grad, {})
-            for place, item in tensors.items()
-            if item.is_leaf and item.requires_grad
-        }
-        requires_grad = {place: item.requires_grad for place, item in tensors.items()}
-        aliases = _aliases(objects)
-        layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
-        kept = {
-            place: changes_in_place(item) != tensors_before[place][1]
-            for place, item in tensors.items()
-            if place in tensors_before and tensors_before[place][0] is item
-        }
+        with looking_at_tensors():
+            now = {RESULT: value, **given.named(subject.call)}
+            objects = list(_all_objects(value, given.named(subject.call), subject))
+            tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
+            left_grad = {
+                place: subject.snapshot(item.grad, {})
+                for place, item in tensors.items()
+                if item.is_leaf and item.requires_grad
+            }
+            requires_grad = {place: item.requires_grad for place, item in tensors.items()}
+            aliases = _aliases(objects)
+            layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
+            kept = {
+                place: changes_in_place(item) != tensors_before[place][1]
+                for place, item in tensors.items()
+                if place in tensors_before and tensors_before[place][0] is item
+            }
         given_gradients = None
         if gradients and raised is None and not torch.is_inference_mode_enabled():
             given_gradients, failed = _run_backward(tensors)

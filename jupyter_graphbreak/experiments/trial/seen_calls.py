@@ -280,7 +280,8 @@ class SeenCalls:
 def key_of(call: Callable[..., Any]) -> Hashable:
     """Return the identity of the entry of a call in any mode: the id of the module or the code that is called.
 
-    Partials of one function that fix the same parameters are one entry, like closures with the same code.
+    Partials of one function that fix the same parameters are one entry, like closures with the same code. All functions
+    with one decorator of a library, such as ``torch.no_grad()``, have its code, so the decorated function counts.
     """
     owner = owner_of(call)
     if is_instance(owner, torch.nn.Module):
@@ -288,7 +289,16 @@ def key_of(call: Callable[..., Any]) -> Hashable:
     if type(call) is partial:
         return key_of(call.func), len(call.args), tuple(call.keywords)
     function = getattr(call, "__func__", call)
-    return id(getattr(function, "__code__", function))
+    decorated = _decorated_by_library(function)
+    return id(getattr(function, "__code__", function)) if decorated is None else ("decorated", key_of(decorated))
+
+
+def _decorated_by_library(function: Any) -> Any:
+    """Return the user's function in the closure of a function that a library's decorator made; else ``None``."""
+    if not is_instance(function, types.FunctionType) or not is_library(function.__code__.co_filename):
+        return None
+    held = (cell.cell_contents for cell in function.__closure__ or () if _has_content(cell))
+    return next((item for item in held if is_instance(item, types.FunctionType) and is_own(item)), None)
 
 
 def owner_of(call: Callable[..., Any]) -> Any:

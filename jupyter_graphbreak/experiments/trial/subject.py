@@ -47,6 +47,7 @@ from jupyter_graphbreak.experiments.trial.copies import (
 )
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.places import named_objects
+from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.shared_names import (
     KeptNames,
@@ -54,6 +55,8 @@ from jupyter_graphbreak.experiments.trial.shared_names import (
     global_names,
     with_functions,
 )
+from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect, TrialStoppedError
+from jupyter_graphbreak.experiments.trial.state_parts import StateChange
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
@@ -216,6 +219,7 @@ class Subject:
         self._before: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
         self._caches: list[Any] = []
+        self._destroys: ObservedEffect | None = None
         #: User modules, classes and functions that the code may change, and the names swapped in each.
         self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
         self.shared: list[str] = []
@@ -380,7 +384,11 @@ class Subject:
         ------
         ThreadSeesCopyError
             If another user thread is running, which would see the copies.
+        TrialStoppedError
+            If the code creates objects whose destructors may run after the context has ended.
         """
+        if self._destroys is not None:
+            raise TrialStoppedError(self._destroys)
         swapped = [place for place in self._places if isinstance(place, _SwappedPlace)]
         shared = next((place.name for place in swapped if not place.is_constant), None)
         if shared is not None and (thread := thread_at_work()) is not None:
@@ -583,6 +591,8 @@ class Subject:
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
+        destructible = [kind for kind in kinds if self._is_users_type(kind) and "__del__" in vars(kind)]
+        self._destroys = next((effect for kind in destructible for effect in _effects_of_destructor(kind, own)), None)
         in_modules = self._swap_modules(modules)
         if assigns_attributes:
             self._namespaces = list(in_modules)
@@ -756,6 +766,16 @@ class Subject:
     def _is_library_type(self, kind: type) -> bool:
         home = getattr(sys.modules.get(kind.__module__), "__file__", None)
         return kind is object or is_library(home or "")
+
+
+def _effects_of_destructor(kind: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
+    """Yield the effect of functions, except its methods, that name a class with a destructor, which runs later."""
+    what = f"creates a {kind.__name__}, whose destructor may run later"
+    change = StateChange(what, frozenset({kind.__name__}), frozenset())
+    others = [function for function in functions if not function.__qualname__.startswith(f"{kind.__qualname__}.")]
+    place = find_changing_line(change, [function.__code__ for function in others], {})
+    if place is not None:
+        yield ObservedEffect("state", what, place)
 
 
 #: Functions with which code reads or writes globals, or attributes, that it does not name.

@@ -8,6 +8,7 @@ import gc
 import runpy
 import textwrap
 import time
+import types
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metri
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.change import apply_edits
+from jupyter_graphbreak.experiments.trial.seen_calls import key_of
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words.verdict import verdict
 
@@ -718,6 +720,14 @@ def test_other_variations_leave_a_decision_to_the_reader(fn: Any, calls: list[An
     report = try_on_calls(fn, [calling(lambda c, given: c(given), given) for given in calls])
     assert words in decision(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+
+
+def test_functions_with_one_decorator_of_pytorch_are_different_entries() -> None:
+    one, other = (torch.no_grad()(function) for function in (Doubling.forward, Counting.forward))
+    entered = types.FunctionType(
+        one.__code__, one.__globals__, "decorated", None, one.__closure__
+    )  # as Dynamo makes it
+    assert key_of(one) == key_of(entered) != key_of(other)
 
 
 class Doubling(torch.nn.Module):

@@ -25,6 +25,7 @@ from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, 
 STOPPED = {
     "a module in sys.modules": ("sys.modules['made_here'] = MADE", "'made_here' in sys.modules"),
     "a module taken out of sys.modules": ("del sys.modules['own_made']", "'own_made' in sys.modules"),
+    "a further name in sys.modules": ("s = sys; s.modules['made_here'] = json", "'made_here' in sys.modules"),
     "a file type": ("mimetypes.add_type('x/y', '.zzz')", "mimetypes.guess_type('a.zzz')"),
     "a codec": ("codecs.register(find_codec)", "has_codec('own_codec')"),
     "a function imported by name": ("register_codec(find_codec)", "has_codec('own_codec')"),

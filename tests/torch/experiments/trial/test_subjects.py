@@ -12,9 +12,12 @@ from typing import Any, ClassVar, NoReturn
 import pytest
 import torch
 
+from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandboxed
+from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.records.package_paths import library_roots
@@ -154,6 +157,91 @@ def test_a_custom_operator_changes_copies() -> None:
     _, (first, second) = runs(f, torch.ones(2))
     assert torch.equal(first.value, second.value)
     assert OPERATOR_CALLS == []
+
+
+LIBRARY = torch.library.Library("graphbreak_kernels", "DEF")
+LIBRARY.define("noted(Tensor x) -> Tensor")
+
+
+def _register_kernel() -> None:
+    def noted(x: torch.Tensor) -> torch.Tensor:
+        OPERATOR_CALLS.append(2)
+        return x * 2
+
+    LIBRARY.impl("noted", noted, "CPU")
+
+
+def test_a_kernel_that_only_the_dispatcher_refers_to_changes_copies() -> None:
+    _register_kernel()
+    operator = torch.ops.graphbreak_kernels.noted.default
+    runs(lambda x: operator(x) + torch.ops.graphbreak_kernels.noted(x), torch.ones(2))
+    assert OPERATOR_CALLS == []
+
+
+class Noting(torch.Tensor):
+    calls = 0
+
+    @classmethod
+    def __torch_function__(cls, *args: Any, **kwargs: Any) -> Any:
+        Noting.calls += 1
+        return super().__torch_function__(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+
+def test_runs_on_a_tensor_of_a_users_class_call_copies_of_its_attributes_only() -> None:
+    noting, whole = torch.ones(3).as_subclass(Noting), torch.zeros(4)
+    part = whole[1:].as_subclass(Noting)
+    before = Noting.calls
+    with shared_run_setup(CallModes.now()):
+        subject, (first, _) = runs(lambda x: x.mul_(2) + noting + whole.sum(), part)
+    assert (type(first.value), Noting.calls) == (Noting, before)
+    assert subject.initial["Noting.calls"] == before
+    assert first.state["Noting.calls"] > before
+
+
+class Ticking:
+    ticks = 0
+
+    def tick(self) -> None:
+        global COUNT  # noqa: PLW0603 - the test is about it
+        Ticking.ticks += 1
+        COUNT += 1
+
+
+class Meters(dict[str, float]):
+    sets = 0
+
+    def __setitem__(self, name: str, value: float) -> None:
+        Meters.sets += 1
+        super().__setitem__(name, value)
+
+
+TICKING = {"all": [(Ticking(),)]}
+METERS = Meters()
+RAW = bytearray(4)
+PART = memoryview(RAW)[1:3]
+
+
+def test_objects_in_containers_change_copies() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        TICKING["all"][0][0].tick()
+        METERS["x"] = 1.0
+        PART[1] = 7
+        return x * RAW[2]
+
+    _, (first, _) = runs(f, torch.ones(2))
+    assert first.value.tolist() == [7.0, 7.0]
+    assert (Ticking.ticks, COUNT, Meters.sets, len(METERS), bytes(RAW)) == (0, 0, 0, 0, bytes(4))
+
+
+class Temporary:
+    def __del__(self) -> None:
+        HISTORY.append(1.0)
+
+
+def test_code_that_creates_objects_with_a_destructor_does_not_run() -> None:
+    subject = Subject(lambda x: (x, Temporary())[0], Arguments(torch.ones(2)))
+    with pytest.raises(TrialStoppedError, match="creates a Temporary, whose destructor may run later"):
+        run(subject.call, subject, Arguments(torch.ones(2)))
 
 
 def test_a_grad_that_a_tensor_retains_is_copied() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
+import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.recompiles.manual_steps import (
@@ -12,9 +15,12 @@ from jupyter_graphbreak.experiments.recompiles.manual_steps import (
     manual_steps,
 )
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
-from jupyter_graphbreak.experiments.recompiles.varied import Number, Size, Varied
-from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
+from jupyter_graphbreak.experiments.recompiles.varied import Number, OtherVariation, Size, Varied
+from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, TensorSketch
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.experiments.recompiles.varied import OtherKind
 
 CODE = "pad = 16 - int(x.shape[0])"
 
@@ -56,6 +62,21 @@ def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:
     recompile = Recompile("1/1", "1/0", "step", None, [GuardFailure("___stack0.__self__.n == 0")], id="r1")
     ((step, _),) = manual_steps(Varied(), [recompile], SpecializingLine("s1", 11, "self.n += n"))
     assert step.startswith("`self.n` of the method that is called at the break varies: keep the number in a tensor")
+
+
+@pytest.mark.parametrize(("kind", "first", "words"), [
+    ("kind", 0.0, "is a number"),
+    ("rank", 1, "has a different number of dimensions"),
+    ("none", None, "is None"),
+])  # fmt: skip
+def test_own_state_is_to_be_set_before_the_first_call(kind: OtherKind, first: Any, words: str) -> None:
+    later = TensorSketch((3,), torch.float32, torch.device("cpu"), requires_grad=False)
+    own = Path(Root("module", "self")).into("attribute", "v")
+    for place, is_own in ((own, True), (Path(Root("argument", "x")), False)):
+        varied = Varied(others=(OtherVariation(place, kind, (first, later)),))
+        step = manual_step(varied, varied, [], None)
+        assert ("before the first call" in step) == is_own
+        assert words in step or not is_own
 
 
 def test_values_that_share_a_graph_are_not_reported_to_have_their_own() -> None:

@@ -1,0 +1,42 @@
+"""Find the Python functions that implement operators, to which often only PyTorch's dispatcher refers."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import weakref
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.records.package_paths import is_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The number of registered kernels at the last search, and the functions that it found.
+_found: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
+
+
+def python_kernels() -> Iterator[types.FunctionType]:
+    """Yield the user's functions that C++ code refers to, such as those that ``torch.library.Library.impl`` registers.
+
+    The dispatcher does not tell which functions it calls. They have more references than Python's objects account for.
+    """
+    global _found  # noqa: PLW0603 - a search looks at all objects
+    registered = len(getattr(sys.modules.get("torch.library"), "_impls", ()))
+    if registered != _found[0]:
+        _found = registered, [weakref.ref(function) for function in _held_outside_python()]
+    yield from (function for reference in _found[1] if (function := reference()) is not None)
+
+
+def _held_outside_python() -> list[types.FunctionType]:
+    functions = {id(item): item for item in gc.get_objects() if _is_users(item)}
+    held = Counter(id(item) for item in gc.get_referents(*gc.get_objects()) if id(item) in functions)
+    further = [(sys.getrefcount(function) - held[number], function) for number, function in functions.items()]
+    usual = max(Counter(count for count, _ in further).items(), key=lambda item: item[1], default=(0, 0))[0]
+    return [function for count, function in further if count > usual]
+
+
+def _is_users(value: Any) -> bool:
+    return type(value) is types.FunctionType and not is_library(value.__code__.co_filename)

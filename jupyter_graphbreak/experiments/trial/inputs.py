@@ -170,6 +170,11 @@ class Input:
         return self.other_kind.endswith(_OF_ANOTHER_SIZE)
 
     @property
+    def has_other_rank(self) -> bool:
+        """Whether a tensor has more or fewer dimensions."""
+        return self.other_kind.endswith((_WITHOUT_DIMENSIONS, _WITH_DIMENSION))
+
+    @property
     def has_flag(self) -> bool:
         """Whether an argument that the function tests, or whose number it reads, is a truth value instead."""
         return self.other_kind.endswith(_FLAG)

@@ -35,6 +35,8 @@ _NUMBERS_AND_TEXTS = frozenset({str, bytes, int, float, bool, type(None)})
 _PLAIN = _NUMBERS_AND_TEXTS | {list, tuple, dict, set}
 #: The types of attributes that are searched, besides objects.
 _FUNCTIONS_AND_CONTAINERS = (types.FunctionType, types.MethodType, list, tuple, set, frozenset, deque, dict)
+#: The packages whose objects refer to all variables of a notebook.
+_HOSTS = frozenset({"IPython", "ipykernel"})
 _TENSORS = frozenset({("torch", "Tensor"), ("torch.nn.parameter", "Parameter")})
 #: The dicts of a module with tensors and modules.
 _OF_MODULES = frozenset({"_modules", "_parameters", "_buffers"})
@@ -278,7 +280,7 @@ def _is_object(value: Any) -> bool:
 
 def _parts(value: Any) -> Iterator[Any]:
     attributes = attribute_of(value, "__dict__")
-    if not is_instance(attributes, dict):
+    if not is_instance(attributes, dict) or type(value).__module__.partition(".")[0] in _HOSTS:
         return
     for name, part in attributes.items():
         is_object = _is_object(part) and not is_instance(part, type)

@@ -97,7 +97,9 @@ class Worker:
     def __init__(self) -> None:
         self._given: list[Callable[[], Any]] = []
         self._results: list[Any] = []
-        self._ready, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._ready, self._done = threading.Lock(), threading.Lock()  # a trial stops before it waits for a semaphore
+        self._ready.acquire()
+        self._done.acquire()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 

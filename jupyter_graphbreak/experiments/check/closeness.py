@@ -164,7 +164,8 @@ class _Noise:
     def added_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
         if not self._size:
             return value
-        drawn = torch.rand(value.shape, dtype=torch.float64, generator=self._generator).to(value.device) * 2 - 1
+        source = self._generator
+        drawn = torch.rand(value.shape, dtype=torch.float64, generator=source).to(value.device) * 2 - 1
         return value * (1 + self._size * precision / 2 * drawn)
 
 

@@ -46,6 +46,8 @@ _OPERATORS = frozenset({"OpOverload", "OpOverloadPacket"})
 _LRU_CACHE = type(functools.lru_cache(len))
 #: The number of items to examine in a container.
 _MAX_ITEMS = 100
+#: The number of items to examine in all containers together: a data set of nested lists has millions.
+_MAX_SEARCHED = 10_000
 
 
 def is_compiled(value: Any) -> bool:
@@ -176,6 +178,7 @@ def _implementations(value: Any) -> Iterator[Any]:
 def _walk(values: Iterable[Any]) -> Iterator[Any]:
     """Yield the functions, modules and instances that objects use through closures, attributes and global names."""
     seen: set[int] = set()
+    searched = 0
     pending = [(value, 0) for value in values]
     while pending:
         value, depth = pending.pop()
@@ -187,7 +190,10 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
             *_implementations(value),
         )  # fmt: skip
         pending += [(inner, depth + 1) for inner in held if inner is not None and inner is not value]
-        pending += [(item, depth) for item in _items(value)]
+        if searched < _MAX_SEARCHED:
+            items = _items(value)
+            searched += len(items)
+            pending += [(item, depth) for item in items]
         if is_instance(value, types.MethodType):
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
         elif is_instance(value, types.FunctionType):

@@ -1,0 +1,34 @@
+"""Which functions and objects a function reaches."""
+
+from __future__ import annotations
+
+from jupyter_graphbreak.recording.targets import reached
+
+
+class Scale:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def apply(self, x: int) -> int:
+        return x * self.factor
+
+
+STEPS = {"first": [Scale(2)]}
+SAMPLES = [[[Scale(2) for _ in range(50)] for _ in range(100)] for _ in range(10)]
+
+
+def test_objects_in_containers_are_reached_with_their_methods() -> None:
+    def step(x: int) -> int:
+        return STEPS["first"][0].apply(x)
+
+    found = [id(item) for item in reached(step)]
+    assert id(STEPS["first"][0]) in found
+    assert id(Scale.apply) in found
+
+
+def test_a_data_set_is_not_searched_to_its_end() -> None:
+    def size() -> int:
+        return len(SAMPLES)
+
+    found = [item for item in reached(size) if isinstance(item, Scale)]
+    assert 0 < len(found) < 11_000

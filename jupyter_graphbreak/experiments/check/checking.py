@@ -364,8 +364,8 @@ def _compare_observations(
         return
     kinds = ["values", "gradients"]
     if expected.raised_backward != actual.raised_backward:
-        outcomes = [_describe_outcome(each.raised_backward) for each in (actual, expected)]
-        yield f"the backward pass {outcomes[0]}, but in eager code it {outcomes[1]}"
+        compiled, eager = _describe_outcome(actual.raised_backward), _describe_outcome(expected.raised_backward)
+        yield f"the backward pass {compiled}, but in eager code it {eager}"
         kinds.remove("gradients")
     for kind in kinds:
         expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)

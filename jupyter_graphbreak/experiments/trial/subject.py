@@ -32,23 +32,13 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     library_parts,
     sets_attributes,
 )
-from jupyter_graphbreak.experiments.trial.copies import (
-    SavedState,
-    Uncopied,
-    clone,
-    from_slot,
-    identity_memo,
-    is_atom,
-    is_bound_to_data,
-    is_code,
-    is_data,
-    memory_key,
-    to_slot,
-)
+from jupyter_graphbreak.experiments.trial.copies import Uncopied, clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
+from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_bound_to_data, is_code, is_data
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
+from jupyter_graphbreak.experiments.trial.saved_state import SavedState, from_slot, to_slot
 from jupyter_graphbreak.experiments.trial.shared_names import (
     KeptNames,
     functions_in,
@@ -66,8 +56,8 @@ from jupyter_graphbreak.records.package_paths import is_library
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.copies import MemoryProvider
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
 
 _MISSING = object()

@@ -14,8 +14,10 @@ import pytest
 import torch
 
 from jupyter_graphbreak.experiments.remedies.original import Original
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, edge_inputs, other_inputs
+from jupyter_graphbreak.experiments.trial.inputs import Input, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError

@@ -39,12 +39,7 @@ from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, from_slot, to_slot
-from jupyter_graphbreak.experiments.trial.shared_names import (
-    KeptNames,
-    functions_in,
-    global_names,
-    with_functions,
-)
+from jupyter_graphbreak.experiments.trial.shared_names import KeptNames, functions_in, global_names, with_functions
 from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.state_parts import StateChange
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE

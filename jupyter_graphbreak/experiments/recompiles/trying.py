@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, TensorSketch
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
-from jupyter_graphbreak.experiments.trial.subject import ThreadSeesCopyError
+from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
+
 MAX_CONSTANTS = 3
 #: The beginnings of the names of bytecode instructions that test a value.
 _TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")

@@ -8,11 +8,9 @@ import copy
 import functools
 import gc
 import io
-import struct
 import sys
 import threading
 import types
-import typing
 import weakref
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -23,8 +21,8 @@ from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
 from jupyter_graphbreak.experiments.trial.object_kinds import (
-    HEAP_TYPE,
     LOCKS,
+    has_attributes_only,
     is_atom,
     is_bound_to_data,
     is_code,
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
 
 #: If a storage is larger and mostly unused by a view, only the view is copied.
 _MAX_STORAGE_BYTES = 1 << 26
-#: Classes without attributes that are not heap types.
-_PLAIN_BASES = frozenset({typing.Generic})
 #: The memo key under which the keys of memory that no run has changed are stored.
 UNCHANGED = "unchanged"
 _IN_MEMORY = (io.StringIO, io.BytesIO)
@@ -304,7 +300,7 @@ class _Copier:
         known = len(self._memo)
         reason = "it has a destructor, which would also run for the copy"
         if kind in _IN_MEMORY or not any("__del__" in vars(base) for base in kind.__mro__):
-            if not _defines_copying(kind) and _has_attributes_only(kind):
+            if not _defines_copying(kind) and has_attributes_only(kind):
                 with contextlib.suppress(TypeError):  # a class that Python cannot instantiate
                     return self._attributes(value)
             try:
@@ -344,7 +340,7 @@ class _Copier:
         if is_instance(value, dict | list | set):
             return self._filled_container(value)
         has_state = attribute_of(value, "__dict__") or any(slot_descriptors(type(value)))
-        return self._attributes(value) if has_state and _has_attributes_only(type(value)) else value
+        return self._attributes(value) if has_state and has_attributes_only(type(value)) else value
 
     def _attributes(self, value: Any) -> Any:
         """Return a copy, attribute by attribute, of an instance whose classes are all written in Python."""
@@ -508,27 +504,6 @@ def _keep(*_: Any) -> None:
 def _is_builtin_init(kind: type) -> bool:
     """Return whether a class has an ``__init__`` that is not written in Python."""
     return isinstance(vars(kind).get("__init__"), types.WrapperDescriptorType)
-
-
-def _has_attributes_only(kind: type) -> bool:
-    """Return whether the instances of a class consist of attributes only."""
-    return all(_adds_attributes_only(base) or base in _PLAIN_BASES for base in kind.__mro__[:-1])
-
-
-def _adds_attributes_only(kind: type) -> bool:
-    """Return whether the instances of a class have no more memory than those of its base and its attributes need.
-
-    Instances of nanobind's classes have more. Their methods end the process if ``__init__`` has not run.
-    """
-    base = kind.__base__
-    if not kind.__flags__ & HEAP_TYPE or base is None:
-        return False
-    attributes = [
-        name
-        for name, member in vars(kind).items()
-        if is_instance(member, types.MemberDescriptorType) or name in {"__dict__", "__weakref__"}
-    ]
-    return kind.__basicsize__ - base.__basicsize__ <= struct.calcsize("P") * len(attributes)
 
 
 def _has_only_a_class(value: torch.Tensor) -> bool:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.tensor_changes import Change
+
 #: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
 _MAX_SIZES = 2
 _MAX_RANDOM = 4
@@ -366,14 +367,7 @@ def _edge_values(value: Any) -> Iterator[Any]:
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     indices = indices_test(first, fn)
     yield "all tensors with one positive number", map_tensors(first, unless(indices, _one_positive, unchanged))
-    for what, number in (
-        ("ones", 1.0),
-        ("infinite", math.inf),
-        ("nan", math.nan),
-        ("huge", 1e30),
-        ("-inf", -math.inf),
-        ("-0.0", -0.0),
-    ):
+    for what, number in _EXTREMES.items():
         change = unless(indices, functools.partial(filled_with, number=number), unchanged)
         yield f"all tensors {what}", map_tensors(first, change)
     yield "all tensors with a nan", map_tensors(first, lambda tensor: with_first(tensor, math.nan))

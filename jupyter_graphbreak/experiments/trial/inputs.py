@@ -109,7 +109,7 @@ def describe(what: str, arguments: Arguments, fn: Callable[..., Any]) -> Example
     return Example(what, ", ".join(f"{name} = {show(value)}" for name, value in arguments.named(fn).items()))
 
 
-def other_inputs(first: Arguments, fn: Callable[..., Any], limit: int | None = None) -> Iterator[Input]:
+def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     """Yield other inputs for a function, the most revealing first.
 
     Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes; dtypes are
@@ -122,13 +122,7 @@ def other_inputs(first: Arguments, fn: Callable[..., Any], limit: int | None = N
         The input to derive from.
     fn : callable
         The function.
-    limit : int, optional
-        The maximum number of inputs.
     """
-    yield from itertools.islice(_derive_inputs(first, fn), limit)
-
-
-def _derive_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     for what, change in _value_changes(first, fn):
         arguments = map_tensors(first, change)
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:

@@ -9,9 +9,11 @@ import inspect
 import io
 import logging
 import re
+import struct
 import sys
 import threading
 import types
+import typing
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +25,11 @@ from jupyter_graphbreak.records.attributes import attribute_of, is_instance, pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+#: Classes without attributes that are not heap types.
+_PLAIN_BASES = frozenset({typing.Generic})
 #: The flag ``Py_TPFLAGS_HEAPTYPE``: the class was created by a ``class`` statement.
-HEAP_TYPE = 1 << 9
+_HEAP_TYPE = 1 << 9
 _CONTAINERS = (
     torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
     list, dict, set, tuple, deque, types.SimpleNamespace,
@@ -60,7 +65,7 @@ def is_bound_to_data(method: Any) -> bool:
 def slot_descriptors(kind: type) -> Iterator[Any]:
     """Yield the descriptors of the ``__slots__`` of a class."""
     for base in kind.__mro__:
-        if base.__flags__ & HEAP_TYPE and "__slots__" in vars(base):
+        if base.__flags__ & _HEAP_TYPE and "__slots__" in vars(base):
             yield from (member for member in vars(base).values() if is_instance(member, types.MemberDescriptorType))
 
 
@@ -133,3 +138,24 @@ def is_data(value: Any) -> bool:
         and is_own(kind)
         and kind.__module__.partition(".")[0] not in sys.stdlib_module_names
     )
+
+
+def has_attributes_only(kind: type) -> bool:
+    """Return whether the instances of a class consist of attributes only."""
+    return all(_adds_attributes_only(base) or base in _PLAIN_BASES for base in kind.__mro__[:-1])
+
+
+def _adds_attributes_only(kind: type) -> bool:
+    """Return whether the instances of a class have no more memory than those of its base and its attributes need.
+
+    Instances of nanobind's classes have more. Their methods end the process if ``__init__`` has not run.
+    """
+    base = kind.__base__
+    if not kind.__flags__ & _HEAP_TYPE or base is None:
+        return False
+    attributes = [
+        name
+        for name, member in vars(kind).items()
+        if is_instance(member, types.MemberDescriptorType) or name in {"__dict__", "__weakref__"}
+    ]
+    return kind.__basicsize__ - base.__basicsize__ <= struct.calcsize("P") * len(attributes)

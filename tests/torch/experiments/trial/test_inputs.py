@@ -128,7 +128,6 @@ def test_module_arguments_are_kept() -> None:
 
 
 def test_number_of_inputs_is_limited() -> None:
-    assert len(list(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1, limit=3))) == 3
     with sandboxed():
         reference = Reference(lambda x: x + 1, next(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1)))
         assert len(reference.cases(limit=2)) == 2

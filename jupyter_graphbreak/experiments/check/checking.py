@@ -21,6 +21,7 @@ from jupyter_graphbreak.experiments.check.closeness import (
     Exact,
     difference_beyond_rounding,
     double_state,
+    largest_number,
     to_double,
 )
 from jupyter_graphbreak.experiments.check.graph_comparison import GraphComparison, gradients_of
@@ -370,9 +371,10 @@ def _compare_observations(
     for kind in kinds:
         expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)
         doubles = [getattr(observation, kind) for observation in exact]
+        largest = largest_number(doubles[0]) if doubles else 0.0
         for name in expected_parts:
             known = bool(doubles) and all(name in double for double in doubles)
-            reference = Exact(*(double[name] for double in doubles)) if known else None
+            reference = Exact(largest, *(double[name] for double in doubles)) if known else None
             text = difference_beyond_rounding(
                 expected_parts[name],
                 actual_parts.get(name),

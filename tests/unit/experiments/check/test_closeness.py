@@ -22,6 +22,8 @@ def test_a_gradient_of_zero_is_rounding_of_larger_gradients() -> None:
     assert difference_beyond_rounding(eager, compiled, exact, gradients=True) is None
     assert difference_beyond_rounding(eager, compiled, exact._replace(largest=0.1), gradients=True) is not None
     assert difference_beyond_rounding(eager, compiled * 100, exact, gradients=True) is not None
+    assert difference(eager, compiled, largest=100.0) is None
+    assert difference(eager, compiled * 100, largest=100.0) is not None
 
 
 def test_the_largest_number_is_that_of_all_finite_results() -> None:
@@ -47,4 +49,3 @@ def test_large_results_in_half_precision_are_compared_with_digests() -> None:
     assert difference_beyond_rounding(eager, compiled, exact) is None
     compiled[7] += 1
     assert difference_beyond_rounding(eager, compiled, exact) is not None
-

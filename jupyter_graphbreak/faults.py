@@ -26,7 +26,6 @@ def internal_error(what: str, fault: BaseException) -> str:
     ----------
     what : str
         Our activity, in a form that follows "while": "making the report".
-    fault : BaseException
     """
     return f"Internal error in compile_explain while {what} ({description(fault)}); your code is not affected."
 

@@ -74,8 +74,6 @@ class TraceableCallables:
 
         Parameters
         ----------
-        call : callable
-            The callable.
         target : object
             The object with the frame: the module that ``call`` is bound to, or ``call``.
         """
@@ -188,8 +186,6 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
 
     Parameters
     ----------
-    original : callable
-    state : Interception
     plan : callable
         Receives the arguments of the call; returns the substitute, or ``None`` for the original. It is not called for
         calls on other threads or from compiled code.
@@ -262,7 +258,6 @@ def intercepted_module_calls(
 
     Parameters
     ----------
-    state : Interception
     on_call : callable
         Receives the module, its bound original ``__call__``, the positional and the keyword arguments; returns the
         substitute. It does not receive calls that are being traced (by Dynamo, ``torch.export``, ``torch.jit.trace``)

@@ -76,8 +76,6 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
 
     Parameters
     ----------
-    owner : module or class
-    name : str
     plan : callable
         Receives the arguments of a call. Returns the function, the positional and the keyword arguments to call
         instead, or ``None`` for the original. It must not call user code.
@@ -119,8 +117,6 @@ def followed_here(
 
     Parameters
     ----------
-    owner : module or class
-    name : str
     after : callable
         Receives the result of ``before``, the result of the call, and its arguments.
     before : callable
@@ -153,8 +149,6 @@ def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterat
 
     Parameters
     ----------
-    owner : module or class
-    name : str
     prepare : callable
         Receives the arguments of the call; arranges that its changes are undone.
     """
@@ -185,8 +179,6 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
 
     Parameters
     ----------
-    owner : module or class
-    name : str
     result : callable
         Receives the result of a call and its arguments; returns the new result.
     """

@@ -268,8 +268,6 @@ def block_around_variadic_calls(source: Source, line: int, name: str) -> SkipKin
         The place of the function.
     line : int
         Its first line.
-    name : str
-        Its name.
     """
     blocks: set[SkipKind | None] = set()
     for tree in _trees(source, line):
@@ -391,7 +389,6 @@ class SkipTable:
 
         Parameters
         ----------
-        refusal : FrameRefused
         code : tuple
             Name, file and first line of the function.
         """

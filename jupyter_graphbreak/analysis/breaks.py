@@ -271,7 +271,6 @@ class BreakTable:
 
         Parameters
         ----------
-        refusal : FrameRefused
         order : int
             The number of its record.
 
@@ -315,7 +314,6 @@ class BreakTable:
 
         Parameters
         ----------
-        refusal : FrameRefused
         order : int
             The number of its record.
         """

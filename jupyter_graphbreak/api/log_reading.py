@@ -107,12 +107,10 @@ def read_logs(
 
     Parameters
     ----------
-    logs : Logs
     sources : list of str
         The folders from which source files may be read, in addition to the working folder and those of packages.
     on_read : callable
         Receives the number of bytes that have been read.
-    limits : ReadingLimits
     min_parallel_bytes : int
         Logs with at least this total size are read in several processes.
 
@@ -277,10 +275,6 @@ class _Worker:
     """A process that reads logs.
 
     It is started as a program rather than by ``multiprocessing``, which would run the caller's main module again.
-
-    Parameters
-    ----------
-    sources : list of str
     """
 
     _PROGRAM = (

@@ -66,7 +66,6 @@ class Rerun:
 
     Parameters
     ----------
-    report : Report
     files : mapping
         The file name of each source of the report, by source id.
     kept : KeptRun

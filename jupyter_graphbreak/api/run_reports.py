@@ -82,7 +82,6 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> Children
 
     Parameters
     ----------
-    folder : Path
     find_cell : callable
         Returns the cell that a code object comes from, given its file name.
     """

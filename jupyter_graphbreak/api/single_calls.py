@@ -395,7 +395,6 @@ def compare(
 
     Parameters
     ----------
-    fn : callable
     first, others : Arguments
         The arguments with which to capture it, and further inputs.
     backend : str
@@ -453,7 +452,6 @@ def _report_until_stopped(
 
     Parameters
     ----------
-    entry : Entry
     effect : ObservedEffect
         The effect that the call was about to have; the report lists it.
     find_cell : callable

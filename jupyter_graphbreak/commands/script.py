@@ -148,7 +148,6 @@ def run_program(
 
     Parameters
     ----------
-    program : RequestedProgram
     compiles : bool
         Whether to compile what it calls.
     to_stderr : bool

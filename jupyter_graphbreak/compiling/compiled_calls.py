@@ -310,7 +310,6 @@ def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) ->
 
     Parameters
     ----------
-    error : BaseException
     grad_mode : bool or None
         The grad mode at the start of the compiled call: a graph that fails within ``no_grad`` leaves it off.
     """

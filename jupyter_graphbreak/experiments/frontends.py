@@ -374,8 +374,6 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
 
     Parameters
     ----------
-    fn : callable
-    first : Arguments
     report : Report
         Its diagnostics give the reason. If the function was stopped before it had an effect outside its copies, the
         report covers what ``torch.compile`` did until then, and lists the effect.

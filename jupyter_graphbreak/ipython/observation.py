@@ -61,10 +61,8 @@ class Observation:
 
     Parameters
     ----------
-    shell : InteractiveShell
     cells : CellTexts
         The cells by the file names of code.
-    options : Options
     named : dict
         The objects of the notebook to which the code refers.
     live : LiveOutputs

@@ -132,7 +132,6 @@ class Output:
 
         Parameters
         ----------
-        report : Report
         faults : list of Diagnostic
             The internal errors so far.
         job : Job or None

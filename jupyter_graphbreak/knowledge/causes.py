@@ -1539,8 +1539,6 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
     Parameters
     ----------
-    gb_id : str or None
-        The GB id of the cause.
     name : str
         PyTorch's name of the cause.
     context : str or None

@@ -112,7 +112,6 @@ def source_of_file(
 
     Parameters
     ----------
-    filename : str
     text : list of str
         The lines of the file, with line ends.
     mentioned : set of int

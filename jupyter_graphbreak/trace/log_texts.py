@@ -192,7 +192,6 @@ def source_records(
 
     Parameters
     ----------
-    records : list of Record
     find_cell : callable
         Returns the cell for the file name of a code object, if it belongs to the open notebook.
     folders : SourceFolders or None
@@ -290,7 +289,6 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
 
     Parameters
     ----------
-    records : iterable of Record
     without_code : set of CompileKey
         The frames without compiled code.
     """

@@ -151,15 +151,12 @@ def read_processes(
 
     Parameters
     ----------
-    traces : TraceFiles
     on_read : callable
         Receives the number of new bytes read.
     find_cell : callable
         Returns the cell for the file name of a code object.
     folders : SourceFolders or None
         The folders from which source files may be read. By default, the working folder and those of packages.
-    limits : ReadingLimits
-        The limits for reading.
 
     Raises
     ------
@@ -201,7 +198,6 @@ def read_file(
 
     Parameters
     ----------
-    file : Path
     deadline : Deadline
         The time at which to stop reading.
     on_read, find_cell, folders, limits

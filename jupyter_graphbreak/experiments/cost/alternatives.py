@@ -51,8 +51,6 @@ def measure_alternatives(
 
     Parameters
     ----------
-    entry : Entry
-        The entry.
     correspondence : Correspondence
         The reports of the copies and of the run.
     locate : callable

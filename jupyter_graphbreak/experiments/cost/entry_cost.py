@@ -161,8 +161,6 @@ def measure_entry(
 
     Parameters
     ----------
-    entry : Entry
-        The entry to measure.
     remedied : mapping
         The contexts that apply remedies, by the ids of the remedies; each call of the variant runs in its context.
     run : Report or None

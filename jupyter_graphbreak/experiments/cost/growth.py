@@ -109,8 +109,6 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
 
     Parameters
     ----------
-    variant : Variant
-        The variant to call.
     backward : bool
         Whether a backward pass follows each call.
     thoroughly : bool

@@ -51,8 +51,6 @@ def tried_changes(
 
     Parameters
     ----------
-    entry : Entry
-        The entry.
     eager, compiled : Variant
         Its calls, in their steady state.
     memory : MemoryCost

@@ -152,8 +152,6 @@ class _Timed(torch.fx.Interpreter):
 
     Parameters
     ----------
-    module : GraphModule
-        The graph.
     clock : Clock
         The clock of its device.
     wanted : set of Node

@@ -110,8 +110,6 @@ class Owners:
 
     Parameters
     ----------
-    report : Report
-        The report of that run.
     compile_ids : sequence of str
         The id of each graph's frame, in the order in which the graphs were compiled.
     lookups_us : mapping

@@ -56,8 +56,6 @@ def measure_regions(
 
     Parameters
     ----------
-    entry : Entry
-        The entry.
     eager, compiled : Variant
         Its calls, in their steady state.
     correspondence : Correspondence
@@ -101,10 +99,6 @@ class _Trial:
 
     Parameters
     ----------
-    entry : Entry
-        The entry.
-    blocks : Blocks
-        Its blocks.
     eager, compiled : Variant
         Its calls, in their steady state.
     run : Report

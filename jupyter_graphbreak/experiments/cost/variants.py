@@ -44,8 +44,6 @@ class PrivateCode:
 
     Parameters
     ----------
-    call
-        The callable.
     copies : collection of function
         Functions that no other program shares, and which keep their code: after a replacement Python specializes the
         callers again, which can take longer than a call.

@@ -77,8 +77,6 @@ def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -
 
     Parameters
     ----------
-    draft : Draft
-        The source.
     block : sequence of ast.stmt
         The side's statements.
     suffix : str

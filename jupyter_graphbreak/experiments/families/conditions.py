@@ -64,7 +64,6 @@ def split_test(test: ast.expr, decided: int = 0) -> tuple[ast.expr, str]:
 
     Parameters
     ----------
-    test : ast.expr
     decided : int
         How many operands at the beginning Python is known to decide; others may be seen by their syntax.
     """

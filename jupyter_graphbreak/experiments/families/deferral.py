@@ -66,8 +66,6 @@ def defer(
 
     Parameters
     ----------
-    draft : Draft
-        The source.
     function : ast.FunctionDef
         The compiled function.
     statement : ast.stmt

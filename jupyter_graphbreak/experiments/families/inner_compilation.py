@@ -67,8 +67,6 @@ def proposal_for(
         The whole text of each source that is not a library, by the source's id.
     files : mapping
         The file name of each source, by its id.
-    entry : CompiledEntry
-    calls : sequence of InnerCall
     share : float
         The share of the entry's operations that the inner calls perform.
     taken : frozenset of str

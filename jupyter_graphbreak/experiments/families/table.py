@@ -54,7 +54,6 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
 
     Parameters
     ----------
-    problem : Problem
     note_fault : callable
         Receives the error of a family that fails; the other families continue.
     """

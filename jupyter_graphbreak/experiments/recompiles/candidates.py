@@ -181,7 +181,6 @@ def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[Rec
         The variations that a failed guard names.
     varied : Varied
         All that varied.
-    given : Circumstances
     """
     has_named_numbers = bool(named.numbers or named.lists)
     sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if has_named_numbers else varied.sizes

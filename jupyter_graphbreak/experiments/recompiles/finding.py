@@ -83,8 +83,6 @@ def find_recompile_remedies(
 
     Parameters
     ----------
-    report : Report
-        The report of the run.
     files : mapping
         The file name of each source of the report, by the source's id.
     kept : KeptEntries

@@ -87,7 +87,6 @@ def manual_step(
     ----------
     varied, named : Varied
         The variations between the calls, and those that failed guards name.
-    recompiles : sequence of Recompile
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     graphs : int
@@ -130,7 +129,6 @@ def manual_steps(
     ----------
     varied : Varied
         The variations between the calls.
-    recompiles : sequence of Recompile
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     """

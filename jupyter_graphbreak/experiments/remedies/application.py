@@ -79,12 +79,7 @@ def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, Ce
 
 
 class LivingFunctions:
-    """The functions in this process that are defined in some files.
-
-    Parameters
-    ----------
-    filenames : collection of str
-    """
+    """The functions in this process that are defined in some files."""
 
     def __init__(self, filenames: Collection[str]) -> None:
         self._filenames = filenames
@@ -99,7 +94,6 @@ class LivingFunctions:
 
         Parameters
         ----------
-        filenames : collection of str
         copies : iterable of function
             Functions that were created after the first call.
         """
@@ -209,7 +203,6 @@ class Application:
 
     Parameters
     ----------
-    program : Program
     texts : mapping
         The new text of each source that changes, whole, by its id.
     copies : iterable of function

@@ -201,8 +201,6 @@ def remedy_of_change(
 
     Parameters
     ----------
-    ident : str
-        The id of the remedy.
     original, paths : mapping
         The text, and the path or name, of each source that it changes, by the source's id.
     """

@@ -35,10 +35,8 @@ def entry_with_change(entry: Entry, program: Program, change: Change) -> Callabl
 
     Parameters
     ----------
-    entry : Entry
     program : Program
         The sources that the change may edit.
-    change : Change
 
     Raises
     ------

@@ -91,7 +91,6 @@ def remedies_of_call(
 
     Parameters
     ----------
-    fn : callable
     args, kwargs
         The arguments of the call.
     also : sequence of callable or Patch
@@ -166,12 +165,8 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
 
     Parameters
     ----------
-    report : Report
-        The report of the run.
     files : mapping
         The file name of each source of the report, by the source's id.
-    kept : KeptEntries
-        The entries of the run.
     seconds : float or None
         The time limit; by default 100 seconds.
     compile_text, find_cell : callable

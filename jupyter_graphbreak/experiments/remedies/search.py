@@ -50,7 +50,6 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
 
     Parameters
     ----------
-    program : Program
     function : callable
         The original function.
     replacement : callable

@@ -186,7 +186,6 @@ class TrialRunner:
 
     Parameters
     ----------
-    entry : Entry
     compile_text, find_cell : callable
         As for :class:`Program`.
 
@@ -294,7 +293,6 @@ class TrialRunner:
 
         Parameters
         ----------
-        change : Change
         goals : frozenset of str
             The breaks of the original to remove.
         watched : sequence of Watched
@@ -321,7 +319,6 @@ class TrialRunner:
 
         Parameters
         ----------
-        function : callable
         change : Change
             The replacement as a change of the source, if the source is known.
         goals : frozenset of str

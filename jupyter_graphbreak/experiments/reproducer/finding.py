@@ -60,9 +60,6 @@ def reproduce(
 
     Parameters
     ----------
-    report : Report
-    kept : KeptEntries
-        The entries of its run.
     ident : str
         The id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
     redacted : bool
@@ -260,8 +257,6 @@ def issue_text(title: str, script: str, output: str, packages: Iterable[str]) ->
 
     Parameters
     ----------
-    title : str
-    script : str
     output : str
         The output of the script.
     packages : iterable of str

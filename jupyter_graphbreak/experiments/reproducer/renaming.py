@@ -132,7 +132,6 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
 
     Parameters
     ----------
-    tree : Module
     keeps_texts : bool
         Whether strings stay, because the script may need them.
     """

@@ -88,13 +88,10 @@ def script_for(
 
     Parameters
     ----------
-    entry : Entry
     calls : sequence of SeenCall
         Its calls; the first is the one that was copied.
-    target : Target
     settings : mapping
         The settings of ``torch._dynamo.config`` that are not the default.
-    variant : ScriptVariant
 
     Raises
     ------

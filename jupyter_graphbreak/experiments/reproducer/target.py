@@ -74,8 +74,6 @@ class Target:
 
         Parameters
         ----------
-        report : Report
-            The report of the run.
         renamed : mapping
             The names in the script, by the different names in the program.
         lenient : bool

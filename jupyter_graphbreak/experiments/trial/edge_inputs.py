@@ -98,8 +98,6 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     ----------
     first : Arguments
         The input to derive from.
-    fn : callable
-        The function.
     state : mapping
         Numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by their
         places.

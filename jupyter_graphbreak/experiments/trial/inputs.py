@@ -120,8 +120,6 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     ----------
     first : Arguments
         The input to derive from.
-    fn : callable
-        The function.
     """
     for what, change in _value_changes(first, fn):
         arguments = map_tensors(first, change)

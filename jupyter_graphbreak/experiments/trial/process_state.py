@@ -463,8 +463,6 @@ def find_changing_line(
 
     Parameters
     ----------
-    change : StateChange
-        The change.
     codes : iterable of CodeType
         The code to search.
     imported : mapping

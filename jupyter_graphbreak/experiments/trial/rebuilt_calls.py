@@ -62,7 +62,6 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
 
     Parameters
     ----------
-    call : callable
     named : mapping
         The arguments by parameter name.
     keywords : collection of str

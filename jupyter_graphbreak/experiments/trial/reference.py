@@ -49,8 +49,6 @@ class Reference:
     ----------
     fn : callable
         The function; it runs on copies.
-    first : Input
-        The first input.
 
     Attributes
     ----------

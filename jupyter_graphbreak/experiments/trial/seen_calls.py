@@ -389,7 +389,6 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
 
     Parameters
     ----------
-    value : object
     path : Path
         The place of the value.
     inside : bool

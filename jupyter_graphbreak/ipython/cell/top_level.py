@@ -49,7 +49,6 @@ def computes_alone(lead: list[ast.stmt], body: list[ast.stmt], namespace: Mappin
     ----------
     lead : list of ast.stmt
         The imports and definitions above them.
-    body : list of ast.stmt
     namespace : mapping
         The notebook's names, before the cell runs.
     """

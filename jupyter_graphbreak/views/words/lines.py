@@ -251,7 +251,6 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
 
     Parameters
     ----------
-    regions : iterable of (Location, object)
     numbers : list of int
         The lines, sorted.
     """

@@ -27,12 +27,7 @@ from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.further_measurements import (
-    MIN_S,
-    SteadyState,
-    measured_further,
-    result_or_none,
-)
+from jupyter_graphbreak.experiments.cost.further_measurements import MIN_S, measured_further, result_or_none
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
     Overhead,
@@ -44,6 +39,7 @@ from jupyter_graphbreak.experiments.cost.parts import (
     with_new_ids,
 )
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
+from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -241,8 +237,7 @@ def _remedied_variants(
     remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield a variant for each remedy that can be applied, as far as the memory allows."""
-    size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
-    room = memory_limit() // max(size, 1)
+    room = memory_limit() // max(compiled.nbytes(), 1)
     for ids, applied in itertools.islice(remedied.items(), room):
         variant = None
         with contextlib.suppress(Exception), applied() as changed:  # a remedy that fails is not timed

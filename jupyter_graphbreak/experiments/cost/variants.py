@@ -153,6 +153,10 @@ class Variant:
         """Yield the tensors of its copies."""
         yield from tensors_of(self.subject, self._arguments)
 
+    def nbytes(self) -> int:
+        """Return the size of the tensors of its copies."""
+        return sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in self.tensors()}.values())
+
     def warm_up(self) -> bool:
         """Call it until nothing more is compiled; return whether this state was reached."""
         with self.timer.marking_code() if self._marked else contextlib.nullcontext():

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
 
+    #: Returns the location of a stack in the report; ``None`` if none of its lines is in a source.
+    Locate = Callable[[Sequence[StackEntry]], Location | None]
+
 
 def with_effects(
     report: Report,
@@ -59,7 +62,7 @@ def with_effects(
     return replace(report, sources=sources, effects=listed_effects) if listed_effects else report
 
 
-def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Callable[[Sequence[StackEntry]], Location | None]:
+def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
     """Return a function that locates the innermost entry of a stack that is in a source and not in PyTorch.
 
     Parameters

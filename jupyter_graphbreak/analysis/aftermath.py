@@ -55,8 +55,6 @@ class ResumeTable:
     ----------
     ledger : Ledger
         The contents of the records.
-    sources : Sources
-        The source texts, and the locations in them.
     breaks : BreakTable
         The breaks, with the events of all frames folded in.
     """
@@ -326,8 +324,6 @@ class SkipTable:
 
     Parameters
     ----------
-    sources : Sources
-        The source texts, and the locations in them.
     breaks : BreakTable
         The breaks, with the events of all frames folded in.
     resumed_lines : dict

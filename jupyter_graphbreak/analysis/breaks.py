@@ -212,8 +212,6 @@ class BreakTable:
 
     Parameters
     ----------
-    sources : Sources
-        The source texts, and the locations in them.
     scopes : ScopeTable
         Receives the breaks that each scope governs.
     notes : list of Diagnostic

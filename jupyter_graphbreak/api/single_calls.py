@@ -454,8 +454,6 @@ def _report_until_stopped(
     ----------
     effect : ObservedEffect
         The effect that the call was about to have; the report lists it.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     import torch
 

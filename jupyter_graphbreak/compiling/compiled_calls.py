@@ -230,8 +230,6 @@ class CompiledCalls:
             The callable to compile.
         target : object
             The object that a user would compile: the module that ``call`` is bound to, or ``call`` itself.
-        args, kwargs
-            The arguments of the call.
         """
         caller = self._prepare()
         if caller is None:

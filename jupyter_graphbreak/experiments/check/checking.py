@@ -102,8 +102,6 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
     ----------
     entries : sequence of Entry
         The entries, in the order of the run, see :func:`instances_of`.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     results: list[CheckResult] = []
     for number, entry in enumerate(entries, start=1):
@@ -134,8 +132,6 @@ def check_entry(
     ----------
     run : Report or None
         The report whose ids for graphs the check uses; by default the report of this run.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     earlier : sequence of Entry
         Entries of the same kind. If they are modules, the entry may use their compiled code; copies of functions share
         no code.

@@ -165,8 +165,6 @@ def measure_entry(
         The time limit for measuring, without compiling; by default one second for each variant.
     end : float
         The deadline in seconds of :func:`time.monotonic`; after it, no remedy is measured and few calls are made.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
 
     Returns
     -------
@@ -342,8 +340,6 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
 
     Parameters
     ----------
-    fn : callable
-        A function, a method or a module; compiled or not.
     *args, **kwargs
         The arguments of the call.
     """

@@ -65,8 +65,6 @@ def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, Ce
     ----------
     known : collection of str
         File names of cells that are already known.
-    find_cell : callable
-        Returns the cell with a given file name.
     """
     cells = {filename: cell for filename in list(linecache.cache) if (cell := find_cell(filename)) is not None}
     compiled = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}

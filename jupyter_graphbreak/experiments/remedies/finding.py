@@ -91,8 +91,6 @@ def remedies_of_call(
 
     Parameters
     ----------
-    args, kwargs
-        The arguments of the call.
     also : sequence of callable or Patch
         The user's own rewrites of the function, which are tried first.
     seconds : float or None
@@ -171,8 +169,6 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         The time limit; by default 100 seconds.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
-    on_status : callable
-        Receives status messages.
     also : sequence of EditedCells or Patch
         The user's own edits, which are tried first.
     first : collection of str

@@ -66,8 +66,6 @@ def reproduce(
         Whether to replace the names and texts of the program.
     seconds : float or None
         The time limit; by default 90 seconds. Time left after the first script is used to reduce it.
-    on_status : callable
-        Receives status messages.
     runner : ScriptRunner or None
         Runs the scripts; by default a new one.
 

@@ -41,8 +41,6 @@ def with_effects(
         The file name of each of its sources, by the source's id.
     effects : iterable of ObservedEffect
         The effects to add.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     sources = list(report.sources)
     known = {filename: ident for ident, filename in files.items()}
@@ -69,8 +67,6 @@ def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
     ----------
     ids : mapping
         The id of each source of the report, by its file name.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     packages = package_paths()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.experiments.families.site import dotted, draft_of, name_of_torch, names_read
+from jupyter_graphbreak.experiments.families.site import compiles, dotted, draft_of, name_of_torch, names_read
 from jupyter_graphbreak.report.remedies import INNER
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Site]
             if isinstance(node, FunctionNode) and not entry.is_module and node.name == entry.name:
                 owner = next(draft.ancestors(node), None)
                 if (owner.name if isinstance(owner, ast.ClassDef) else "") == entry.owner:
-                    yield from (_Site(source, part, None) for part in node.decorator_list if _is_compile(part, torch))
+                    yield from (_Site(source, part, None) for part in node.decorator_list if compiles(part, torch))
             if (
                 not isinstance(node, ast.Call)
                 or not isinstance(node.func, ast.Attribute)
@@ -341,10 +341,6 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
             for part in ast.walk(node.value)
         ):
             yield from (dotted(target) for target in node.targets if _PLACE.fullmatch(dotted(target)))
-
-
-def _is_compile(decorator: ast.expr, torch: str) -> bool:
-    return dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) == f"{torch}.compile"
 
 
 def _options(draft: Draft, node: ast.expr) -> str:

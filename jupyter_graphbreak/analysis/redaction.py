@@ -53,8 +53,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Report": {
         "kept": "status",
         "parts": "device error timing summary sources frames graphs breaks resumes skipped scopes recompiles "
-        "cudagraph_skips paths what_if diagnostics compiled remedies cost startup check held effects "
-        "values",
+        "cudagraph_skips paths what_if diagnostics compiled remedies cost startup check held effects values",
         "schema version": "schema_version",
         "version": "torch python",
         "config": "config",

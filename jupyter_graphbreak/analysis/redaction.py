@@ -362,7 +362,7 @@ def redact_job(job: Job) -> Job:
 
 
 class _Redaction:
-    """Replaces names consistently, and removes everything that may not stay."""
+    """Replaces names consistently, and removes everything that could reveal the program."""
 
     def __init__(self, reports: Iterable[Report]) -> None:
         self._words = {word for report in reports for word in _user_words(report)}

@@ -370,7 +370,7 @@ def compare(
 
 
 def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
-    """Return the comparison of a function on which no front end was judged.
+    """Return a comparison without a verdict on any front end.
 
     Parameters
     ----------

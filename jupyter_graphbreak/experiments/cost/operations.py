@@ -92,7 +92,7 @@ def _slow_operations(at: SteadyState, inputs: Mapping[int, list[Any]]) -> list[O
 
 
 def _op(name: str, own: Graph, run: Graph) -> Op | None:
-    """Return an operation of a graph as the run's report has it, ``None`` if its line could not be read."""
+    """Return an operation of a graph from the run's report; ``None`` if its line could not be read."""
     return next((there for op, there in zip(own.ops, run.ops, strict=True) if op.name == name), None)
 
 

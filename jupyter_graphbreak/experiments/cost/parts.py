@@ -81,7 +81,7 @@ def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[Co
     for owner in dict.fromkeys(owner for times in shared for owner in times):
         times = [shared[number].get(owner, 0.0) for number in typical]
         low, _, high = quartiles(times)
-        middle = statistics.fmean(times)  # means add up, and count parts that few calls have
+        middle = statistics.fmean(times)  # unlike medians, means add up, and include parts of only a few calls
         if middle <= 0:
             continue
         time = Spread(round(middle, 2), round(min(low, middle), 2), round(max(high, middle), 2), len(times))

@@ -162,7 +162,7 @@ def _removal(draft: Draft, call: ast.Call, known: _Known) -> Splice | None:
 
 
 def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> bool:
-    """Whether all sites have the same options, and the names in these are bound before a line of the top level."""
+    """Return whether all sites have the same options, whose names are bound before a line at the top level."""
     read = {name for call in sites for keyword in call.keywords for name in names_read(keyword.value)}
 
     def defined(statements: list[ast.stmt]) -> set[str]:

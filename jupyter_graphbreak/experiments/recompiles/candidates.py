@@ -115,7 +115,7 @@ class RecompileCandidate:
 
     @property
     def changes_only_calls(self) -> bool:
-        """Whether the adjustment is the whole change: the code of the function stays."""
+        """Whether the adjustment is the whole change, so that the function's code stays unchanged."""
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_setting(self, settings: Mapping[str, Any]) -> RecompileCandidate:

@@ -223,7 +223,7 @@ def _about_kept(guard: str, varied: Varied) -> str:
 
 
 def _shared_graphs(named: Varied, graphs: int) -> str:
-    """Return how many graphs the values of a size or a number have, if some share one; else empty."""
+    """Say how many graphs a size or a number needs, if some of its values share one; otherwise return an empty text."""
     variations: tuple[Size | Number, ...] = (*named.sizes, *named.numbers)
     most = max(variations, key=lambda variation: len(set(variation.values)), default=None)
     if most is None or not 0 < graphs < len(set(most.values)):

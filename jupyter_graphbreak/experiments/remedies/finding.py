@@ -285,7 +285,7 @@ def _by_breaks(report: Report, entries: Sequence[Entry], first: Collection[str])
 
 
 def _why_not_tried(own: EditedCells | Patch, kept: KeptEntries) -> str:
-    """Return the sentence that says why an edit of the user's was not tried."""
+    """Return the reason why the user's own edit was not tried, as a sentence."""
     effect = next((effect for effect in kept.effects if not kept.entries), None)
     if effect is not None:
         return f"{own.title} was not tried: running the function again {effect.what}, which would be a side effect."

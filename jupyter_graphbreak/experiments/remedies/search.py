@@ -86,7 +86,7 @@ def _definition(lines: list[str]) -> int | None:
 
 #: If this many breaks have no remedy, they are rarely removed one by one.
 _MANY_UNREMOVED = 4
-#: If the time is for fewer trials than this, breaks in libraries are rarely removed.
+#: If there is time for fewer trials than this, breaks in libraries are rarely removed.
 _FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
@@ -462,7 +462,7 @@ class Search:
             proposal = proposal_for(texts, program.files, entry, found.calls, found.share, top_level_names())
         except TimeUpError:
             return
-        except Exception as fault:  # noqa: BLE001 - the other remedies stay
+        except Exception as fault:  # noqa: BLE001 - the other remedies are still valid
             self._note_fault("looking for a part to compile", fault)
             return
         if proposal is not None:

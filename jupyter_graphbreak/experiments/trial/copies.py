@@ -217,7 +217,7 @@ class _Copier:
         return value.copy()
 
     def _read_only_mapping(self, value: types.MappingProxyType[Any, Any]) -> Any:
-        """Return a view of a copied dict; the view of a class's attributes stays."""
+        """Return a view of a copied dict; the view of a class's attributes is returned unchanged."""
         (mapping,) = gc.get_referents(value)
         return value if "__module__" in value else types.MappingProxyType(self.copy(mapping))
 

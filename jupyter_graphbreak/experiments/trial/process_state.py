@@ -434,7 +434,7 @@ def copied_context() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved_line_cache() -> Iterator[None]:
-    """Restore the lines of files that Python keeps for tracebacks; those of libraries and of new graphs stay."""
+    """Restore the lines of files that Python keeps for tracebacks; those of libraries and of new graphs are kept."""
     before = dict(linecache.cache)
     try:
         yield

@@ -296,7 +296,7 @@ class _NamedLoggers(dict[str, Any]):
 
 
 def _restore_named_loggers(before: _NamedLoggers) -> None:
-    """Remove the loggers that user code has created; those of modules, which refer to them, stay."""
+    """Remove the loggers that user code has created; those of modules, which refer to them, are kept."""
     named = logging.root.manager.loggerDict
     gone: dict[Any, Any] = {}
     for name, log in named.copy().items():

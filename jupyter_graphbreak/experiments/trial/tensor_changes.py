@@ -54,7 +54,7 @@ def random_within(value: torch.Tensor) -> torch.Tensor:
 
 
 def ten_times(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor times ten; flags stay."""
+    """Return a tensor times ten; flags are unchanged."""
     return value if value.dtype == torch.bool else value * 10
 
 

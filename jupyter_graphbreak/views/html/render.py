@@ -122,7 +122,7 @@ def render_html(report: Report) -> str:
 
 
 def _with_plain_quotes(markup: str) -> str:
-    """Return markup in which quotation marks are escaped in attributes only, which they may end."""
+    """Return markup that escapes quotation marks only in attributes, whose values they would end."""
     return _QUOTED.sub(lambda text: text[0].replace("&#39;", "'").replace("&#34;", '"'), markup)
 
 

@@ -323,7 +323,8 @@ _EFFECTS: dict[EffectKind, str] = {
     "state": "changes the state of the process",
 }
 _BACKENDS = {"aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager", "inductor"}
-_FAMILIES = {
+#: The families of remedies, whose names may stay.
+FAMILY_NAMES = {
     "output", "setting", "rewrite", "sizes", "hoisting", "marker", "scalar", "branch", "loops", "switch", "person",
     "mark", "dynamic", "tensor", "limit",
 }  # fmt: skip
@@ -523,7 +524,7 @@ def _cause(gb_id: str | None, gb_type: str) -> str:
 
 
 def _family(name: str) -> str:
-    return name if set(name.split(" and ")) <= _FAMILIES else "other"
+    return name if set(name.split(" and ")) <= FAMILY_NAMES else "other"
 
 
 def _guard(text: str) -> str:

@@ -73,7 +73,7 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
     reasons: dict[tuple[str, str], str] = {}
     pairs: list[UnfusedPair] = []
 
-    def note_reason(_: None, __: None, why: Any, reason: str, *args: Any) -> None:
+    def note_reason(_: None, why: Any, reason: str, *args: Any) -> None:
         reasons[why.name1, why.name2] = reason % args if args else reason
 
     def end(scheduled: Any, *_: Any, **__: Any) -> None:

@@ -210,7 +210,7 @@ class FileExplainer:
         try:
             if not is_checked and not is_trace(file):
                 return _Answer()
-            traces = read_file(file, deadline, on_read, folders=self._folders)
+            traces = read_file(file, deadline, on_read, self._folders)
         except (UnreadableTrace, OSError) as error:
             return _Answer(error=str(error))
         return _Answer([self._summary(trace) for trace in traces])

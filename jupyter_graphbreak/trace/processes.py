@@ -142,7 +142,6 @@ class ProcessTrace:
 
 def read_processes(
     traces: TraceFiles,
-    on_read: Callable[[int], None] = lambda _: None,
     find_cell: FindCell = lambda _: None,
     folders: SourceFolders | None = None,
     limits: ReadingLimits = _LIMITS,
@@ -151,10 +150,6 @@ def read_processes(
 
     Parameters
     ----------
-    on_read : callable
-        Receives the number of new bytes read.
-    find_cell : callable
-        Returns the cell for the file name of a code object.
     folders : SourceFolders or None
         The folders from which source files may be read. By default, the working folder and those of packages.
 
@@ -170,7 +165,7 @@ def read_processes(
     waiting: list[ProcessTrace] = []  # the last process gets the notes about later files
     for file in traces.files:
         try:
-            processes = read_file(file, deadline, on_read, find_cell, folders, limits)
+            processes = read_file(file, deadline, lambda _: None, folders, find_cell, limits)
         except UnreadableTrace as error:
             failed.append(error)
             continue
@@ -189,9 +184,9 @@ def read_processes(
 def read_file(
     file: Path,
     deadline: Deadline,
-    on_read: Callable[[int], None] = lambda _: None,
+    on_read: Callable[[int], None],
+    folders: SourceFolders,
     find_cell: FindCell = lambda _: None,
-    folders: SourceFolders | None = None,
     limits: ReadingLimits = _LIMITS,
 ) -> list[ProcessTrace]:
     """Return the traces of the processes that wrote into one file, usually a single one.
@@ -200,7 +195,9 @@ def read_file(
     ----------
     deadline : Deadline
         The time at which to stop reading.
-    on_read, find_cell, folders, limits
+    on_read : callable
+        Receives the number of new bytes read.
+    folders : SourceFolders
         As for :func:`read_processes`.
 
     Raises
@@ -208,7 +205,6 @@ def read_file(
     UnreadableTrace
         If the file cannot be read or has no trace entry.
     """
-    folders = folders if folders is not None else SourceFolders()
     return _FileReader(file, on_read, find_cell, folders, limits, deadline).processes()
 
 

@@ -137,13 +137,11 @@ class KeptEntries:
 
     Parameters
     ----------
-    limit : int or None
-        The maximum number of bytes for copies and trials; ``None`` for half of the available memory.
     looks_for_nan : bool
         Whether to look for the first call whose result has NaN.
     """
 
-    def __init__(self, limit: int | None = None, *, looks_for_nan: bool = False) -> None:
+    def __init__(self, *, looks_for_nan: bool = False) -> None:
         self.entries: list[Entry] = []
         #: Calls of generator functions, which Dynamo does not compile.
         self.generators: list[Entry] = []
@@ -159,7 +157,6 @@ class KeptEntries:
         #: The process's state before each call that is running, with the thread on which it runs.
         self._states: list[tuple[int, Entry, ProcessState]] = []
         self._changes: list[tuple[Entry, list[StateChange]]] = []
-        self._limit = limit
         self._looks_for_nan = looks_for_nan
         self._taken = 0
         self._reusing = 0
@@ -196,8 +193,7 @@ class KeptEntries:
         """Return a copy of a call, and the parts of packages that it may change; a sentence if it is too large."""
         tensors = _tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
-        limit = _limit(tensors) + self._taken if self._limit is None else self._limit
-        too_large = _why_too_large(name, size, self._taken, limit)
+        too_large = _why_too_large(name, size, self._taken, _limit(tensors) + self._taken)
         if too_large is not None:
             return too_large
         memory = KeptMemory()
@@ -334,9 +330,9 @@ def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
 
 
 @contextlib.contextmanager
-def keep_entries(limit: int | None = None, *, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
+def keep_entries(*, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
     """Keep the entries that are compiled while the context is open; see :class:`KeptEntries`."""
-    kept = KeptEntries(limit, looks_for_nan=looks_for_nan)
+    kept = KeptEntries(looks_for_nan=looks_for_nan)
     faults: list[str] = []
 
     def emit(addition: object) -> None:

@@ -97,9 +97,9 @@ def reason_of(pair: UnfusedPair) -> WhyNotFused | None:
     first, second = pair.first, pair.second
     if first.library_op is not None or second.library_op is not None:
         return "library"
-    said = next((kind for words, kind in _KINDS.items() if words in pair.inductor_reason), None)
-    if said in {"between", "device"}:
-        return said
+    stated = next((kind for words, kind in _KINDS.items() if words in pair.inductor_reason), None)
+    if stated in {"between", "device"}:
+        return stated
     if first.is_reduction:
         return "reduction"
-    return "sizes" if first.sizes != second.sizes and not second.is_reduction else said
+    return "sizes" if first.sizes != second.sizes and not second.is_reduction else stated

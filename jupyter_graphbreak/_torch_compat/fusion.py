@@ -29,8 +29,6 @@ class Kernel:
         The name of the operation, if it is a call of a library's kernel.
     is_reduction : bool
         Whether it reduces dimensions.
-    sizes : tuple of str
-        The sizes of its loops.
     """
 
     stack: tuple[StackEntry, ...]

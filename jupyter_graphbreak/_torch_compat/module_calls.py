@@ -158,8 +158,6 @@ class SubstituteCall(NamedTuple):
 
     Parameters
     ----------
-    function, args, kwargs
-        The call.
     failed : callable
         Receives the exception of the call; returns the exception to raise instead, or ``None``.
     end : callable

@@ -123,10 +123,8 @@ class ProcessTrace:
 
     Parameters
     ----------
-    file : Path
     pid : int
         The process id, 0 if unknown.
-    rank : int or None
     records : list of Record
         PyTorch's records of the kinds that a report needs, and our own about the run as a whole.
     compile_times : list of CompileTime

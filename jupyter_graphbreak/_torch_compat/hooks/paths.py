@@ -101,7 +101,6 @@ class _Branch:
 
     Parameters
     ----------
-    answer : AnswerDiffers
     test : StackEntry
         The place of the jump.
     otherwise : int

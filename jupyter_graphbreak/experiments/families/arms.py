@@ -43,8 +43,6 @@ class Arm:
         Statements that compute values for later ones, under new names.
     values : dict
         The assigned values, by the text of the target.
-    result : Value or None
-        The returned value.
     returns : bool
         Whether the side returns.
     tests : list of ast.expr

@@ -38,8 +38,6 @@ class DeferredStatement:
 
     Parameters
     ----------
-    statement : ast.stmt
-        The statement.
     names, values : list of str
         The names of the values after the call, and their expressions in the graph, in the same order.
     after : list of str

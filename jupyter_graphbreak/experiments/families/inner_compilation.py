@@ -37,7 +37,6 @@ class CompiledEntry:
         The name of the function or method, or of the module's class.
     owner : str
         The class of a method; empty for a function or module.
-    is_module : bool
     parameters : tuple of str
         The names of the parameters, in order, without that of the object to which a method belongs.
     receiver : str

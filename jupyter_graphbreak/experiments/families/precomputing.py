@@ -58,7 +58,6 @@ class Precomputed(NamedTuple):
 
     Parameters
     ----------
-    title : str
     texts : mapping
         The whole new text of each changed source, by the source's id.
     inner : str

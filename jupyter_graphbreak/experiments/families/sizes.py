@@ -279,8 +279,6 @@ class _Read(NamedTuple):
     ----------
     call : ast.Call
         The call that breaks.
-    tensor : ast.expr
-        The tensor.
     value : str
         The expression to compute before the call.
     new : str

@@ -94,9 +94,6 @@ class RecompileCandidate:
 
     Parameters
     ----------
-    title : str
-    families : tuple of str
-    adjustment : Adjustment
     befores : tuple of BeforeCall
         The effect of the adjustment's lines.
     """

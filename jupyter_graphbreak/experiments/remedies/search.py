@@ -142,12 +142,10 @@ class Search:
 
     Parameters
     ----------
-    runner : TrialRunner
     deadline : float
         The deadline, in seconds of :func:`time.monotonic`.
     wanted : frozenset of str or None
         The breaks of the runner's report to remove; ``None`` for all of them.
-    on_status : callable
     first : frozenset of str
         The breaks to begin with, because an earlier search was interrupted before it reached them.
     """

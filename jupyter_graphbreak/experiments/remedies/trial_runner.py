@@ -155,7 +155,6 @@ class _RunnableChange:
 
     Parameters
     ----------
-    change : Change
     run_compiled : callable
         Runs the compiled program on some inputs.
     open_uncompiled : callable

@@ -66,7 +66,6 @@ class Script:
 
     Parameters
     ----------
-    tree : Module
     required : tuple of str
         Lines that the script keeps.
     renamed : mapping

@@ -97,8 +97,6 @@ class SourceListing:
 
     Parameters
     ----------
-    index : int
-    source : Source
     numbers : set of int
         All lines of the source that the report contains.
     left_out : int

@@ -85,8 +85,6 @@ class CostFinding:
 
     Parameters
     ----------
-    sentence : str
-        The sentence.
     share : float
         The cost of the finding as a share of the eager call's; negative if compiling saves it.
     location : Location or None

@@ -33,8 +33,6 @@ class BreakMark:
 
     Parameters
     ----------
-    id : str
-        The id of the break.
     number : int
         The number shown in every view.
     start, end : int

@@ -146,7 +146,7 @@ def manual_steps(
 
 
 def _about_arguments(varied: Varied) -> str:
-    """Return a sentence about tensors that are the same in some calls only, and about sizes 0 and 1; or an empty string."""
+    """Return a sentence about tensors that are the same in some calls only, and about sizes 0 and 1, if any."""
     if varied.aliases:
         one, other = varied.aliases[0]
         return (
@@ -162,7 +162,7 @@ def _about_arguments(varied: Varied) -> str:
 
 
 def _about_sizes_and_numbers(named: Varied) -> str:
-    """Return a sentence about sizes and numbers without a known line that makes constants of them; or an empty string."""
+    """Return a sentence about sizes and numbers without a known line that makes constants of them, if any."""
     if len(named.sizes) == 1 and not named.numbers:
         (size,) = named.sizes
         return _about_size(size)
@@ -194,7 +194,7 @@ def _about_size(size: Size) -> str:
 
 
 def _about_kept(guard: str, varied: Varied) -> str:
-    """Return a sentence about a number that a function, a partial or the object of a method keeps; or an empty string."""
+    """Return a sentence about a number that a function, a partial or the object of a method keeps, if any."""
     if match := _OF_METHOD_OWNER.search(guard):
         return (
             f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
@@ -223,7 +223,7 @@ def _about_kept(guard: str, varied: Varied) -> str:
 
 
 def _shared_graphs(named: Varied, graphs: int) -> str:
-    """Say how many graphs a size or a number needs, if some of its values share one; otherwise return an empty string."""
+    """Say how many graphs a size or a number needs, if some of its values share one."""
     variations: tuple[Size | Number, ...] = (*named.sizes, *named.numbers)
     most = max(variations, key=lambda variation: len(set(variation.values)), default=None)
     if most is None or not 0 < graphs < len(set(most.values)):

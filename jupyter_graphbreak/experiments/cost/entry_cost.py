@@ -44,7 +44,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_o
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effect_places import located_by
-from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
+from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, recompiling
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.time_limit import limit_time
@@ -347,16 +347,10 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     options = (compiled_with(fn) if call is not None else None) or CompiledWith("inductor")
     call = fn if call is None else call
     arguments = Arguments(*args, **kwargs).bound(call)
-    return Entry(_name(call), None, call, arguments, *options)
+    return Entry(callable_name(call), None, call, arguments, *options)
 
 
 @looking_at_tensors()
 def device_of(entry: Entry) -> str:
     """Return the device of a call: the first one other than the CPU among its tensors' devices, or else ``cpu``."""
     return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")
-
-
-def _name(fn: Any) -> str:
-    fn = getattr(fn, "func", fn)  # of a partial
-    name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
-    return str(name).rpartition("<locals>.")[2]

@@ -51,10 +51,15 @@ def callable_of(wrapper: FrameType) -> Any:
 
 
 def compiled_callers(frame: FrameType | None) -> Iterator[int]:
-    """Yield the ids, as in :func:`watch_calls`, of the callables whose compiled calls enclose a frame."""
+    """Return the ids, as in :func:`watch_calls`, of the callables whose compiled calls enclose a frame."""
+    return (id(callable_of(wrapper)) for wrapper in compiled_calls_around(frame))
+
+
+def compiled_calls_around(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield the frames of Dynamo's wrapper through which compiled functions were called, the innermost first."""
     while frame is not None:
         if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
-            yield id(callable_of(frame))
+            yield frame
         frame = frame.f_back
 
 

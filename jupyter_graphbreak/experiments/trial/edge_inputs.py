@@ -41,7 +41,6 @@ from jupyter_graphbreak.experiments.trial.tensor_changes import (
     negated,
     random_within,
     randomized,
-    replace_argument,
     resize,
     ten_times,
     tensors_in,
@@ -192,7 +191,7 @@ def _longer_last_items(
         if not is_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
             continue
         longer = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
-        arguments = replace_argument(first, fn, name, type(value)([*value[:-1], longer]))
+        arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer]))
         values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
         for which, change in values.items():
             changed = map_tensors(arguments, unless(indices, change, unchanged))
@@ -205,13 +204,13 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
     reads_numbers = not _READ_NUMBERS.isdisjoint(names_in_code(fn))
     flags = [name for name, value in first.named(fn).items() if type(value) is bool]
     for name in (name for name in flags if name in tested and name not in defaults):  # None is as good as false
-        without = replace_argument(first, fn, name, None)
+        without = first.with_argument(fn, name, None)
         yield f"{name} = None", f"{name} = None", without
         yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(without, negated)
     for name, value in first.named(fn).items():
         for missing in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
             kind = f"{name} without {show(missing)}"
-            without = replace_argument(first, fn, name, {key: part for key, part in value.items() if key != missing})
+            without = first.with_argument(fn, name, {key: part for key, part in value.items() if key != missing})
             yield kind, kind, without
             yield f"{kind}, all tensors negated", kind, map_tensors(without, negated)
     given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
@@ -219,12 +218,12 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
         if name in given and is_instance(default, bool | int | float):
             for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {show(other)}"
-                yield kind, kind, replace_argument(first, fn, name, other)
+                yield kind, kind, first.with_argument(fn, name, other)
     for name, value in given.items():
         if name in tested and name not in defaults:  # a caller may pass no tensor
             for nothing in _NO_TENSORS:
                 kind = f"{name} = {show(nothing)}"
-                yield kind, kind, replace_argument(first, fn, name, nothing)
+                yield kind, kind, first.with_argument(fn, name, nothing)
         if (name in tested or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
@@ -245,9 +244,9 @@ def _shared_memory_changes(
         if is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
             kind = f"{name} in the memory of {other}"
             memory = whole.clone()  # runs replace the given tensor itself with a copy
-            arguments = replace_argument(first, fn, other, memory)
+            arguments = first.with_argument(fn, other, memory)
             part = memory.view(-1)[: value.numel()].view(value.shape)
-            yield kind, kind, replace_argument(arguments, fn, name, part)
+            yield kind, kind, arguments.with_argument(fn, name, part)
 
 
 def _as_flag(value: torch.Tensor, *, flag: bool) -> torch.Tensor:
@@ -316,9 +315,9 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
         else:
             others = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
         for other in others:
-            yield f"{name} = {show(other)}", replace_argument(first, fn, name, other)
+            yield f"{name} = {show(other)}", first.with_argument(fn, name, other)
         if value is not None and name in defaults and defaults[name] is None:
-            without = replace_argument(first, fn, name, None)
+            without = first.with_argument(fn, name, None)
             yield f"{name} = None", without
             yield f"{name} = None, all tensors negated", map_tensors(without, negated)
 

@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.tensor_changes import Change
 
+    #: The kind of tensors that it makes, and a change of a tensor's kind, given a change of its numbers.
+    _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
+
 #: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
 _MAX_SIZES = 2
 _MAX_RANDOM = 4
@@ -137,7 +140,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
     for what, kind, arguments in itertools.chain(_gradients_with_numbers(first, fn), _kind_changes(first, fn, indices)):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
-    if sees_gradients(fn, first):
+    if sees_gradients(first, fn):
         given = functools.partial(_give_gradient, unchanged)
         arguments = map_tensors(first, given)
         values = {place: given(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
@@ -416,7 +419,7 @@ def _length_changes(first: Arguments) -> Iterator[tuple[str, Arguments]]:
                 yield f"size {new} instead of {size}", map_tensors(first, change)
 
 
-def _gradient_changes(first: Arguments) -> Iterator[tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]]:
+def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield a change that makes tensors require gradients: if both branches are computed, only gradients may differ."""
     given = [tensor for tensor in tensors_in((first.args, first.kwargs)) if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in given):
@@ -443,7 +446,7 @@ def _give_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]]:
+def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the dtype of all floating-point or all integer tensors, which may be promoted differently."""
     given = tensors_in((first.args, first.kwargs))
     for floating, dtypes in _OTHER_DTYPES.items():
@@ -475,7 +478,7 @@ def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, floatin
     return changed.round().to(dtype) if floating else changed.to(dtype)
 
 
-def _layout_changes(first: Arguments) -> Iterator[tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]]:
+def _layout_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the strides of tensors: with gaps, like a slice, and also transposed."""
     most = max((tensor.dim() for tensor in tensors_in((first.args, first.kwargs))), default=0)
     if most > 0:

@@ -165,16 +165,6 @@ def measure_entry(
         The time limit for measuring, without compiling; by default one second for each variant.
     end : float
         The deadline in seconds of :func:`time.monotonic`; after it, no remedy is measured and few calls are made.
-
-    Returns
-    -------
-    MeasuredEntry
-        The cost and the report.
-
-    Raises
-    ------
-    Exception
-        Whatever the call raises.
     """
     started = time.monotonic()
     with entry.set_up(), sandboxed(), contextlib.ExitStack() as opened:

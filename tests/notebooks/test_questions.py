@@ -318,7 +318,7 @@ what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
 checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
 use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | does not look at it again
-the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
+the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | Let the first call compute
 what is enforce_eager of vLLM? | libraries#vllm-sglang | switches off
 deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
 mode and options together | cost#which-mode | list_mode_options

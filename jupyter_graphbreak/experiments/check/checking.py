@@ -103,10 +103,6 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
     ----------
     entries : sequence of Entry
         The entries, in the order of the run, see :func:`instances_of`.
-    run : Report
-        The report of the run.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     results: list[CheckResult] = []
     for number, entry in enumerate(entries, start=1):
@@ -135,12 +131,8 @@ def check_entry(
 
     Parameters
     ----------
-    entry : Entry
-        The entry to check.
     run : Report or None
         The report whose ids for graphs the check uses; by default the report of this run.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     earlier : sequence of Entry
         Entries of the same kind. If they are modules, the entry may use their compiled code; copies of functions share
         no code.

@@ -47,8 +47,6 @@ class WrongGraph:
         The graph as Dynamo captured it.
     changed : GraphModule
         The graph after the backend has changed it.
-    compiled : callable
-        The compiled graph.
     inputs : list
         Copies of the inputs of the call.
     gradients : bool

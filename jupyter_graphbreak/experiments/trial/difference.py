@@ -426,7 +426,7 @@ def same_text(expected: str, actual: str) -> bool:
 
 
 def _last_states(text: str) -> str:
-    """Return what a terminal shows of progress bars in the end, without times."""
+    """Return text as a terminal shows it after progress bars have ended, without times."""
     return "\n".join(_TIMES.sub("", line.rpartition("\r")[2]) for line in text.split("\n"))
 
 

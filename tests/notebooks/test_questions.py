@@ -576,15 +576,15 @@ my class defines __getattribute__ | causes/gb0147 | is traced
 compile a LightningModule with FSDP | libraries#lightning-and-fabric | ModelParallelStrategy
 load_from_checkpoint misses keys of a compiled network | libraries#lightning-and-fabric | compile after loading
 the first validation of Lightning is slow | libraries#lightning-and-fabric | drop_last=True
-does accelerate's load_state read a checkpoint of a compiled model? | libraries#accelerate-offloading | keep_torch_compile=False
+accelerate's load_state and a compiled model | libraries#accelerate-offloading | keep_torch_compile=False
 does the Trainer compile evaluations? | libraries#transformers | runs the uncompiled model
-gunicorn --preload hangs with a compiled model | recipes#serve-a-compiled-model-fastapi-gunicorn-torchserve | OMP_NUM_THREADS=1
+gunicorn --preload hangs with a compiled model | recipes#serve-a-compiled-model-fastapi-gunicorn | OMP_NUM_THREADS=1
 the Tesla T4 skips bfloat16 | recipes#explain-a-cell-in-colab | torch.float16
 FileNotFoundError of a long kernel name on Windows | in_a_notebook#no-gpu-no-compiler | LongPathsEnabled
-trials of Optuna run eagerly | libraries#many-models-in-one-process-optuna-ray-tune-cross-validation | at the beginning of each trial
+trials of Optuna run eagerly | libraries#many-models-in-one-process-optuna-folds | at the beginning of each trial
 compile workers keep their memory | compile_time#worker-processes | after a minute without work
 beams, or an assistant_model, with a static cache | where_to_compile#generate | refuses
-switch torch.compile on in MMEngine | libraries#programs-with-a-switch-timm-torchtune-torchtitan-axolotl-sd-scripts-mmengine-lerobot | dict(mode=...)
+switch torch.compile on in MMEngine | libraries#programs-with-a-switch-timm-torchtune-axolotl | dict(mode=...)
 training diverges when compiled | cost#is-the-result-right | different seeds
 """
 

@@ -577,6 +577,7 @@ compile a LightningModule with FSDP | libraries#lightning-and-fabric | ModelPara
 load_from_checkpoint misses keys of a compiled network | libraries#lightning-and-fabric | compile after loading
 the first validation of Lightning is slow | libraries#lightning-and-fabric | drop_last=True
 accelerate's load_state and a compiled model | libraries#accelerate-offloading | keep_torch_compile=False
+each length compiles again under accelerate launch | libraries#accelerate-offloading | ACCELERATE_DYNAMO_USE_DYNAMIC
 does the Trainer compile evaluations? | libraries#transformers | runs the uncompiled model
 gunicorn --preload hangs with a compiled model | recipes#serve-a-compiled-model-fastapi-gunicorn | OMP_NUM_THREADS=1
 the Tesla T4 skips bfloat16 | recipes#explain-a-cell-in-colab | torch.float16

@@ -169,7 +169,8 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
         else []
     )
     trials = _trials(report, dataclasses.replace(remedies, person=person), number)
-    return [*untried, *trials] or [f"{INDENT}tried: nothing, no known remedy applies"]
+    nothing = [] if remedies.untried else [f"{INDENT}tried: nothing, no known remedy applies"]
+    return [*untried, *trials] or nothing
 
 
 def remedies_of_frame(report: Report, skipped: Skipped) -> list[str]:

@@ -65,7 +65,7 @@ class BreakRemedies:
     untried: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.working or self.failed or self.person)
+        return bool(self.working or self.failed or self.person or self.untried)
 
 
 @dataclass(frozen=True, slots=True)

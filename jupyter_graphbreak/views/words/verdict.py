@@ -148,7 +148,8 @@ def _failure(report: Report) -> str:
 
 def _as_sentence(reason: str) -> str:
     """Return a reason with a full stop; its first word may be the name of a function, which stays unchanged."""
-    return f"{'T' + reason[1:] if reason.startswith('the ') else reason}{'' if reason.endswith('.') else '.'}"
+    begins_in_lowercase = reason.startswith(("the ", "there "))
+    return f"{'T' + reason[1:] if begins_in_lowercase else reason}{'' if reason.endswith('.') else '.'}"
 
 
 def _first_step(report: Report) -> str:

@@ -209,6 +209,18 @@ def test_if_the_time_ends_before_any_trial_the_general_advice_stays_with_the_rea
         assert "Keep it the same" not in text
 
 
+def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies() -> None:
+    report = two_breaks()
+    decisions = [
+        Remedy("m1", [known.id], "person", "A person must decide", "person", "not tried", reason=NO_TIME_AT_ALL)
+        for known in report.breaks
+    ]
+    report = replace(report, remedies=decisions)
+    assert "There was no time left." in verdict(report).text
+    for text in (render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report)))):
+        assert "no known remedy applies" not in text
+
+
 @pytest.mark.parametrize(
     ("report", "story", "advice"),
     [

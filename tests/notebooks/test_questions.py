@@ -285,7 +285,7 @@ a zip object as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-a
 model.to(dtype) in forward | causes/gb0264 | changes the `dtype`
 an LSTM in the middle of a model: what is compiled? | causes/gb0014 | runs eagerly as well
 flatten_parameters in forward | causes/gb0014 | in `__init__`
-torch.backends.cuda.sdp_kernel breaks | causes/gb0208 | sdpa_kernel
+torch.backends.cuda.sdp_kernel breaks | causes/gb0208#torch-backends-cudnn-flags-torch-backends-cuda-sdp-kernel | sdpa_kernel
 a mask for padded sequences, arange(lengths.max()) | causes/gb0038 | pass it as an `int`
 cuda.Event in compiled code | causes/gb0007#time-perf-counter | before and after the call
 SDPAParams, a pybind class | causes/gb0007#a-python-function-that-dynamo-skips | is_compiling()

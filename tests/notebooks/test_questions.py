@@ -295,7 +295,7 @@ torch.manual_seed in forward breaks | causes/gb0007#random-random | call them be
 Generator.initial_seed and get_state in compiled code | causes/gb7650 | has a state that a graph does not carry
 pack_padded_sequence fails in Dynamo | causes/gb0014 | do not pack
 setting my own attribute on a tensor | causes/gb0058 | take another name
-list.append(a, 9) called through the class | causes/gb0156#json-dumps | called through the class
+list.append(a, 9) breaks | causes/gb0156#json-dumps | called through the class
 key in dict compiles again for each length | causes/recompile-dict-keys | is not None
 fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-save-on-cpu-fork-rng | pass a list
 DDP: is the graph split when I compile inside? | training#where-the-graph-is-cut | in all three
@@ -303,6 +303,7 @@ dynamic shapes compile again and again with DDP | training#where-the-graph-is-cu
 create_block_mask inside a compiled model breaks | libraries#flex-attention-block-masks | is in the graph in 2.13
 knn_graph in a compiled model | libraries#graph-networks-pyg | make the edges before
 DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
+with torch.cuda.device(x.device.index) | causes/gb0142#with-torch-device | has a rule for
 time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
 filter, zip_longest, os.environ in forward | common_breaks#suspected-but-no-break | `os.environ.get`
 weight_norm, non_blocking copies | common_breaks#in-pytorch-and-numpy | set_priority

@@ -36,6 +36,7 @@ KINDS = {
             "math_function",
             "tolist",
             "tolist_sizes",
+            "np_prod",
         ),
         *(
             "slice",
@@ -47,6 +48,7 @@ KINDS = {
             "range_of_tensor",
             "format_tensor",
             "new_full",
+            "tuple_order",
         ),
     ),
     "The size of a result depends on values": (
@@ -73,7 +75,16 @@ KINDS = {
         "numpy_stream",
     ),
     "It calls something that Dynamo does not trace": (
-        *("skipped_library", "skipped_tqdm", "file", "method_json", "method_context_variable", "lock", "data_ptr"),
+        *(
+            "skipped_library",
+            "skipped_tqdm",
+            "file",
+            "method_json",
+            "method_context_variable",
+            "lock",
+            "uncaught",
+            "data_ptr",
+        ),
         *(
             "is_inference",
             "inference_mode",
@@ -100,6 +111,7 @@ KINDS = {
                 "getattr_in_c",
             ),
             *("dict_keys_tensor", "mapping_proxy_tensor", "ndarray_dtype", "unittest_warns", "profiler"),
+            *("ask_machine", "redirect", "exception_class", "own_hash", "typed_dict", "array_of_text", "check_message"),
         ),
     ),
     "The break is in a block": ("loop", "with_block"),
@@ -117,6 +129,7 @@ KINDS = {
         ),
         *("parameter", "requires_grad_result", "requires_grad_created", "module_hook", "checkpoint"),
         *("function_duplicate", "retain_grad", "functorch", "optimizer_closure", "classmethod_forward"),
+        *("autograd_modes", "mark_dirty"),
     ),
     "It uses tensors in an unusual way": (
         "data_dtype",
@@ -127,6 +140,7 @@ KINDS = {
         "sparse",
         *("sparse_factory", "to_sparse", "tensor_attribute"),
         *("nested", "share_memory", "data_ptr_equal", "nbytes"),
+        *("view_in_place", "out_argument"),
     ),
     "Dynamo leaves it out on purpose": (
         "rnn",
@@ -153,7 +167,7 @@ WITHOUT_PROGRAM = {
     **dict.fromkeys(
         (
             *("BackendCompilerFailed", "InternalTorchDynamoError", "InductorError", "GB0064", "GB0111", "GB0112"),
-            *("GB0219", "GB4315"),
+            *("GB0219", "GB4315", "GB0040", "GB0041", "GB5173"),
         ),
         _IS_AN_ERROR,
     ),

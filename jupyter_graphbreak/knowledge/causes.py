@@ -162,6 +162,12 @@ CAUSES = (
         advice="write its __str__ method in Python",
     ),
     KnownCause(
+        "GB0006",
+        ("Attempted to call a super() attribute that is not a function or method",),
+        title="`super()` of a class that is implemented in C",
+        advice="in an exception class, leave out the own __init__ and pass the values as arguments: they are in args",
+    ),
+    KnownCause(
         "GB0007",
         ("Attempted to call function marked as skipped",),
         title="Call of a function that Dynamo does not trace",
@@ -295,6 +301,20 @@ CAUSES = (
         ),
         settings=((_MORE_RECOMPILES,),),
         page="recompiles.md#the-limit",
+    ),
+    KnownCause(
+        "GB0040",
+        ("Encountered aliasing during higher order op tracing",),
+        title="`torch.cond` or a loop operator that returns its operand",
+        advice="return x.clone() instead of x",
+        page="messages.md#while-dynamo-traces",
+    ),
+    KnownCause(
+        "GB0041",
+        ("Encountered input mutation during higher order op tracing",),
+        title="`torch.cond` or a loop operator that changes its operand",
+        advice="compute a new tensor instead of changing the operand in place, and return it",
+        page="messages.md#while-dynamo-traces",
     ),
     KnownCause(
         "GB0043",
@@ -597,6 +617,12 @@ CAUSES = (
         manual_step=_GROUPS,
     ),
     KnownCause(
+        "GB0135",
+        ("Unsupported attribute assignment on Exception object",),
+        title="Attribute set on an exception",
+        advice="pass the value as an argument of the exception: it is in args",
+    ),
+    KnownCause(
         "GB0142",
         ("Unsupported context manager",),
         title="`with` on an object that Dynamo does not know",
@@ -611,6 +637,12 @@ CAUSES = (
         former_messages=("call_function UserDefinedObjectVariable(...)",),
         advice="call it before the compiled function and pass the result as an argument; turn an iterator into a list",
         is_named_by_call=True,
+    ),
+    KnownCause(
+        "GB0148",
+        ("Unsupported function call (delayed)",),
+        title="Argument reshaped in place, such as `x.unsqueeze_(0)`",
+        advice="reshape the argument before the compiled function, or write x = x.unsqueeze(0)",
     ),
     KnownCause(
         "GB0149",
@@ -734,6 +766,12 @@ CAUSES = (
     ),
     KnownCause("GB0184", ("failed to call str() on user defined object",), title="`str()` of an object of your class"),
     KnownCause(
+        "GB0185",
+        ("failed to convert numpy.ndarray to Tensor",),
+        title="NumPy array of texts or objects",
+        advice="use a list instead of an array of texts or objects",
+    ),
+    KnownCause(
         "GB0187",
         ("functools.wraps",),
         title="`functools.wraps` in compiled code",
@@ -840,11 +878,29 @@ CAUSES = (
         settings=((_TRACE_NUMPY,),),
     ),
     KnownCause(
+        "GB0242",
+        ("Attempted to call op with non-contiguous `out=` tensor",),
+        title="`out=` with a tensor that is not contiguous",
+        advice="use the result of the operation instead of out=",
+    ),
+    KnownCause(
         "GB0246",
         ("Attempted to use `torch.nn.functional.one_hot` with data-dependent output shape",),
         title="`one_hot` without `num_classes`",
         advice="give one_hot its num_classes",
         manual_step=ManualStep("Decide how many classes there are, and give one_hot its num_classes."),
+    ),
+    KnownCause(
+        "GB0247",
+        ("Shape mismatch with out= tensor variant",),
+        title="`out=` with a tensor of another shape",
+        advice="use the result of the operation instead of out=",
+    ),
+    KnownCause(
+        "GB0250",
+        ("ndarray.astype(object)",),
+        title="NumPy array of objects",
+        advice="use a list instead of an array of objects",
     ),
     KnownCause(
         "GB0253",
@@ -859,6 +915,19 @@ CAUSES = (
         ("User-defined object with non-function __getattr__",),
         title="`__getattr__` that is no Python function",
         advice="write __getattr__ as a function: def __getattr__(self, name): return self[name]",
+    ),
+    KnownCause(
+        "GB0257",
+        ("TypedDict with optional keys",),
+        title="`TypedDict` with optional keys",
+        advice="write a dict, {...}, instead of calling the TypedDict",
+    ),
+    KnownCause(
+        "GB0262",
+        ("unsupported contextlib.* API",),
+        title="Context manager of `contextlib`",
+        advice="enter it around the call of the compiled function",
+        manual_step=_CONTEXT,
     ),
     KnownCause(
         "GB0263",
@@ -1044,6 +1113,13 @@ CAUSES = (
         since="2.13",
     ),
     KnownCause(
+        "GB2019",
+        ("Unsupported autograd.Function context `mark_dirty`",),
+        title="`autograd.Function` with `ctx.mark_dirty`",
+        advice="return a new tensor from forward instead of changing its argument in place",
+        since="2.13",
+    ),
+    KnownCause(
         "GB2412", ("Unsupported attribute",), title="Attribute of an object that Dynamo does not know", since="2.14"
     ),
     KnownCause("GB2549", ("infinite generator detected",), title="Endless generator", since="2.11"),
@@ -1127,6 +1203,15 @@ CAUSES = (
         since="2.11",
     ),
     KnownCause(
+        "GB5173",
+        ("Tensor device mismatch",),
+        title="Tensors on different devices",
+        advice="move both to one device; a tensor that is made in the function needs device=x.device",
+        manual_step=_OWN_ERROR,
+        page="errors.md#your-own-error-met-while-compiling",
+        since="2.13",
+    ),
+    KnownCause(
         "GB5821",
         ("register_post_accumulate_grad_hook on an intermediate tensor",),
         title="Hook on an intermediate tensor",
@@ -1180,6 +1265,13 @@ CAUSES = (
         "GB6297",
         ("autograd.Function.apply: duplicate tensor input",),
         title="`autograd.Function` called with one tensor twice",
+        since="2.13",
+    ),
+    KnownCause(
+        "GB6622",
+        ("list_richcompare_nonconst",),
+        title="Comparison of lists or tuples with tensors",
+        advice="compare the tensors, not lists or tuples of them",
         since="2.13",
     ),
     KnownCause(
@@ -1257,6 +1349,13 @@ CAUSES = (
         title="Branch on `data_ptr()`",
         advice="test the address before the compiled function and pass the result as an argument",
         since="2.15",
+    ),
+    KnownCause(
+        "GB9158",
+        ("Can't convert torch._check*() message closure",),
+        title="`torch._check` with values in its message",
+        advice="use only constants in the message, or raise the error yourself if the condition is about sizes",
+        since="2.13",
     ),
     KnownCause(
         "GB9186",

@@ -285,11 +285,26 @@ a zip object as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-a
 model.to(dtype) in forward | causes/gb0264 | changes the `dtype`
 an LSTM in the middle of a model: what is compiled? | causes/gb0014 | runs eagerly as well
 flatten_parameters in forward | causes/gb0014 | in `__init__`
-torch.backends.cuda.sdp_kernel breaks | causes/gb0208 | sdpa_kernel
+sdp_kernel breaks | causes/gb0208#torch-backends-cudnn-flags-torch-backends-cuda-sdp-kernel | sdpa_kernel
 a mask for padded sequences, arange(lengths.max()) | causes/gb0038 | pass it as an `int`
 cuda.Event in compiled code | causes/gb0007#time-perf-counter | before and after the call
 SDPAParams, a pybind class | causes/gb0007#a-python-function-that-dynamo-skips | is_compiling()
 random.shuffle and random.sample | causes/gb0007#random-random | one order
+random.Random(seed) gives the same number in each call | causes/gb0007#random-random | generator of your own
+torch.manual_seed in forward breaks | causes/gb0007#random-random | call them before
+Generator.initial_seed and get_state in compiled code | causes/gb7650 | has a state that a graph does not carry
+pack_padded_sequence fails in Dynamo | causes/gb0014 | do not pack
+setting my own attribute on a tensor | causes/gb0058 | take another name
+list.append(a, 9) breaks | causes/gb0156#json-dumps | called through the class
+key in dict compiles again for each length | causes/recompile-dict-keys | is not None
+fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-save-on-cpu-fork-rng | pass a list
+DDP: is the graph split when I compile inside? | training#where-the-graph-is-cut | in all three
+dynamic shapes compile again and again with DDP | training#where-the-graph-is-cut | compiled a second time
+create_block_mask inside a compiled model breaks | libraries#flex-attention-block-masks | is in the graph in 2.13
+knn_graph in a compiled model | libraries#graph-networks-pyg | make the edges before
+DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
+with torch.cuda.device(x.device.index) | causes/gb0142#with-torch-device | has a rule for
+time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
 filter, zip_longest, os.environ in forward | common_breaks#suspected-but-no-break | `os.environ.get`
 weight_norm, non_blocking copies | common_breaks#in-pytorch-and-numpy | set_priority
 a custom operator is never called | errors#nothing-raises-but-the-result-differs | declare what it changes

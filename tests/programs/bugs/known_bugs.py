@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
@@ -428,6 +429,25 @@ def issue_194166(compiler: Compiler) -> Any:
         return compiler(normalized)(torch.randn(6, 4), torch.arange(6) > 1)
 
 
+def issue_145445(compiler: Compiler) -> list[float]:
+    generator = random.Random(3)  # noqa: S311 - not for secrets
+
+    def scaled(x: Tensor) -> Tensor:
+        return x * generator.random()
+
+    call = compiler(scaled)
+    return [call(torch.ones(1)).item() for _ in range(3)]
+
+
+def issue_139603(compiler: Compiler) -> Tensor:
+    def forked(x: Tensor) -> Tensor:
+        devices: set[int] = set()
+        with torch.random.fork_rng(devices=devices):  # type: ignore[arg-type] # what users pass
+            return x + 1
+
+    return compiler(forked)(torch.ones(1))
+
+
 #: The backend with which a program meets its bug; "inductor" for those that are not listed.
 BACKENDS = {
     **dict.fromkeys(
@@ -442,6 +462,8 @@ BACKENDS = {
             issue_196173,
             issue_181247,
             issue_150265,
+            issue_145445,
+            issue_139603,
         ),
         "eager",
     ),

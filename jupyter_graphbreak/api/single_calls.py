@@ -164,6 +164,11 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
         except TrialStoppedError as stopped:
             report = _report_until_stopped(entry, stopped.effect)[0]
             return msgspec.structs.replace(report, cost=Cost(device_of(entry), backend_name(entry.backend), []))
+        except Exception as error:
+            if is_internal(error) or _raises(entry):
+                raise
+            note = f"Measuring was stopped: a repeated call raised {type(error).__name__}: {error}."
+            return _empty_report(Diagnostic("warning", note))
         cost = Cost(device_of(entry), backend_name(entry.backend), [found.cost])
         return with_priorities(msgspec.structs.replace(found.report, cost=cost))
 
@@ -430,6 +435,16 @@ def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, 
 
     report = _report_until_stopped(entry, effect, find_cell)[0]
     return Frontends.of(without_verdicts(entry.call, first, report))
+
+
+def _raises(entry: Entry) -> bool:
+    """Return whether a single call raises, on copies."""
+    from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+    from jupyter_graphbreak.experiments.trial.subject import Subject
+
+    with entry.set_up(), sandboxed():
+        subject = Subject(entry.call, entry.arguments)
+        return run(subject.call, subject, subject.arguments or entry.arguments, gradients=False).raised is not None
 
 
 def _report_until_stopped(

@@ -6,6 +6,7 @@ import contextlib
 import time
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -623,3 +624,16 @@ def test_the_branch_that_only_compiled_code_takes_has_its_own_time() -> None:
     assert branch.location is not None
     assert branch.location.line == with_own_path.__code__.co_firstlineno + 1
     assert branch.before.median_us > 3 * branch.time.median_us
+
+
+def test_a_function_that_cannot_be_called_often_raises_nothing(tmp_path: Path) -> None:
+    (path := tmp_path / "data").write_bytes(bytes(range(9)))
+    with path.open("rb") as data:
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            return x.mul(data.read(3)[0])
+
+        report = jupyter_graphbreak.measure(torch.compile(f, backend="eager"), torch.ones(3))
+        assert data.tell() == 0
+    (note,) = report.diagnostics
+    assert note.message == "Measuring was stopped: a repeated call raised IndexError: index out of range."

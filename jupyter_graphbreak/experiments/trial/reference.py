@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak._torch_compat.compiled import running_eagerly
+from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, describe, edge_inputs, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 #: After this many seconds of processor time no further input is derived.
 _MAX_SECONDS = 2.0
+#: The most random seeds to look at for different paths through the function, and the seconds of processor time.
+_MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
 
 
 @dataclass(frozen=True)
@@ -156,9 +160,29 @@ class Reference:
         yield from (replace(other, again=True) for other in other_inputs(self.first.arguments, self.fn))
 
     def _reseeded(self) -> Iterator[Input]:
-        if self.random:
-            values = self.first.example.values
-            yield replace(self.first, example=Example("the first input, different random seed", values), seed=1)
+        values = self.first.example.values
+        for seed in self._seeds:
+            yield replace(self.first, example=Example("the first input, different random seed", values), seed=seed)
+
+    @functools.cached_property
+    def _seeds(self) -> list[int]:
+        """Another random seed if the result depends on it, and seeds for which different lines run."""
+        found = [1] if self.random else []
+        seed_all(0)
+        if not self.repeatable or random_states() == self.result.random:  # it draws no random numbers
+            return found
+        patience = Patience(_MAX_SECONDS_FOR_SEEDS)
+        paths: set[frozenset[tuple[str, int]]] = set()
+        with contextlib.suppress(LineLimitError, TrialStoppedError):
+            for seed in range(_MAX_SEEDS):
+                if patience.is_over:
+                    break
+                with line_limit() as lines:
+                    self._call(self.first.arguments, seed, gradients=False)
+                if frozenset(lines) not in paths and seed not in (0, *found):
+                    found.append(seed)
+                paths.add(frozenset(lines))
+        return found
 
     def _run_input(self, input_: Input) -> Result:
         if input_.again and self.changed:

@@ -18,8 +18,8 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.cost import overlap
 from jupyter_graphbreak.views.words.cost import cost_verdicts, coverage_sentences
 

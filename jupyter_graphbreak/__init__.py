@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.api.single_calls import check, compare_frontends, measure, try_remedies, values
     from jupyter_graphbreak.api.watching import capture, explain
     from jupyter_graphbreak.experiments.remedies.own_edits import apply_patch
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, NotReproducedError, Report
 
 __version__ = "0.1.0"
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Arguments": "experiments.trial.inputs",
+    "Arguments": "experiments.trial.arguments",
     "ExplainedNotebook": "results",
     "Frontends": "results",
     "Job": "results",

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.experiments.frontends import CopiedFunction
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.records.source_texts import FindCell
 
@@ -363,7 +363,7 @@ def compare_frontends(
     >>> found["torch.jit.trace"].outcome  # doctest: +SKIP
     'silently wrong'
     """
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
     def arguments(given: Any) -> Arguments:
         if isinstance(given, Arguments):

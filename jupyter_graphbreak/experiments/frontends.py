@@ -15,10 +15,11 @@ from jupyter_graphbreak._torch_compat.compiled import compiled_callable, has_cac
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, describe
+from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.memory import KeptMemory
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, raised_by

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.experiments.frontends import CopiedFunction
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.results import Frontends
@@ -124,7 +124,7 @@ class FrontendComparison:
 
 
 def _arguments(calls: list[EvaluatedCall]) -> list[Arguments]:
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
     return [Arguments(*arguments, **keywords) for _, arguments, keywords in calls]
 

@@ -17,6 +17,12 @@ OF_BREAK = "___stack"
 #: The object whose method is called with what the break returned, as in ``meter.update(loss.item())``.
 METHOD_OWNER = re.compile(rf"\b{OF_BREAK}\d+\.__self__\b")
 _NUMBER_OF_BREAK = re.compile(rf"(?:L\[')?{OF_BREAK}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+#: Guards that fail because another function is passed: on its code, or on a function that has none in Python.
+_FUNCTION = (
+    re.compile(r"___check_obj_id\((?P<name>.+)\.__code__, \d+\), type=<class 'code'>", re.DOTALL),
+    re.compile(r"___check_obj_id\((?P<name>.+), \d+\), type=<class 'builtin_function_or_method'>", re.DOTALL),
+    re.compile(r"CodeGuardAccessor: Not a function on (?P<name>.+)\.__code__", re.DOTALL),
+)
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (.+)")
 #: PyTorch's names of global settings in guards, and the reader's; "autocast" is that of torch 2.9.
 _SETTINGS = {
@@ -53,6 +59,12 @@ def plain_guard(guard: str) -> str:
 def is_number_of_break(guard: str) -> bool:
     """Return whether a guard compares a number that a break returned."""
     return _NUMBER_OF_BREAK.fullmatch(guard) is not None
+
+
+def varied_function(guard: str) -> str:
+    """Return the name of a variable for which another function was passed; empty for any other guard."""
+    text = plain_guard(guard)
+    return next((match["name"] for pattern in _FUNCTION if (match := pattern.fullmatch(text))), "")
 
 
 def _part(part: re.Match[str]) -> str:

@@ -27,10 +27,10 @@ from jupyter_graphbreak.experiments.check.graph_comparison import GraphCompariso
 from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time

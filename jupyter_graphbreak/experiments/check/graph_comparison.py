@@ -19,8 +19,9 @@ from jupyter_graphbreak.experiments.check.closeness import (
     to_double,
 )
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
-from jupyter_graphbreak.experiments.trial.copies import SavedState, clone
+from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import preserve_generators, seed_torch
+from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

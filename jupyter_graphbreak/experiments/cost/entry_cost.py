@@ -46,9 +46,9 @@ from jupyter_graphbreak.experiments.cost.parts import (
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effect_places import located_by
 from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.time_limit import limit_time

@@ -4,90 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import linecache
-import re
 import time
-from collections import deque
-from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.configuration import applied_settings
-from jupyter_graphbreak.experiments.families.branches import propose_for_size
-from jupyter_graphbreak.experiments.families.precomputing import propose_precomputed
-from jupyter_graphbreak.experiments.recompiles.candidates import (
-    DYNAMIC_BY_SETTING,
-    Circumstances,
-    RecompileCandidate,
-    expression,
-    propose,
-    with_joined_conditions,
-    with_same_layouts,
-)
-from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-from jupyter_graphbreak.experiments.recompiles.manual_steps import (
-    GENERAL_STEP,
-    is_about_freed_objects,
-    manual_steps,
-    right_number,
-)
-from jupyter_graphbreak.experiments.recompiles.placement import (
-    Reader,
-    find_reader,
-    module_of,
-    parsed,
-    with_dynamic,
-    with_lines_before,
-)
-from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment, run_lines
-from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
-from jupyter_graphbreak.experiments.recompiles.varied import find_varied, readings
-from jupyter_graphbreak.experiments.remedies.application import Program, compile_file, source_text
-from jupyter_graphbreak.experiments.remedies.change import (
-    Change,
-    apply_edits,
-    decision_for_person,
-    edits_of,
-    remedy_of_change,
-    settings_statements,
-)
-from jupyter_graphbreak.experiments.remedies.changed_entry import entry_with_change
+from jupyter_graphbreak.experiments.recompiles.entry_search import EntryFindings, EntrySearch
+from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, is_about_freed_objects, manual_steps
+from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, run_lines
+from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
+from jupyter_graphbreak.experiments.recompiles.varied import find_varied
+from jupyter_graphbreak.experiments.remedies.application import compile_file
+from jupyter_graphbreak.experiments.remedies.change import Change, decision_for_person, remedy_of_change
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
-from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.records.package_paths import is_library
-from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME_AT_ALL, WORKING, Edit, Remedy
+from jupyter_graphbreak.report.remedies import INTERRUPTED, NO_TIME_AT_ALL, WORKING, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import CodeType
 
+    from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.trying import EntryWithRemedy, TriedCandidate
-    from jupyter_graphbreak.experiments.recompiles.varied import Varied
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, SeenCall
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
 #: Seconds after which no further trial starts, and seconds that repeating the calls may take in any case.
 PATIENCE_S = 60.0
 _MINIMUM_S = 10.0
-#: A guard on the value of a size or of a number.
-_OF_VALUE = re.compile(r"\.size\(\)|== -?\d")
-#: Inductor's code refuses an input because of its memory format.
-_OTHER_LAYOUT = re.compile(r"expected size \S+, stride")
-#: The recompile limit, if the report does not have it.
-_DEFAULT_LIMIT = 8
-#: The maximum number of candidates of one entry.
-_MAX_CANDIDATES = 16
-#: The maximum number of conditions on a size that are rewritten.
-_MAX_CONDITIONS = 3
 
 
 class FoundRecompileRemedies(NamedTuple):
@@ -118,28 +66,6 @@ def _entry_with(entry: Entry, adjustment: Adjustment, owner: str) -> Iterator[En
     dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
     with applied_settings(adjustment.settings):
         yield dataclasses.replace(entry, arguments=arguments, dynamic=dynamic)
-
-
-@dataclass(frozen=True)
-class _Combined:
-    """A remedy for breaks that was tried together with the best change for recompiles."""
-
-    remedy: Remedy
-    tried: TriedCandidate
-    change: Change
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The remedies found for the recompiles of one entry, and manual steps for some of them."""
-
-    recompiles: list[Recompile]
-    tried: list[tuple[TriedCandidate, Change]]
-    owner: str = DEFAULT_OWNER
-    combined: _Combined | None = None
-    manual_steps: list[tuple[str, list[str]]] = dataclasses.field(default_factory=list)
-    reason: str | None = None
-    is_right: bool = False
 
 
 def find_recompile_remedies(
@@ -175,13 +101,13 @@ def find_recompile_remedies(
         Returns the remedies for the breaks of an entry, by the ids of the remedies.
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
-    texts = _ReportTexts(report, files, find_cell)
+    texts = ReportTexts(report, files, find_cell)
     builder = _RecompileRemedyBuilder(report, texts)
     by_entry, without_entry = _recompiles_by_entry(report, kept.entries)
     for entry, recompiles in by_entry:
         on_status(f"to repeat the calls of {entry.function} on copies")
         calls, is_repeated = kept.calls_of(entry), kept.has_repeated_calls(entry)
-        search = _EntrySearch(entry, calls, recompiles, report, texts, compile_text, on_status, is_repeated=is_repeated)
+        search = EntrySearch(entry, calls, recompiles, report, texts, compile_text, on_status, is_repeated=is_repeated)
         with entry.set_up():
             try:
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
@@ -207,7 +133,7 @@ def find_recompile_remedies(
     effects = [f"the function was not run again: it {effect.what}" for effect in kept.effects]
     for recompiles in without_entry:
         steps = manual_steps(find_varied([]), recompiles, None)
-        builder.add(_Found(recompiles, [], manual_steps=steps, reason=next(iter(effects), reason)))
+        builder.add(EntryFindings(recompiles, [], manual_steps=steps, reason=next(iter(effects), reason)))
     return FoundRecompileRemedies(builder.report(), builder.working)
 
 
@@ -245,476 +171,17 @@ def _recompiles_by_entry(
     return list(found.values()), list(others.values())
 
 
-class _EntrySearch:
-    """The search for remedies of one entry's recompiles."""
-
-    def __init__(
-        self,
-        entry: Entry,
-        seen: Sequence[SeenCall],
-        recompiles: list[Recompile],
-        report: Report,
-        texts: _ReportTexts,
-        compile_text: Callable[[str, str], list[CodeType]],
-        on_status: Callable[[str], None],
-        *,
-        is_repeated: bool,
-    ) -> None:
-        self._entry = entry
-        self._seen = seen
-        self._recompiles = recompiles
-        self._texts = texts
-        self._compile_text = compile_text
-        self._on_status = on_status
-        self._limit = report.config.get("recompile_limit", _DEFAULT_LIMIT)
-        #: Whether some calls looked like earlier ones.
-        self._is_repeated = is_repeated
-        self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-        self._tried: list[tuple[TriedCandidate, Change]] = []
-        self._owner = DEFAULT_OWNER
-        self._trials: CallTrials | None = None
-        self._remedies = {remedy.id: remedy for remedy in report.remedies or []}
-        self._line: SpecializingLine | None = self._specializing_line(None)
-        self._definition = texts.definition_of(entry)
-
-    def run(self, end: float) -> _Found:
-        """Try candidates until one ends all recompiles, and return the findings.
-
-        Parameters
-        ----------
-        end : float
-            The deadline, in seconds of :func:`time.monotonic`.
-        """
-        seen = self._seen
-        if len(seen) < 2:  # noqa: PLR2004
-            return self.without_trials(None)
-        varied = find_varied(seen)
-        named = varied.named_by(self._guards)
-        if right_number(named, self._recompiles):
-            return dataclasses.replace(self.without_trials(None), is_right=True)
-        trials = self._trials = CallTrials(self._entry, seen)
-        if trials.original.frames(trials.calls, unseen=False) <= trials.fewest:
-            return self.without_trials(
-                f"the arguments of {trials.left_out} of {len(seen)} calls cannot be made again"
-                if trials.left_out
-                else "repeated on copies, the calls were not compiled again"
-            )
-        varied = trials.varied
-        named = varied.named_by(self._guards)
-        self._owner = trials.owner or DEFAULT_OWNER
-        given = Circumstances(
-            self._owner,
-            self._limit if isinstance(self._limit, int) else _DEFAULT_LIMIT,
-            self._is_repeated and any(recompile.limit_hit for recompile in self._recompiles),
-            frozenset[str]().union(*(site.visible for site in self._sites())),
-        )
-        candidates = propose(named, varied, given)
-        is_right = self._try_in_turn(candidates, trials, trials.right_number(named.others), end)
-        works = any(tried.verdict in WORKING for tried, _ in self._tried)
-        self._line = self._specializing_line(None if works else trials.specializing)
-        ended = any(tried.ended for tried, _ in self._tried)
-        if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
-            self._rewrite_condition(self._line, trials)
-            ended = any(tried.ended for tried, _ in self._tried)
-        if not ended and not is_right:
-            self._compute_before(varied, trials, end)
-        return self._collected(varied)
-
-    def _try_in_turn(
-        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, right: int, end: float
-    ) -> bool:
-        """Try candidates until one leaves no more than the right number of compilations; return whether one does.
-
-        If it is not known where the code of that candidate belongs, continue with those that can be written into the
-        sources.
-        """
-        pending = deque(candidates)
-        known: set[Any] = set()
-        is_right = False
-        while pending:
-            candidate = pending.popleft()
-            candidate, change = self._placed(candidate, trials)
-            key = candidate.adjustment.lines, candidate.adjustment.dynamic, tuple(candidate.adjustment.settings)
-            if key in known or len(known) >= _MAX_CANDIDATES:
-                continue
-            known.add(key)
-            if self._is_no_better(candidate) or (is_right and not change.texts):
-                continue
-            if time.monotonic() + trials.seconds / 2 > end and self._tried:
-                break
-            self._on_status(candidate.title)
-            tried = self._with_doubts(trials.run(candidate))
-            self._tried.append((tried, change))
-            if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
-                is_right = True
-                if change.texts or not change.codes:
-                    break
-            if (
-                _OTHER_LAYOUT.search(tried.reason or "")
-                and candidate.adjustment != (adjusted := with_same_layouts(candidate)).adjustment
-            ):
-                pending.appendleft(adjusted)
-        return is_right
-
-    def _with_doubts(self, tried: TriedCandidate) -> TriedCandidate:
-        """Return the result of a trial, and name items that the change needs and numbers that it leaves as tensors.
-
-        Code that no trial runs may read these numbers; the reason names such code.
-        """
-        items = [before for before in tried.candidate.befores if before.needs_an_item]
-        if tried.verdict == "works" and items:
-            reason = f"it assumes that every call has `{expression(items[-1].path, self._owner)}`"
-            tried = dataclasses.replace(tried, verdict="works on what ran", reason=reason)
-        left = [before for before in tried.candidate.befores if before.leaves_tensors]
-        if tried.verdict not in WORKING or not left:
-            return tried
-        names = [f"`{expression(before.path, self._owner)}`" for before in left]
-        differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
-        tried = dataclasses.replace(tried, verdict="works but differs", differences=[*tried.differences, *differences])
-        found = self._texts.reader_of(tried.candidate.adjustment.tensors, self._sites(), self._definition)
-        if found is None or tried.reason is not None:
-            return tried
-        name, reader = found
-        place = expression(reader.path, self._owner)
-        reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
-        return dataclasses.replace(tried, reason=reason)
-
-    def _compute_before(self, varied: Varied, trials: CallTrials, end: float) -> None:
-        """Try to compute expressions before the call that depend only on values that varied."""
-        source = self._definition.source
-        if source is None:
-            return
-        program = self._program(source)
-        failed: set[bool] = set()
-        for proposal in propose_precomputed(source, self._definition.line, program.texts, readings(self._seen, varied)):
-            if proposal.is_tensor and True in failed:
-                continue
-            is_dynamic = bool(varied.sizes) or not proposal.is_tensor
-            changed, title = dict(proposal.texts), proposal.title
-            if is_dynamic:
-                changed |= with_dynamic(changed, CompiledDefinition(proposal.inner), None) or {}
-                title = f"{title}; compile with `dynamic=True`"
-            if time.monotonic() + trials.seconds / 2 > end:
-                return
-            entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
-            self._on_status(title)
-            candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
-            apply = entry_with_change(entry, program, Change(changed, compiles_itself=True))
-            tried = trials.run(candidate, apply)
-            self._tried.append((tried, Change(changed)))
-            if tried.verdict == "works" and tried.ended:
-                return
-            if tried.verdict != "another result":  # only the type of the numbers may be at fault
-                failed.add(proposal.is_tensor)
-
-    def _rewrite_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
-        """Try to end the recompiles by the best change together with a condition on a size that stays in one graph."""
-        source, text = line.source, self._texts.text(line.source)
-        proposals = list(propose_for_size(source, text, line.line))[:_MAX_CONDITIONS]
-        if not proposals:
-            return
-        program = self._program(source)
-        best, change = min(
-            (pair for pair in self._tried if pair[0].verdict in WORKING), key=lambda pair: pair[0].compilations
-        )
-        for proposal in proposals:
-            joined = self._joined(edits_of({source: text}, Change(proposal.texts)), change)
-            if joined is None:
-                continue
-            title = f"{proposal.title}; {best.candidate.title}"
-            self._on_status(title)
-            apply = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
-            tried = self._with_doubts(trials.run(best.candidate, apply))
-            if tried.verdict == "works" and proposal.assumptions:
-                tried = dataclasses.replace(tried, verdict="works on what ran", reason=proposal.assumptions[0])
-            families = ("branch", *best.candidate.families)
-            candidate = dataclasses.replace(best.candidate, title=title, families=families)
-            # If the condition still decides while compiling, PyTorch warns about torch.cond.
-            if tried.verdict not in WORKING or tried.ended:
-                self._tried.append((dataclasses.replace(tried, candidate=candidate), joined))
-            if tried.verdict == "works" and tried.ended:
-                break
-
-    def _program(self, source: str) -> Program:
-        """Return the texts that changes may edit: one source, and all that may compile the function."""
-        sources = dict.fromkeys([source, *self._texts.all_texts(self._sites())])
-        return self._texts.program(list(sources), self._compile_text)
-
-    def _joined(self, edits: Sequence[Edit], change: Change) -> Change | None:
-        """Return a change extended by edits; ``None`` if they overlap with its own edits."""
-        originals = {source: self._texts.text(source) for source in [*(e.source for e in edits), *change.texts]}
-        own = edits_of(originals, change)
-        if any(one.source == two.source and _overlap(one, two) for one in edits for two in own):
-            return None
-        texts = {
-            source: apply_edits(text, [edit for edit in (*own, *edits) if edit.source == source])
-            for source, text in originals.items()
-        }
-        return dataclasses.replace(change, texts=texts)
-
-    def combined(self, found: _Found, without_breaks: Mapping[tuple[str, ...], EntryWithRemedy]) -> _Combined | None:
-        """Try the best change together with the remedy that removes most breaks; ``None`` if that does not work."""
-        if self._trials is None or not found.tried or found.tried[0][0].verdict not in WORKING:
-            return None
-        (best, change), *_ = found.tried
-        if "hoisting" in best.candidate.families:
-            return None
-        usable = [
-            (remedy, apply)
-            for (ident, *others), apply in without_breaks.items()
-            if not others and (remedy := self._remedies.get(ident)) is not None and _can_be_combined(remedy)
-        ]
-        if not usable:
-            return None
-        remedy, apply = max(usable, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works"))
-        joined = self._joined(remedy.edits, change)
-        if joined is None:
-            return None
-        self._on_status(f"{remedy.title}; {best.candidate.title}")
-        tried = self._with_doubts(self._trials.run(best.candidate, apply))
-        if tried.verdict not in WORKING:
-            return None
-        return _Combined(remedy, tried.no_better_than(remedy), joined)
-
-    def _is_no_better(self, candidate: RecompileCandidate) -> bool:
-        """Return whether a candidate is only a weaker mark than one that works."""
-        return any(
-            tried.verdict in WORKING
-            and candidate.title == tried.candidate.title.replace("as dynamic", "as possibly dynamic")
-            for tried, _ in self._tried
-        )
-
-    def _specializing_line(self, known: SpecializingLine | None) -> SpecializingLine | None:
-        """Return the line that makes PyTorch compile values separately, as PyTorch names it in an error or a guard."""
-        if known is not None:
-            return self._texts.line_of(known.source, known.line, known.code)
-        for recompile in self._recompiles:
-            for reason in recompile.reasons:
-                at = reason.location
-                if at is None or not at.code or not self._texts.is_own(at.source):
-                    continue
-                if _OF_VALUE.search(reason.guard) is not None:
-                    return SpecializingLine(at.source, at.line, at.code.strip())
-        return None
-
-    def _placed(self, candidate: RecompileCandidate, trials: CallTrials) -> tuple[RecompileCandidate, Change]:
-        """Return a candidate with its change of the sources; without a place, ``dynamic=True`` becomes a setting."""
-        change = Change(settings=candidate.adjustment.settings, codes=self._codes(candidate))
-        texts: dict[str, str] = {}
-        is_complete = True
-        if candidate.adjustment.dynamic:
-            found = with_dynamic(self._texts.all_texts(self._sites()), self._definition, trials.owner)
-            if found is not None:
-                texts |= found
-            else:
-                candidate = candidate.with_setting(DYNAMIC_BY_SETTING)
-                change = Change(settings=candidate.adjustment.settings, codes=self._codes(candidate))
-        if candidate.befores:
-            by_source: dict[str, list[CallSite]] = {}
-            sites = self._sites()
-            for site in sites:
-                source, moved = self._texts.place(site)
-                if source is None or moved is None:
-                    is_complete = False
-                else:
-                    by_source.setdefault(source, []).append(moved)
-            is_complete = is_complete and bool(sites)
-            for source, placed in by_source.items():
-                text = texts.get(source, self._texts.text(source))
-                if source in texts:  # both changes in one text: the lines of the calls stay the same
-                    is_complete = is_complete and text.count("\n") == self._texts.text(source).count("\n")
-                befores, statements = candidate.befores, settings_statements(change.settings)
-                call, taken = self._entry.call, top_level_names()
-                new = with_lines_before(text, placed, call, befores, statements, taken) if is_complete else None
-                if new is None:
-                    is_complete = False
-                else:
-                    texts[source] = new
-        return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
-
-    def _codes(self, candidate: RecompileCandidate) -> tuple[str, ...]:
-        """Return the lines for the reader; a global variable that the calling code lacks has its module's name."""
-        sites = self._sites()
-
-        def name_of(path: Path) -> str:
-            root = path.root
-            is_hidden = root.kind == "global" and bool(sites) and not any(root.name in site.visible for site in sites)
-            name = expression(path, self._owner)
-            return f"{module_of(root, sites[0]) or root.scope}.{name}" if is_hidden and root.scope else name
-
-        if not candidate.befores:
-            return candidate.adjustment.lines
-        return tuple(with_joined_conditions(before.lines(name_of) for before in candidate.befores))
-
-    def _sites(self) -> list[CallSite]:
-        return [call.site for call in self._seen if call.site is not None]
-
-    def _collected(self, varied: Varied) -> _Found:
-        """Return the candidates, the best first, with a decision for a person if none works."""
-        works = [pair for pair in self._tried if pair[0].verdict in WORKING]
-        # Those that work on all inputs come first, and those that need a setting last; of the others, first those that
-        # can be written into the sources.
-        best = sorted(
-            works,
-            key=lambda pair: (
-                not pair[0].ended,
-                pair[0].compilations,
-                pair[0].verdict != "works",
-                bool(pair[1].settings),
-                not pair[1].texts,
-            ),
-        )
-        # A change that leaves more compilations than the best one is not a separate remedy.
-        kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
-        more = [one for one in kept if any(one[0].candidate.includes(other[0].candidate) for other in kept)]
-        kept = [pair for pair in kept if pair not in more]
-        failed = [pair for pair in self._tried if pair not in kept and pair not in more]
-        ended = bool(kept) and kept[0][0].ended
-        steps = [] if ended else manual_steps(varied, self._recompiles, self._line)
-        return _Found(self._recompiles, [*kept, *failed], self._owner, manual_steps=steps)
-
-    def without_trials(self, reason: str | None) -> _Found:
-        """Return only the decision for a person, and the trials so far."""
-        varied = find_varied(self._seen)
-        if self._tried:
-            return self._collected(varied)
-        steps = manual_steps(varied, self._recompiles, self._line)
-        return _Found(self._recompiles, [], manual_steps=steps, reason=reason)
-
-
-def _can_be_combined(remedy: Remedy) -> bool:
-    """Return whether a remedy for breaks works and only edits sources."""
-    is_edit = remedy.kind == "edit" and bool(remedy.edits) and not remedy.settings and remedy.code is None
-    return remedy.verdict in WORKING and is_edit and remedy.family != INNER
-
-
-def _overlap(one: Edit, other: Edit) -> bool:
-    return one.first_line <= other.last_line + 1 and other.first_line <= one.last_line + 1
-
-
-def _code_of(call: Any) -> CodeType | None:
-    """Return the code that implements a call of a function, a method, a partial or a module."""
-    while isinstance(call, partial):
-        call = call.func
-    function = type(call).forward if isinstance(call, torch.nn.Module) else call
-    return getattr(getattr(function, "__func__", function), "__code__", None)
-
-
-class _ReportTexts:
-    """The texts of the sources of a report, and of further cells and files that contain calls."""
-
-    def __init__(self, report: Report, files: Mapping[str, str], find_cell: FindCell) -> None:
-        self._report = report
-        self._find_cell = find_cell
-        self._ids = {filename: source for source, filename in files.items()}
-        self._files = dict(files)
-        self._known = {source.id: source for source in report.sources}
-        #: Sources that the report does not have.
-        self.new_sources: list[Source] = []
-
-    def text(self, source: str) -> str:
-        """Return the whole text of a source, as its editor shows it."""
-        return source_text(self._files.get(source, ""), self._find_cell)
-
-    def program(self, sources: Sequence[str], compile_text: Callable[[str, str], list[CodeType]]) -> Program:
-        """Return a program of some sources, to which changes can be applied."""
-        files = {source: self._files[source] for source in sources}
-        return Program(files, {source: self.text(source) for source in sources}, compile_text, self._find_cell)
-
-    def place(self, site: CallSite) -> tuple[str | None, CallSite | None]:
-        """Return the source of a call, and the call with the lines and columns of the editor."""
-        cell = self._find_cell(site.filename)
-        source = self._ids.get(site.filename)
-        if source is None:
-            source = self._add(site.filename)
-        if source is None or (source in self._known and self._known[source].kind == "library"):
-            return None, None
-        if cell is None:
-            return source, site
-        moved = site._replace(
-            line=site.line + cell.line_offset,
-            end_line=site.end_line + cell.line_offset,
-            column=site.column + cell.indent,
-            end_column=site.end_column + cell.indent,
-        )
-        return source, moved
-
-    def _add(self, filename: str) -> str | None:
-        cell = self._find_cell(filename)
-        ident = f"s{len(self._known) + len(self.new_sources) + 1}"
-        if cell is not None:
-            source = Source(ident, cell.name, "cell", segments=[Segment(1, cell.text)])
-        elif linecache.getlines(filename):
-            name = filename.replace("\\", "/").rpartition("/")[2]
-            source = Source(ident, name, "file", name)
-        else:
-            return None
-        self._ids[filename], self._files[ident] = ident, filename
-        self.new_sources.append(source)
-        return ident
-
-    def definition_of(self, entry: Entry) -> CompiledDefinition:
-        """Return the known facts about the definition of an entry's function."""
-        code = _code_of(entry.call)
-        source = self._ids.get(code.co_filename) if code is not None else None
-        if code is None or source is None or not self.is_own(source):
-            return CompiledDefinition(entry.function)
-        cell = self._find_cell(code.co_filename)
-        line = code.co_firstlineno + (cell.line_offset if cell is not None else 0)
-        return CompiledDefinition(entry.function, source, line)
-
-    def is_own(self, source: str) -> bool:
-        """Return whether a source is the user's."""
-        return source in self._known and self._known[source].kind != "library"
-
-    def line_of(self, path: str, line: int, code: str) -> SpecializingLine:
-        """Return a line with the number that the editor shows, given the end of its file's path."""
-        filename = next((known for known in self._ids if known.endswith(path)), path)
-        cell = self._find_cell(filename)
-        source = self._ids.get(filename, filename)
-        is_own = cell is not None or self.is_own(source) or not is_library(filename)
-        return SpecializingLine(
-            source, line + (cell.line_offset if cell is not None else 0), code, None if is_own else PurePath(path).name
-        )
-
-    def all_texts(self, sites: Sequence[CallSite]) -> dict[str, str]:
-        """Return the texts of all sources that may compile a function: the user's, and those that contain its calls."""
-        sources = [source.id for source in self._report.sources if source.kind != "library"]
-        sources += [source for site in sites if (source := self.place(site)[0]) is not None]
-        return {source: self.text(source) for source in dict.fromkeys(sources)}
-
-    def reader_of(
-        self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
-    ) -> tuple[str, Reader] | None:
-        """Return a line outside the compiled function that reads one of some numbers, after the name of its source."""
-        for source, text in self.all_texts(sites).items():
-            tree = parsed(text)
-            own = definition.line if source == definition.source else None
-            reader = find_reader(paths, tree, own) if tree is not None else None
-            if reader is not None:
-                return self._source(source).name, reader
-        return None
-
-    def path(self, source: str) -> str:
-        """Return the path or name of a source."""
-        known = self._source(source)
-        return known.path or known.name
-
-    def _source(self, ident: str) -> Source:
-        return self._known.get(ident) or next(new for new in self.new_sources if new.id == ident)
-
-
 class _RecompileRemedyBuilder:
     """Adds remedies to a report."""
 
-    def __init__(self, report: Report, texts: _ReportTexts) -> None:
+    def __init__(self, report: Report, texts: ReportTexts) -> None:
         self._report = report
         self._texts = texts
         self._remedies = list(report.remedies or [])
         #: The best working remedy of each entry: its id, its change, and the name of the called module.
         self.working: list[tuple[Entry, str, RecompileCandidate, str]] = []
 
-    def add(self, found: _Found, entry: Entry | None = None) -> None:
+    def add(self, found: EntryFindings, entry: Entry | None = None) -> None:
         """Add the findings about the recompiles of one entry."""
         idents = [recompile.id for recompile in found.recompiles]
         if (combined := found.combined) is not None:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, TensorSketch
-from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, changed_settings, is_number_of_break, plain_guard
+from jupyter_graphbreak.report.guards import (
+    METHOD_OWNER,
+    OF_BREAK,
+    changed_settings,
+    is_number_of_break,
+    plain_guard,
+    varied_function,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +45,10 @@ _GRADIENTS = (
 )
 _TRAINING = "Training or evaluation selects between two branches, and each has its own graph: two graphs are expected."
 _OBJECT = "`{name}` is a different object in some calls: create it once, before the loop."
+_FUNCTION = (
+    "`{name}` is a different function in some calls, and each function has its own graph: that is expected if there "
+    "are few. Otherwise call `{name}` outside of the compiled function."
+)
 _FIRST_STATE = (
     "`{name}` {differs} in some calls, such as the first, and those have their own graph. To have one graph, set it to "
     "a tensor of its later shape, such as zeros, before the first call."
@@ -94,12 +105,7 @@ def manual_step(
         The number of graphs that the function has for all calls; 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in varied.growing_caches):
-        return (
-            f"`{varied.growing_caches[0]}` grows with each call: pass a cache of fixed length that you create once, "
-            '`StaticCache(config=model.config, max_cache_len=...)`; with generate(), `cache_implementation="static"`.'
-        )
-    if sentence := next(filter(None, (_about_kept(guard, varied) for guard in guards)), ""):
+    if sentence := next(filter(None, (about(guards, varied) for about in _BY_GUARDS)), ""):
         return sentence
     for variation in named.others:
         return _about_own_state(variation) or _about(variation)
@@ -195,6 +201,26 @@ def _about_size(size: Size) -> str:
     )
 
 
+def _about_cache(guards: list[str], varied: Varied) -> str:
+    """Return a sentence about a cache of transformers that grows; else empty."""
+    if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in varied.growing_caches):
+        return (
+            f"`{varied.growing_caches[0]}` grows with each call: pass a cache of fixed length that you create once, "
+            '`StaticCache(config=model.config, max_cache_len=...)`; with generate(), `cache_implementation="static"`.'
+        )
+    return ""
+
+
+def _about_function(guards: list[str], _: Varied) -> str:
+    """Return a sentence about different functions that are passed; else empty."""
+    is_only_cause = bool(guards) and all(map(varied_function, guards))
+    return _FUNCTION.format(name=varied_function(guards[0])) if is_only_cause else ""
+
+
+def _about_kept_numbers(guards: list[str], varied: Varied) -> str:
+    return next(filter(None, (_about_kept(guard, varied) for guard in guards)), "")
+
+
 def _about_kept(guard: str, varied: Varied) -> str:
     """Return a sentence about a number that a function, a partial or the object of a method keeps; else empty."""
     if match := _OF_METHOD_OWNER.search(guard):
@@ -222,6 +248,10 @@ def _about_kept(guard: str, varied: Varied) -> str:
             "and pass the number in each call."
         )
     return ""
+
+
+#: The sentences that the guards alone decide, in the order in which they are tried.
+_BY_GUARDS = (_about_cache, _about_function, _about_kept_numbers)
 
 
 def _shared_graphs(named: Varied, graphs: int) -> str:
@@ -336,9 +366,12 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
 
 
 def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether the recompiles are right: flags or similar values select between a few programs."""
+    """Return whether the recompiles are right: flags, functions or similar values select between a few programs."""
     if any(recompile.limit_hit for recompile in recompiles) or named.sizes or named.numbers:
         return False
+    guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
+    if guards and all(map(varied_function, guards)):
+        return len(recompiles) < _MAX_RIGHT_VALUES
     selecting = {"flag", "none", "requires_grad"}
     return bool(named.others) and all(
         variation.kind in selecting and len(variation.values) <= _MAX_RIGHT_VALUES for variation in named.others

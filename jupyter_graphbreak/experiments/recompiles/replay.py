@@ -13,8 +13,8 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compilation_counts, running_eagerly
 from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import recompiling
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import bound_arguments, rebuilt_arguments
 from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, state_roots

@@ -17,13 +17,13 @@ from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, Repeate
 from jupyter_graphbreak.experiments.recompiles.varied import Number, NumberList, Size, find_varied
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
 from jupyter_graphbreak.experiments.remedies.search import RANK
+from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
 from jupyter_graphbreak.experiments.trial.entry import backend_name
-from jupyter_graphbreak.experiments.trial.inputs import numbers_in_code
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, TensorSketch
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
-from jupyter_graphbreak.experiments.trial.subject import ThreadSeesCopyError
+from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
 
 if TYPE_CHECKING:

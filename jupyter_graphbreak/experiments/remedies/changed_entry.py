@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.remedies.application import Program
     from jupyter_graphbreak.experiments.remedies.change import Change
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
 
 def entry_with_change(entry: Entry, program: Program, change: Change) -> Callable[[], AbstractContextManager[Entry]]:

@@ -20,8 +20,8 @@ from jupyter_graphbreak.experiments.remedies.own_edits import Patch
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import RANK, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuilt_arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import Condition
     from jupyter_graphbreak.experiments.remedies.application import Program
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.outcome import Result
 
 #: The builtin function that the instrumented text calls.

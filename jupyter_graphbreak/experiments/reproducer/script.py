@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jupyter_graphbreak.experiments.reproducer.target import Target
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
 
 #: The logs in which PyTorch itself reports a break or a recompile.

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import array
 import contextlib
 import contextvars
 import copy
-import enum
 import functools
 import gc
-import inspect
 import io
-import logging
-import re
-import struct
 import sys
 import threading
 import types
-import typing
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -27,9 +20,19 @@ import torch
 from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
-from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator, stream_in_memory
+from jupyter_graphbreak.experiments.trial.object_kinds import (
+    LOCKS,
+    has_attributes_only,
+    is_atom,
+    is_bound_to_data,
+    is_code,
+    is_data,
+    is_plain,
+    is_shared,
+    slot_descriptors,
+)
+from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
-from jupyter_graphbreak.recording.targets import is_own
 from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxied_by, proxy_member
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -41,35 +44,8 @@ if TYPE_CHECKING:
 
 #: If a storage is larger and mostly unused by a view, only the view is copied.
 _MAX_STORAGE_BYTES = 1 << 26
-#: The flag ``Py_TPFLAGS_HEAPTYPE``: the class was created by a ``class`` statement.
-_HEAP_TYPE = 1 << 9
-_CONTAINERS = (
-    torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
-    list, dict, set, tuple, deque, types.SimpleNamespace,
-)  # fmt: skip
-_ATOMS = (
-    str, bytes, int, float, complex, type(None), torch.dtype, torch.device, torch.Size, frozenset, enum.Enum,
-    re.Pattern, inspect.Signature,
-)  # fmt: skip
-#: Types of objects that belong to the process rather than to the program: copies share them.
-_PROCESS_TYPES = (
-    logging.Filterer, logging.Manager, threading.Thread, contextvars.ContextVar,
-    contextvars.Token, types.FrameType, types.TracebackType, types.CodeType,
-)  # fmt: skip
-#: Logging packages: their loggers refer to threads, streams and settings.
-_LOGGING_PACKAGES = frozenset({"loguru", "structlog", "absl"})
-#: Modules of PyTorch whose objects belong to the process: operators, compilers, device streams.
-_TORCH_MODULES = (
-    "torch._C", "torch._dynamo", "torch._higher_order_ops", "torch._inductor", "torch._library", "torch._ops",
-    "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",
-)  # fmt: skip
-_LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
-#: Classes without attributes that are not heap types.
-_PLAIN_BASES = frozenset({typing.Generic})
 #: The memo key under which the keys of memory that no run has changed are stored.
 UNCHANGED = "unchanged"
-#: The types of memory that a view may show.
-_BYTES = (bytearray, array.array)
 _IN_MEMORY = (io.StringIO, io.BytesIO)
 #: Python's modules of hashes, whose objects only their own method copies.
 _HASHES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
@@ -212,7 +188,7 @@ class _Copier:
 
     def _lock(self, value: Any) -> Any:
         """Return a free lock: a trial must not wait for the user's threads."""
-        return _LOCKS[type(value)]()
+        return LOCKS[type(value)]()
 
     def _generator(self, value: torch.Generator) -> Any:
         result = torch.Generator(value.device)
@@ -324,7 +300,7 @@ class _Copier:
         known = len(self._memo)
         reason = "it has a destructor, which would also run for the copy"
         if kind in _IN_MEMORY or not any("__del__" in vars(base) for base in kind.__mro__):
-            if not _defines_copying(kind) and _has_attributes_only(kind):
+            if not _defines_copying(kind) and has_attributes_only(kind):
                 with contextlib.suppress(TypeError):  # a class that Python cannot instantiate
                     return self._attributes(value)
             try:
@@ -363,8 +339,8 @@ class _Copier:
             return value
         if is_instance(value, dict | list | set):
             return self._filled_container(value)
-        has_state = attribute_of(value, "__dict__") or any(_slot_descriptors(type(value)))
-        return self._attributes(value) if has_state and _has_attributes_only(type(value)) else value
+        has_state = attribute_of(value, "__dict__") or any(slot_descriptors(type(value)))
+        return self._attributes(value) if has_state and has_attributes_only(type(value)) else value
 
     def _attributes(self, value: Any) -> Any:
         """Return a copy, attribute by attribute, of an instance whose classes are all written in Python."""
@@ -381,7 +357,7 @@ class _Copier:
             self._memo[id(content)] = own = attribute_of(result, "__dict__")
             self._memo.setdefault(id(self._memo), []).append(content)
             own.update((key, self.copy(item)) for key, item in list(content.items()))
-        for descriptor in _slot_descriptors(type(value)):
+        for descriptor in slot_descriptors(type(value)):
             with contextlib.suppress(AttributeError):  # an unset slot
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
@@ -391,7 +367,7 @@ class _Copier:
 
     def _tensor(self, value: torch.Tensor) -> Any:
         """Return a leaf with the same elements, ``.grad`` and attributes; copies of views also share memory."""
-        if not _is_plain(value):
+        if not is_plain(value):
             return self._copy_unusual_tensor(value)
         use_digest = self._digests is not None and is_large(value)
         result = self._digest(value) if use_digest else self._elements(value)
@@ -469,7 +445,7 @@ class _Copier:
         def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
             if id(tensor) in memo:
                 return memo[id(tensor)]
-            if _is_plain(tensor) and memo is self._memo:
+            if is_plain(tensor) and memo is self._memo:
                 return self._tensor(tensor)
             return (of_parameters if is_instance(tensor, torch.nn.Parameter) else of_tensors)(tensor, memo)
 
@@ -488,7 +464,7 @@ class _Copier:
     _copiers: ClassVar[_Copiers] = (
         (weakref.ref, _reference),
         (functools.partial, _partial),
-        (tuple(_LOCKS), _lock),
+        (tuple(LOCKS), _lock),
         (torch.Generator, _generator),
         (threading.local, _local),
         (memoryview, _view),
@@ -512,13 +488,6 @@ def _describe_error(error: BaseException) -> str:
     return type(error).__name__
 
 
-def is_bound_to_data(method: Any) -> bool:
-    """Return whether an object is a built-in method of an object that is copied."""
-    return is_instance(method, types.BuiltinMethodType) and (
-        is_instance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in _LOCKS
-    )
-
-
 def _defines_copying(kind: type) -> bool:
     """Return whether a class defines how it is copied."""
     return getattr(kind, "__deepcopy__", None) is not None
@@ -535,38 +504,6 @@ def _keep(*_: Any) -> None:
 def _is_builtin_init(kind: type) -> bool:
     """Return whether a class has an ``__init__`` that is not written in Python."""
     return isinstance(vars(kind).get("__init__"), types.WrapperDescriptorType)
-
-
-def _has_attributes_only(kind: type) -> bool:
-    """Return whether the instances of a class consist of attributes only."""
-    return all(_adds_attributes_only(base) or base in _PLAIN_BASES for base in kind.__mro__[:-1])
-
-
-def _adds_attributes_only(kind: type) -> bool:
-    """Return whether the instances of a class have no more memory than those of its base and its attributes need.
-
-    Instances of nanobind's classes have more. Their methods end the process if ``__init__`` has not run.
-    """
-    base = kind.__base__
-    if not kind.__flags__ & _HEAP_TYPE or base is None:
-        return False
-    attributes = [
-        name
-        for name, member in vars(kind).items()
-        if is_instance(member, types.MemberDescriptorType) or name in {"__dict__", "__weakref__"}
-    ]
-    return kind.__basicsize__ - base.__basicsize__ <= struct.calcsize("P") * len(attributes)
-
-
-def _slot_descriptors(kind: type) -> Iterator[Any]:
-    """Yield the descriptors of the ``__slots__`` of a class."""
-    for base in kind.__mro__:
-        if base.__flags__ & _HEAP_TYPE and "__slots__" in vars(base):
-            yield from (member for member in vars(base).values() if is_instance(member, types.MemberDescriptorType))
-
-
-def _is_plain(value: torch.Tensor) -> bool:
-    return type(value) in {torch.Tensor, torch.nn.Parameter} and value.layout == torch.strided and not value.is_nested
 
 
 def _has_only_a_class(value: torch.Tensor) -> bool:
@@ -594,244 +531,11 @@ def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
     return storage if storage.data_ptr() and not small_part else None
 
 
-class SavedState:
-    """The content of all objects reachable from some roots, to restore it in place.
-
-    Parameters
-    ----------
-    roots : iterable
-        The objects to start from.
-    is_kept : callable
-        Whether the elements of a storage are saved elsewhere.
-    """
-
-    def __init__(self, roots: Iterable[Any], is_kept: Callable[[torch.UntypedStorage], bool] = lambda _: False) -> None:
-        self._is_kept = is_kept
-        self._contents: list[tuple[Any, Any]] = []
-        self._slot_descriptors: list[tuple[Any, Any, Any]] = []
-        self._tensors: list[tuple[torch.Tensor, torch.Tensor, bool, torch.Tensor | None]] = []
-        self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
-        self._seen: dict[int, Any] = {}
-        pending = list(roots)
-        with looking_at_tensors():
-            while pending:
-                value = pending.pop()
-                if id(value) in self._seen or not is_data(value):
-                    continue
-                self._seen[id(value)] = value
-                pending += self._save(value)
-
-    def restore(self) -> None:
-        """Restore the saved content of each object."""
-        with looking_at_tensors(), torch.inference_mode(mode=False):
-            self._restore_tensors()
-
-    def _restore_tensors(self) -> None:
-        for container, content in self._contents:
-            _refill(container, content)
-        for item, descriptor, content in self._slot_descriptors:
-            descriptor.__set__(item, from_slot(content))
-        for alias, elements in self._memory.values():
-            with torch.no_grad():
-                if is_instance(elements, torch.UntypedStorage):
-                    memory = alias.untyped_storage()
-                    if memory.nbytes() != elements.nbytes():
-                        memory.resize_(elements.nbytes())
-                    memory.copy_(elements)
-                else:
-                    alias.copy_(elements)
-        for tensor, alias, requires_grad, grad in self._tensors:
-            if not tensor.is_leaf:
-                tensor.detach_()
-            if tensor.data_ptr() != alias.data_ptr() or tensor.shape != alias.shape or tensor.dtype != alias.dtype:
-                tensor.data = alias
-            if tensor.requires_grad != requires_grad:
-                tensor.requires_grad_(requires_grad)
-            tensor.grad = grad
-
-    def move(self, memory: torch.UntypedStorage, to: torch.UntypedStorage, elements: torch.UntypedStorage) -> None:
-        """Move the tensors of a storage to a new one, whose saved content is ``elements``."""
-        address = memory.data_ptr()
-        for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
-            if alias.untyped_storage().data_ptr() == address:
-                moved = torch.empty(0, dtype=alias.dtype, device=alias.device)
-                moved.set_(to, alias.storage_offset(), alias.size(), alias.stride())
-                if tensor.data_ptr() == alias.data_ptr():
-                    tensor.data = moved
-                self._tensors[index] = tensor, moved, requires_grad, grad
-                self._memory[to.data_ptr()] = moved, elements
-
-    def _save(self, value: Any) -> list[Any]:
-        """Save the content of one object; return the objects it refers to."""
-        if is_instance(value, torch.Tensor):
-            return self._save_tensor(value)
-        if is_instance(value, tuple):
-            return [*tuple.__iter__(value)]
-        if (target := proxied_by(value)) is not None:
-            return [target]
-        parts: list[Any] = []
-        attributes = attribute_of(value, "__dict__")
-        if isinstance(attributes, dict) and not is_instance(value, type):
-            self._contents.append((attributes, {key: to_slot(part) for key, part in attributes.items()}))
-            parts += attributes.values()
-        for descriptor in _slot_descriptors(type(value)):
-            with contextlib.suppress(AttributeError):  # an unset slot
-                part = descriptor.__get__(value, type(value))
-                self._slot_descriptors.append((value, descriptor, to_slot(part)))
-                parts.append(part)
-        if is_instance(value, dict):
-            self._contents.append((value, {key: to_slot(part) for key, part in value.items()}))
-            parts += [*value.keys(), *value.values()]
-        elif is_instance(value, list | deque):
-            self._contents.append((value, list(map(to_slot, value))))
-            parts += value
-        elif is_instance(value, set):
-            self._contents.append((value, set(value)))
-            parts += value
-        elif is_instance(value, torch.Generator):
-            self._contents.append((value, value.get_state()))
-        elif is_instance(value, memoryview):
-            parts.append(value.obj)
-        elif is_instance(value, _BYTES) or _is_array(value):
-            self._contents.append((value, copy.copy(value)))
-        return parts
-
-    def _save_tensor(self, tensor: torch.Tensor) -> list[Any]:
-        alias = tensor.detach()
-        address = 0
-        if _is_plain(tensor) and not tensor.is_meta:
-            address = alias.untyped_storage().data_ptr()
-        if address:
-            if address not in self._memory and not self._is_kept(alias.untyped_storage()):
-                self._memory[address] = alias, alias.untyped_storage().clone()
-        elif not _is_plain(tensor):
-            self._memory[id(tensor)] = alias, alias.clone()
-        grad = tensor.grad if tensor.is_leaf else None
-        if _is_plain(tensor):
-            self._tensors.append((tensor, alias, tensor.requires_grad, grad))
-        attributes = vars(tensor)
-        self._contents.append((attributes, dict(attributes)))
-        return [*attributes.values(), *([grad] if grad is not None else [])]
-
-
-class _Opaque:
-    """A copy of an object whose content cannot be read, such as an iterator; restoring copies it again."""
-
-    def __init__(self, value: Any) -> None:
-        self.copy = value
-
-
-def to_slot(value: Any) -> Any:
-    """Return the value to save for a reference: the object if its content is saved separately, or else a copy."""
-    if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
-        return value
-    result = clone(value)
-    return value if result is value else _Opaque(result)
-
-
-def _is_reference(value: Any) -> bool:
-    """Return whether an object has no content, but refers to objects that are saved."""
-    return is_instance(value, weakref.ref | functools.partial) or type(value) in _LOCKS
-
-
-def from_slot(saved: Any) -> Any:
-    """Return the object, or a new copy of it, for a value that :func:`to_slot` returned."""
-    return clone(saved.copy) if is_instance(saved, _Opaque) else saved
-
-
-def _refill(container: Any, content: Any) -> None:
-    if is_instance(container, dict):
-        if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
-            return  # Dynamo's guards notice writes to a dict
-        container.clear()
-        container.update((key, from_slot(saved)) for key, saved in content.items())
-    elif is_instance(container, list):
-        container[:] = map(from_slot, content)
-    elif is_instance(container, _BYTES):
-        container[:] = content
-    elif is_instance(container, deque):
-        container.clear()
-        container.extend(map(from_slot, content))
-    elif is_instance(container, set):
-        container.clear()
-        container.update(content)
-    elif is_instance(container, torch.Generator):
-        container.set_state(content)
-    else:
-        container[...] = content
-
-
 def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
     """Return a memo with which :func:`clone` does not copy some objects, nor the memory of tensors among them."""
     memo: dict[Any, Any] = {}
     for item in objects:
         memo[id(item)] = item
-        if is_instance(item, torch.Tensor) and _is_plain(item) and (storage := _storage(item)) is not None:
+        if is_instance(item, torch.Tensor) and is_plain(item) and (storage := _storage(item)) is not None:
             memo["memory", storage.data_ptr(), str(item.device)] = storage
     return memo
-
-
-def is_atom(value: Any) -> bool:
-    """Return whether an object is immutable."""
-    kind: Any = type(value)
-    # An instance of a subclass may have attributes.
-    has_attributes = kind.__dictoffset__ and not is_instance(value, enum.Enum)
-    return kind is object or (is_instance(value, _ATOMS) and not has_attributes)
-
-
-def is_code(value: Any) -> bool:
-    """Return whether an object is a function, a class, a module, or the graph of a module that PyTorch generated."""
-    return is_instance(
-        value,
-        type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType | torch.fx.Graph,
-    )
-
-
-def is_shared(value: Any) -> bool:
-    """Return whether an object belongs to the process rather than to the program: a logger, thread or open stream."""
-    if is_instance(value, torch.Generator):
-        return _is_default_generator(value)
-    if is_instance(value, _PROCESS_TYPES) or (is_instance(value, io.IOBase) and stream_in_memory(value) is None):
-        return True
-    home: Any = type(value).__module__
-    # A class may define a property of that name. A compiled module is copied with the module that it calls.
-    if not isinstance(home, str) or is_instance(value, torch.nn.Module):
-        return False
-    return home.partition(".")[0] in _LOGGING_PACKAGES or any(
-        home == package or home.startswith(f"{package}.") for package in _TORCH_MODULES
-    )
-
-
-def _is_default_generator(value: torch.Generator) -> bool:
-    """Return whether a generator belongs to a device, which each run seeds."""
-    defaults = [torch.default_generator]
-    for module in (torch.cuda, torch.xpu):
-        defaults += getattr(module, "default_generators", ())
-    return any(value is default for default in defaults)
-
-
-def _is_array(value: Any) -> bool:
-    """Return whether an object is an array of NumPy; a user's class may have any attribute of one."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and is_instance(value, numpy.ndarray)
-
-
-def is_data(value: Any) -> bool:
-    """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
-    if is_instance(value, (*_CONTAINERS, *_BYTES, threading.local)) or proxied_by(value) is not None:
-        return True
-    if is_instance(value, memoryview):
-        return is_data(value.obj)
-    if is_instance(value, torch.Generator):
-        return not _is_default_generator(value)
-    if _is_array(value):
-        return True
-    kind = type(value)
-    # Objects of the standard library, such as streams, refer to almost everything.
-    return (
-        not is_code(value)
-        and not is_shared(value)
-        and attribute_of(value, "__dict__") is not None
-        and is_own(kind)
-        and kind.__module__.partition(".")[0] not in sys.stdlib_module_names
-    )

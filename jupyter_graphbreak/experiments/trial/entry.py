@@ -16,8 +16,8 @@ from jupyter_graphbreak._torch_compat.hooks.entries import watch_entries
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, readable_new_globals
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak._torch_compat.tensor_values import has_nan, looking_at_tensors
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import SETS_COMPILER, ProcessState
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.records.attributes import is_instance
 

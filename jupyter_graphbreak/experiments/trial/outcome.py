@@ -41,7 +41,7 @@ from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from jupyter_graphbreak.experiments.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
 #: An input for which the function runs more lines is skipped: the function may loop forever.

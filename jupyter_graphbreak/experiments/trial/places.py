@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import is_data
+from jupyter_graphbreak.experiments.trial.object_kinds import is_data
 from jupyter_graphbreak.experiments.trial.values import Yielded, attributes, show
 from jupyter_graphbreak.records.attributes import is_instance
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, Root, TensorSketch
 from jupyter_graphbreak.records.attributes import is_instance
 

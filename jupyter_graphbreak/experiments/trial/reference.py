@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak._torch_compat.compiled import running_eagerly
+from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
-from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, describe, edge_inputs, other_inputs
+from jupyter_graphbreak.experiments.trial.inputs import Input, describe, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -22,6 +23,8 @@ from jupyter_graphbreak.report.frontends import Example, Raised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
 #: After this many seconds of processor time no further input is derived.
 _MAX_SECONDS = 2.0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
 from jupyter_graphbreak.records.package_paths import is_library

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import builtins
 import dis
+import logging
 import sys
 import types
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.experiments.trial.assigned_attributes import is_user_module
+from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -64,3 +69,57 @@ def with_functions(member: Any, change: Callable[[Any], Any]) -> Any:
         getter, setter, deleter = (part and change(part) for part in (member.fget, member.fset, member.fdel))
         return property(getter, setter, deleter, member.__doc__)
     return type(member)(change(member.__func__)) if isinstance(member, staticmethod | classmethod) else change(member)
+
+
+#: Functions with which code reads or writes globals, or attributes, that it does not name.
+READ_ANY_GLOBAL = frozenset({"globals", "exec", "eval"})
+_READ_ANY_ATTRIBUTE = READ_ANY_GLOBAL | {"getattr", "attrgetter", "vars", "__dict__"}
+
+
+def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
+    """Return the user's modules that code refers to, each with the names that the code uses from it."""
+    functions = {id(item): item for item in reached(*roots) if is_instance(item, types.FunctionType) and is_own(item)}
+    pending = list(functions.values())
+    result: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
+    while pending:
+        function = pending.pop()
+        names = set(names_in(function.__code__))
+        modules = [value for name in names if is_instance(value := function.__globals__.get(name), types.ModuleType)]
+        imported = dict.fromkeys(names_in(function.__code__, constants=True))
+        modules += [sys.modules[name] for name in imported if name in sys.modules and name != "__main__"]
+        if "modules" in names:
+            own = sys.modules.get(str(function.__globals__.get("__name__")))
+            modules += [own] if own is not None else []
+        for module in modules:
+            if not is_user_module(module):
+                continue
+            known = result.setdefault(module.__name__, (module, {}))[1]
+            wanted = vars(module) if names & _READ_ANY_ATTRIBUTE else [name for name in names if name in vars(module)]
+            used = [name for name in wanted if not name.startswith("__")]
+            used += [name for name in ("__getattr__",) if name in vars(module)]  # it may provide others
+            new = [vars(module)[name] for name in used if name not in known]
+            modules += [part for part in new if is_instance(part, types.ModuleType)]
+            known.update(dict.fromkeys(used))
+            for item in reached(*(vars(module)[name] for name in used)):
+                if is_instance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
+                    functions[id(item)] = item
+                    pending.append(item)
+    return [(module, list(names)) for module, names in result.values()]
+
+
+def names_in(code: types.CodeType, *, constants: bool = False) -> Iterator[str]:
+    """Yield the names in code; with ``constants`` also its strings, which may name an imported module."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_in(constant, constants=constants)
+        elif constants and isinstance(constant, str):
+            yield constant
+
+
+def named_loggers(code: types.CodeType) -> Iterator[logging.Logger]:
+    """Yield the loggers that code names, as in ``logging.getLogger("training")``."""
+    known = logging.root.manager.loggerDict
+    for name in names_in(code, constants=True):
+        if isinstance(log := known.get(name), logging.Logger):
+            yield log

@@ -15,11 +15,11 @@ from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.check.graph_comparison import gradients_of
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effect_places import located_by
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject

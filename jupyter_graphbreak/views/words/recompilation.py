@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report.guards import METHOD_OWNER, OF_BREAK, changed_settings, is_number_of_break, plain_guard
+from jupyter_graphbreak.report.guards import (
+    METHOD_OWNER,
+    OF_BREAK,
+    changed_settings,
+    is_number_of_break,
+    plain_guard,
+    varied_function,
+)
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
@@ -461,15 +468,25 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
         name = freed["name"]
         what = "a value that the break returned" if name.startswith(OF_BREAK) else f"`{name}`"
         return _Variation(f"{what} no longer exists", "", None, "")
-    if identity := _IDENTITY.fullmatch(guard):
-        what = "is a different object" if identity["what"] == "obj" else "has a different type"
-        return _Variation(f"`{identity['name']}` {what}", "", None, "")
+    if varied := _varied_object(guard):
+        return _Variation(varied, "", None, "")
     if settings := changed_settings(guard):
         return _Variation(f"{settings} changed", "", None, "")
     if guard.startswith(_OTHER_BACKEND):
         advice = "pass the same backend, mode and options each time; make a backend function once"
         return _Variation("`torch.compile` was called with another backend, mode or options", "", None, advice)
     return None
+
+
+def _varied_object(guard: str) -> str:
+    """Return how an object varied, such as "`fn` is a different function"; empty for any other guard."""
+    if function := varied_function(guard):
+        return f"`{function}` is a different function"
+    if identity := _IDENTITY.fullmatch(guard):
+        return (
+            f"`{identity['name']}` {'is a different object' if identity['what'] == 'obj' else 'has a different type'}"
+        )
+    return ""
 
 
 def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bool) -> _Variation:

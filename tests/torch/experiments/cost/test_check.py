@@ -17,8 +17,8 @@ import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.tried_settings import SettingChange
 from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.check.checking import check_entry, check_instances, instances_of
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.cost import Check
 
 

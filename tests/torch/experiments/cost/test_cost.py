@@ -21,8 +21,8 @@ from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, entry_of, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.cost import DeviceWork, EntryCost
 from jupyter_graphbreak.report.schema import Report
 

@@ -11,8 +11,8 @@ import torch
 from jupyter_graphbreak._torch_compat.profile_ranges import Activity
 from jupyter_graphbreak.experiments.cost.growth import bytes_per_call, common_holder, memory_growth
 from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.cost import MemoryGrowth

@@ -14,8 +14,8 @@ from jupyter_graphbreak.experiments.cost.entry_cost import measure_entry
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.cost import GuardCost, Spread
 from jupyter_graphbreak.report.location import Location

@@ -12,8 +12,8 @@ import torch
 from jupyter_graphbreak._torch_compat.profile_ranges import device_activities
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.cost import MemoryCost
 
 #: The shape of a tensor of float32, and its bytes.

@@ -11,8 +11,8 @@ import torch
 from jupyter_graphbreak.experiments.cost import memory_changes
 from jupyter_graphbreak.experiments.cost.memory_changes import agree, tried_changes
 from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.time_limit import limit_time
 from jupyter_graphbreak.report.cost import MemoryChange, MemoryCost

@@ -13,9 +13,9 @@ import torch
 from jupyter_graphbreak.experiments.cost import operations
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
 
 def busy(us: float) -> None:

@@ -17,8 +17,8 @@ from jupyter_graphbreak.experiments.cost.blocks import Blocks, repeated_blocks
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.variants import Variant
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import CompiledWay, RegionCost

@@ -15,8 +15,8 @@ import torch
 
 from jupyter_graphbreak import capture, explain, try_remedies
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy

@@ -22,8 +22,8 @@ from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult, TrialRunner
 from jupyter_graphbreak.experiments.trial import time_limit
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING
 

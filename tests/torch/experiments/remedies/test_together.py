@@ -10,8 +10,8 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Report
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.trial.copies import clone, is_data
+from jupyter_graphbreak.experiments.trial.copies import clone
+from jupyter_graphbreak.experiments.trial.object_kinds import is_data
 from jupyter_graphbreak.experiments.trial.values import difference
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.effects import capture_effects
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 

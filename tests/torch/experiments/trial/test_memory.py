@@ -10,9 +10,9 @@ import torch
 
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial import memory
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.digests import digest
 from jupyter_graphbreak.experiments.trial.entry import Entry, keep_entries
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import jupyter_graphbreak
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.inputs import Arguments, other_inputs
+from jupyter_graphbreak.experiments.trial.inputs import other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 import torch
 
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import Difference, differences, same_text
-from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input
+from jupyter_graphbreak.experiments.trial.inputs import Input
 from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference
 from jupyter_graphbreak.experiments.trial.subject import Subject

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.memory import KeptMemory
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup

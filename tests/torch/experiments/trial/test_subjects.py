@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandboxed
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError

@@ -13,11 +13,13 @@ from jupyter_graphbreak.experiments.recompiles.manual_steps import (
     is_about_freed_objects,
     manual_step,
     manual_steps,
+    right_number,
 )
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.varied import Number, OtherVariation, Size, Varied
 from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, TensorSketch
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
+from jupyter_graphbreak.views.words.recompilation import failed_guards
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.varied import OtherKind
@@ -56,6 +58,25 @@ def test_an_object_that_is_gone_was_made_anew() -> None:
     gone = GuardFailure("Cache line invalidated because L['___stack0'] got deallocated")
     ((step, _),) = manual_steps(Varied(), [replace(recompile, reasons=[gone])], None)
     assert step == GENERAL_STEP
+
+
+def test_each_function_that_is_passed_has_its_own_graph() -> None:
+    guards = [
+        "___check_obj_id(L['kernel'].__code__, 140), type=<class 'code'>",
+        "CodeGuardAccessor: Not a function on L['kernel'].__code__",
+        "___check_obj_id(L['kernel'], 150), type=<class 'builtin_function_or_method'>",
+    ]
+    recompiles = [
+        Recompile(f"0/{number}", "0/0", "apply", None, [GuardFailure(guard) for guard in guards[:number]])
+        for number in (1, 2, 3)
+    ]
+    assert right_number(Varied(), recompiles)
+    assert not right_number(Varied(), [*recompiles, *recompiles])
+    assert manual_step(Varied(), Varied(), recompiles, None).startswith(
+        "`kernel` is a different function in some calls, and each function has its own graph"
+    )
+    (guard,) = failed_guards((0, failure) for failure in recompiles[-1].reasons)
+    assert guard.variation == "`kernel` is a different function"
 
 
 def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:

@@ -1,0 +1,138 @@
+"""Read the sources of a report, and further cells and files that contain calls."""
+
+from __future__ import annotations
+
+import linecache
+from functools import partial
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
+from jupyter_graphbreak.experiments.recompiles.placement import Reader, find_reader, parsed
+from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
+from jupyter_graphbreak.experiments.remedies.application import Program, source_text
+from jupyter_graphbreak.records.package_paths import is_library
+from jupyter_graphbreak.report.location import Segment, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import CodeType
+
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path
+    from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.report.schema import Report
+
+
+def _code_of(call: Any) -> CodeType | None:
+    """Return the code that implements a call of a function, a method, a partial or a module."""
+    while isinstance(call, partial):
+        call = call.func
+    function = type(call).forward if isinstance(call, torch.nn.Module) else call
+    return getattr(getattr(function, "__func__", function), "__code__", None)
+
+
+class ReportTexts:
+    """The texts of the sources of a report, and of further cells and files that contain calls."""
+
+    def __init__(self, report: Report, files: Mapping[str, str], find_cell: FindCell) -> None:
+        self._report = report
+        self._find_cell = find_cell
+        self._ids = {filename: source for source, filename in files.items()}
+        self._files = dict(files)
+        self._known = {source.id: source for source in report.sources}
+        #: Sources that the report does not have.
+        self.new_sources: list[Source] = []
+
+    def text(self, source: str) -> str:
+        """Return the whole text of a source, as its editor shows it."""
+        return source_text(self._files.get(source, ""), self._find_cell)
+
+    def program(self, sources: Sequence[str], compile_text: Callable[[str, str], list[CodeType]]) -> Program:
+        """Return a program of some sources, to which changes can be applied."""
+        files = {source: self._files[source] for source in sources}
+        return Program(files, {source: self.text(source) for source in sources}, compile_text, self._find_cell)
+
+    def place(self, site: CallSite) -> tuple[str | None, CallSite | None]:
+        """Return the source of a call, and the call with the lines and columns of the editor."""
+        cell = self._find_cell(site.filename)
+        source = self._ids.get(site.filename)
+        if source is None:
+            source = self._add(site.filename)
+        if source is None or (source in self._known and self._known[source].kind == "library"):
+            return None, None
+        if cell is None:
+            return source, site
+        moved = site._replace(
+            line=site.line + cell.line_offset,
+            end_line=site.end_line + cell.line_offset,
+            column=site.column + cell.indent,
+            end_column=site.end_column + cell.indent,
+        )
+        return source, moved
+
+    def _add(self, filename: str) -> str | None:
+        cell = self._find_cell(filename)
+        ident = f"s{len(self._known) + len(self.new_sources) + 1}"
+        if cell is not None:
+            source = Source(ident, cell.name, "cell", segments=[Segment(1, cell.text)])
+        elif linecache.getlines(filename):
+            name = filename.replace("\\", "/").rpartition("/")[2]
+            source = Source(ident, name, "file", name)
+        else:
+            return None
+        self._ids[filename], self._files[ident] = ident, filename
+        self.new_sources.append(source)
+        return ident
+
+    def definition_of(self, entry: Entry) -> CompiledDefinition:
+        """Return the known facts about the definition of an entry's function."""
+        code = _code_of(entry.call)
+        source = self._ids.get(code.co_filename) if code is not None else None
+        if code is None or source is None or not self.is_own(source):
+            return CompiledDefinition(entry.function)
+        cell = self._find_cell(code.co_filename)
+        line = code.co_firstlineno + (cell.line_offset if cell is not None else 0)
+        return CompiledDefinition(entry.function, source, line)
+
+    def is_own(self, source: str) -> bool:
+        """Return whether a source is the user's."""
+        return source in self._known and self._known[source].kind != "library"
+
+    def line_of(self, path: str, line: int, code: str) -> SpecializingLine:
+        """Return a line with the number that the editor shows, given the end of its file's path."""
+        filename = next((known for known in self._ids if known.endswith(path)), path)
+        cell = self._find_cell(filename)
+        source = self._ids.get(filename, filename)
+        is_own = cell is not None or self.is_own(source) or not is_library(filename)
+        return SpecializingLine(
+            source, line + (cell.line_offset if cell is not None else 0), code, None if is_own else PurePath(path).name
+        )
+
+    def all_texts(self, sites: Sequence[CallSite]) -> dict[str, str]:
+        """Return the texts of all sources that may compile a function: the user's, and those that contain its calls."""
+        sources = [source.id for source in self._report.sources if source.kind != "library"]
+        sources += [source for site in sites if (source := self.place(site)[0]) is not None]
+        return {source: self.text(source) for source in dict.fromkeys(sources)}
+
+    def reader_of(
+        self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
+    ) -> tuple[str, Reader] | None:
+        """Return a line outside the compiled function that reads one of some numbers, after the name of its source."""
+        for source, text in self.all_texts(sites).items():
+            tree = parsed(text)
+            own = definition.line if source == definition.source else None
+            reader = find_reader(paths, tree, own) if tree is not None else None
+            if reader is not None:
+                return self._source(source).name, reader
+        return None
+
+    def path(self, source: str) -> str:
+        """Return the path or name of a source."""
+        known = self._source(source)
+        return known.path or known.name
+
+    def _source(self, ident: str) -> Source:
+        return self._known.get(ident) or next(new for new in self.new_sources if new.id == ident)

@@ -1,0 +1,53 @@
+"""The arguments of a call."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.experiments.trial.copies import clone
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Callable
+
+
+class Arguments:
+    """The positional and keyword arguments of a call."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.args = args
+        self.kwargs = kwargs
+
+    def bound(self, fn: Callable[..., Any]) -> Arguments:
+        """Return the same arguments, positional as far as the function's signature allows."""
+        try:
+            bound = inspect.signature(getattr(fn, "forward", fn)).bind(*self.args, **self.kwargs)
+        except (TypeError, ValueError):
+            return self
+        return Arguments(*bound.args, **bound.kwargs)
+
+    def copy(
+        self, memo: dict[Any, Any] | None = None, functions: Callable[[types.FunctionType], Any] | None = None
+    ) -> Arguments:
+        """Return copies of the arguments for a run; objects in the memo are not copied again.
+
+        Parameters
+        ----------
+        memo, functions
+            As for :func:`.copies.clone`.
+        """
+        args, kwargs = clone((self.args, self.kwargs), memo, functions=functions)
+        return Arguments(*args, **kwargs)
+
+    def mapped(self, change: Callable[[Any], Any]) -> Arguments:
+        """Return the arguments with a change applied to each."""
+        return Arguments(*map(change, self.args), **{name: change(value) for name, value in self.kwargs.items()})
+
+    def named(self, fn: Callable[..., Any]) -> dict[str, Any]:
+        """Return the arguments by parameter name."""
+        try:
+            bound = inspect.signature(getattr(fn, "forward", fn)).bind(*self.args, **self.kwargs)
+        except (TypeError, ValueError):
+            return {f"argument {index}": value for index, value in enumerate(self.args, start=1)} | self.kwargs
+        return dict(bound.arguments)

@@ -1,0 +1,132 @@
+"""Read from a function's code which values lead it to other branches: constants, tested parameters, choices."""
+
+from __future__ import annotations
+
+import dis
+import enum
+import inspect
+import itertools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.records.attributes import is_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
+
+MAX_CONSTANTS = 3
+#: The beginnings of the names of bytecode instructions that test a value.
+_TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
+#: Names with which code reads the ``.grad`` of a tensor.
+_READ_GRADIENTS = frozenset({"grad", "deepcopy"})
+#: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
+#: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
+_LOOKUP_FUNCTIONS = frozenset(
+    {
+        "embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss",
+        "repeat_interleave", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
+        "sparse_csc_tensor", "sparse_csr_tensor",
+    }
+)  # fmt: skip
+
+
+def tested_parameters(fn: Callable[..., Any]) -> set[str]:
+    """Return the names that code tests as in ``if flag`` or ``not flag``: they are probably truth values."""
+    names: set[str] = set()
+    for code in _codes(fn):
+        for before, after in itertools.pairwise(dis.get_instructions(code)):
+            if before.opname.startswith("LOAD_FAST") and after.opname.startswith(_TESTS):
+                names.add(str(before.argval))
+    return names
+
+
+def default_values(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the default values of a function's parameters, by name."""
+    try:
+        parameters = inspect.signature(getattr(fn, "forward", fn)).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
+
+
+def sees_gradients(fn: Callable[..., Any], first: Arguments) -> bool:
+    """Return whether code reads the ``.grad`` of tensors, or copies it with the tensors."""
+    codes = own_codes(fn, *first.args, *first.kwargs.values())
+    return any(not _READ_GRADIENTS.isdisjoint(code.co_names) for code in codes)
+
+
+def _never(_: torch.Tensor) -> bool:
+    return False
+
+
+def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
+    """Return a test for tensors that a function, or the objects it uses, may use as indices or counts."""
+    used = fn, *first.args, *first.kwargs.values()
+    modules = [item for item in reached(*used) if is_instance(item, torch.nn.Module)]
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used)))
+    looks_up = any(is_instance(module, kinds) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(names)
+    # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
+    return are_indices if looks_up or is_instance(fn, torch.nn.Module) else _never
+
+
+def are_indices(value: torch.Tensor) -> bool:
+    """Return whether a tensor may contain indices or counts: non-negative integers."""
+    integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
+    return integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
+
+
+def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
+    """Return other members of an enumeration, or strings that a function may accept in place of one."""
+    if isinstance(value, enum.Enum):
+        return [member for member in type(value) if member is not value][:2]
+    # The keys of a dict that has this one as well select between its values.
+    keys = [key for known in _dicts_of_names(fn) if value in known for key in known]
+    constants = [text for text in constants_in_code(fn) if isinstance(text, str) and text.isprintable()]
+    return [text for text in dict.fromkeys([*keys, *constants]) if text != value][:2]
+
+
+def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
+    """Yield the code of a function and of functions inside it."""
+    function = getattr(fn, "forward", fn)
+    pending = [getattr(function, "__code__", None) or getattr(type(fn).__call__, "__code__", None)]
+    while pending:
+        code = pending.pop()
+        if isinstance(code, types.CodeType):
+            yield code
+            pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+
+
+def names_in_code(fn: Callable[..., Any]) -> set[str]:
+    """Return the names of globals and attributes in the code of a function and of functions inside it."""
+    return {name for code in _codes(fn) for name in code.co_names}
+
+
+def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
+    """Return the constants in the code of a function and of functions inside it."""
+    return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
+
+
+def other_modes(fn: Callable[..., Any], value: str) -> list[str]:
+    """Return other strings for one that code compares with a constant; the last one equals no constant."""
+    known = value in constants_in_code(fn) or any(value in names for names in _dicts_of_names(fn))
+    return [*other_choices(fn, value), f"not {value}"] if known else []
+
+
+def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
+    """Return the global dicts with names as keys that a function uses directly."""
+    function = getattr(fn, "forward", fn)
+    names = {name for code in _codes(fn) for name in code.co_names}
+    values = [value for name, value in getattr(function, "__globals__", {}).items() if name in names]
+    return [value for value in values if type(value) is dict and value and all(type(key) is str for key in value)]
+
+
+def numbers_in_code(fn: Callable[..., Any]) -> list[float]:
+    """Return the first numbers in the code of a function whose absolute value is larger than one."""
+    numbers = [number for number in constants_in_code(fn) if type(number) in {int, float} and abs(number) > 1]
+    return list(dict.fromkeys(numbers))[:MAX_CONSTANTS]

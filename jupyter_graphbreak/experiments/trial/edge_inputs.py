@@ -1,0 +1,502 @@
+"""Derive inputs at the edge of what a function accepts: empty, huge, of other kinds, or with a number of zero."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+import functools
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak.experiments.trial.code_hints import (
+    MAX_CONSTANTS,
+    constants_in_code,
+    default_values,
+    indices_test,
+    names_in_code,
+    other_choices,
+    other_modes,
+    sees_gradients,
+    tested_parameters,
+)
+from jupyter_graphbreak.experiments.trial.inputs import (
+    FLAG,
+    LONGER_LAST_ITEM,
+    NOT_CONTIGUOUS,
+    OF_ANOTHER_SIZE,
+    TRANSPOSED,
+    WITH_DIMENSION,
+    WITHOUT_DIMENSIONS,
+    Input,
+    describe,
+)
+from jupyter_graphbreak.experiments.trial.tensor_changes import (
+    apply_change,
+    filled_with,
+    map_tensors,
+    negated,
+    random_within,
+    randomized,
+    replace_argument,
+    resize,
+    ten_times,
+    tensors_in,
+    unchanged,
+    unless,
+    with_first,
+)
+from jupyter_graphbreak.experiments.trial.values import difference, show
+from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
+    from jupyter_graphbreak.experiments.trial.tensor_changes import Change
+
+#: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
+_MAX_SIZES = 2
+_MAX_RANDOM = 4
+#: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
+_OTHER_DTYPES = {
+    True: (torch.int64, torch.float64, torch.float16, torch.bool),
+    False: (torch.float32, torch.int32),
+}
+#: Numbers that fill all tensors of edge inputs.
+_EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
+#: The maximum number of edge numbers that are combined with tensors that require gradients.
+_MAX_NUMBERS_WITH_GRADIENTS = 16
+#: The maximum number of arguments whose tensors become zero, one at a time.
+_MAX_ZERO_ARGUMENTS = 3
+#: The maximum number of keys that are left out of a dict, one at a time.
+_MAX_MISSING_KEYS = 3
+#: The maximum number of values of one item of a list or tuple in edge inputs.
+_MAX_ITEM_VALUES = 2
+_WITH_GRADIENT = "tensors that have a .grad"
+#: The maximum number of parameters whose tensors get one more dimension.
+_MAX_RAISED_RANKS = 3
+#: What a caller may pass in place of a tensor that the function tests.
+_NO_TENSORS: tuple[Any, ...] = (None, [])
+#: The number of tensors of which each gets the memory of each other.
+_MAX_SHARING = 3
+#: Names with which code reads the number in a tensor.
+_READ_NUMBERS = frozenset({"item", "tolist", "int", "float"})
+
+
+def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
+    """Yield edge inputs for a function, the most revealing first.
+
+    They contain empty tensors; tensors of zeros, of huge, infinite and nan values, of different lengths and dtypes,
+    and with gradients; zero, negative and large Python numbers; empty, shorter and longer lists. A function may
+    reject them.
+
+    Parameters
+    ----------
+    first : Arguments
+        The input to derive from.
+    fn : callable
+        The function.
+    state : mapping
+        Numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by their
+        places.
+    """
+    indices = indices_test(first, fn)
+    # A number may matter in one branch only, and the tensors decide which branch runs.
+    variants: dict[str, Change] = {
+        "": unchanged,
+        ", all tensors negated": unless(indices, negated, unchanged),
+        ", all tensors random": unless(indices, randomized, random_within),
+    }
+    sides = variants if tensors_in((first.args, first.kwargs)) else {"": unchanged}
+    numbers = [
+        (f"{what}{suffix}", map_tensors(changed, change))
+        for what, changed in _edge_python_values(first, fn)
+        for suffix, change in sides.items()
+    ]
+    for what, arguments in itertools.chain(
+        _few_row_changes(first, fn),
+        numbers,
+        _extreme_value_changes(first, fn),
+        _zero_arguments(first, fn),
+        _length_changes(first),
+    ):
+        if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
+            yield Input(arguments, describe(what, arguments, fn), special=True)
+    settings: list[dict[str, Any]] = [
+        {place: other}
+        for place, value in state.items()
+        for other in (other_modes(fn, value) if type(value) is str else _edge_values(value))
+    ]
+    zeros = {place: 0 for place, value in state.items() if type(value) is int}
+    settings += [zeros] if len(zeros) > 1 else []
+    for values in settings:
+        what = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+        for suffix, change in sides.items():
+            arguments = map_tensors(first, change)
+            yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
+    for what, kind, arguments in itertools.chain(_gradients_with_numbers(first, fn), _kind_changes(first, fn, indices)):
+        yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
+    if sees_gradients(fn, first):
+        given = functools.partial(_give_gradient, unchanged)
+        arguments = map_tensors(first, given)
+        values = {place: given(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
+        example = describe(_WITH_GRADIENT, arguments, fn)
+        yield Input(arguments, example, special=True, state=values, other_kind=_WITH_GRADIENT)
+
+
+def _kind_changes(
+    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments with tensors of other kinds, whose values lead to both sides of most branches."""
+    values: dict[str, Change] = {
+        "": _triple,
+        ", negated": lambda tensor: negated(_triple(tensor)),
+        ", zero": torch.zeros_like,
+    }
+    for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first), _layout_changes(first)):
+        for which, make_values in values.items():
+            changed = unless(indices, functools.partial(change, make_values), unchanged)
+            yield f"{kind}{which}", kind, map_tensors(first, changed)
+    yield "all tensors empty", "empty tensors", map_tensors(first, _empty)
+    named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
+    for name, tensors in named[:_MAX_RAISED_RANKS]:
+        if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python tests only one element
+            changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
+            kind = f"{name} {WITH_DIMENSION}"
+            yield kind, kind, map_tensors(first, changed)
+    for name, what, arguments in _shrunk(first, fn):
+        if _shares_a_size(first, fn, name):
+            kind = f"{what}, {OF_ANOTHER_SIZE}"
+            yield what, kind, arguments
+            # Equal numbers are equal even if one row is broadcast.
+            others: dict[str, Change] = {"negated": negated, "ones": torch.ones_like}
+            for which, make_values in others.items():
+                yield (
+                    f"{what}, all tensors {which}",
+                    kind,
+                    map_tensors(arguments, unless(indices, make_values, unchanged)),
+                )
+    yield from _longer_last_items(first, fn, indices)
+    yield from _shared_memory_changes(first, fn, indices)
+    yield from _other_arguments(first, fn)
+
+
+def _longer_last_items(
+    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments with a list or tuple whose last tensor is longer: code may leave a loop before it."""
+    for name, value in first.named(fn).items():
+        is_list = type(value) in {list, tuple} and len(value) > 1
+        if not is_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
+            continue
+        longer = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
+        arguments = replace_argument(first, fn, name, type(value)([*value[:-1], longer]))
+        values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
+        for which, change in values.items():
+            changed = map_tensors(arguments, unless(indices, change, unchanged))
+            yield f"{name} with {LONGER_LAST_ITEM}{which}", LONGER_LAST_ITEM, changed
+
+
+def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments with a default, ``None``, an empty list or a flag instead of one tensor, or without a key."""
+    defaults, tested = default_values(fn), tested_parameters(fn)
+    reads_numbers = not _READ_NUMBERS.isdisjoint(names_in_code(fn))
+    flags = [name for name, value in first.named(fn).items() if type(value) is bool]
+    for name in (name for name in flags if name in tested and name not in defaults):  # None is as good as false
+        without = replace_argument(first, fn, name, None)
+        yield f"{name} = None", f"{name} = None", without
+        yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(without, negated)
+    for name, value in first.named(fn).items():
+        for missing in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
+            kind = f"{name} without {show(missing)}"
+            without = replace_argument(first, fn, name, {key: part for key, part in value.items() if key != missing})
+            yield kind, kind, without
+            yield f"{kind}, all tensors negated", kind, map_tensors(without, negated)
+    given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
+    for name, default in defaults.items():  # None is no value of another kind: the function expects it
+        if name in given and is_instance(default, bool | int | float):
+            for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
+                kind = f"{name} = {show(other)}"
+                yield kind, kind, replace_argument(first, fn, name, other)
+    for name, value in given.items():
+        if name in tested and name not in defaults:  # a caller may pass no tensor
+            for nothing in _NO_TENSORS:
+                kind = f"{name} = {show(nothing)}"
+                yield kind, kind, replace_argument(first, fn, name, nothing)
+        if (name in tested or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
+            for flag in (True, False):
+                changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
+                yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(first, changed)
+
+
+def _shared_memory_changes(
+    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments of which one tensor is a part of another one: a change in place then changes both."""
+    tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
+    pairs = itertools.permutations(tensors[:_MAX_SHARING], 2)
+    for (name, value), (other, whole) in pairs:
+        plain = type(value) is type(whole) is torch.Tensor and not (value.requires_grad or whole.requires_grad)
+        if not plain or indices(value):  # the numbers of the other tensor may be no indices
+            continue
+        is_part = value.dtype == whole.dtype and value.device == whole.device and value.numel() <= whole.numel()
+        if is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
+            kind = f"{name} in the memory of {other}"
+            memory = whole.clone()  # runs replace the given tensor itself with a copy
+            arguments = replace_argument(first, fn, other, memory)
+            part = memory.view(-1)[: value.numel()].view(value.shape)
+            yield kind, kind, replace_argument(arguments, fn, name, part)
+
+
+def _as_flag(value: torch.Tensor, *, flag: bool) -> torch.Tensor:
+    return torch.full_like(value, flag, dtype=torch.bool)
+
+
+def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in((first.args, first.kwargs)) if tensor.dim())
+    for size in list(sizes)[:_MAX_SIZES]:
+        yield f"size 0 instead of {size}", map_tensors(first, functools.partial(resize, size=size, new=0))
+    for name, what, arguments in _shrunk(first, fn):
+        if not _shares_a_size(first, fn, name):
+            yield what, arguments
+
+
+def _shrunk(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield the name of an argument, and arguments in which only that one is empty or has one row."""
+    for name, value in first.named(fn).items():
+        if tensors_in(value) and len(first.named(fn)) > 1:
+            ids = {id(tensor) for tensor in tensors_in(value)}
+            yield name, f"{name} empty", map_tensors(first, functools.partial(_change_only, ids, _empty))
+            # A size of one is broadcast.
+            yield name, f"{name} with one row", map_tensors(first, functools.partial(_change_only, ids, _first_row))
+
+
+def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
+    """Return whether a size of an argument's tensors is also one of another argument: the code may need both equal."""
+
+    def sizes(value: Any) -> set[int]:
+        return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
+
+    named = first.named(fn)
+    return not sizes(named[name]).isdisjoint(
+        size for other, value in named.items() if other != name for size in sizes(value)
+    )
+
+
+def _empty(value: torch.Tensor) -> torch.Tensor:
+    return value[:0] if value.dim() else value
+
+
+def _first_row(value: torch.Tensor) -> torch.Tensor:
+    return value[:1] if value.dim() else value
+
+
+def _with_dimension(value: torch.Tensor) -> torch.Tensor:
+    return torch.stack([value, value])
+
+
+def _change_only(ids: set[int], change: Change, value: torch.Tensor) -> torch.Tensor:
+    return change(value) if id(value) in ids else value
+
+
+def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    whole = [number for number in constants_in_code(fn) if type(number) is int][:MAX_CONSTANTS]
+    defaults = default_values(fn)
+    for name, value in (defaults | first.named(fn)).items():
+        if is_instance(value, torch.Tensor | torch.nn.Module):
+            others: Iterator[Any] = iter(())
+        elif is_instance(value, str | enum.Enum):
+            others = iter(other_modes(fn, value) if type(value) is str else other_choices(fn, value))
+        elif type(value) is int:  # its difference from a constant may become zero
+            others = itertools.chain(
+                _edge_values(value), (number for number in dict.fromkeys(whole) if number != value)
+            )
+        else:
+            others = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
+        for other in others:
+            yield f"{name} = {show(other)}", replace_argument(first, fn, name, other)
+        if value is not None and name in defaults and defaults[name] is None:
+            without = replace_argument(first, fn, name, None)
+            yield f"{name} = None", without
+            yield f"{name} = None, all tensors negated", map_tensors(without, negated)
+
+
+def _edge_values_of_parts(value: Any) -> Iterator[Any]:
+    """Yield dicts, dataclasses, lists and tuples with one number or flag changed."""
+    if type(value) is dict:
+        for key, part in value.items():
+            yield from ({**value, key: other} for other in _edge_values(part) if not is_instance(part, torch.Tensor))
+    elif type(value) in {list, tuple}:
+        for index in sorted({0, len(value) - 1} & set(range(len(value)))):  # code after a loop's exit reads the last
+            part = value[index]
+            others = _edge_values(part) if is_instance(part, bool | int | float) else iter(())
+            for other in itertools.islice(others, _MAX_ITEM_VALUES):
+                yield type(value)([*value[:index], other, *value[index + 1 :]])
+    elif is_dataclass(value) and not is_instance(value, type | torch.nn.Module):
+        for field_ in dataclasses.fields(value):
+            part = getattr(value, field_.name, None)
+            for other in _edge_values(part) if not is_instance(part, torch.Tensor) else ():
+                result = copy.copy(value)
+                object.__setattr__(result, field_.name, other)
+                yield result
+
+
+def _edge_values(value: Any) -> Iterator[Any]:
+    """Yield edge values of the same type: zero, negative and large numbers, the opposite flag, other list lengths."""
+    if is_instance(value, bool):
+        yield not value
+    elif is_instance(value, int):
+        yield from (other for other in dict.fromkeys((0, -1, 1, value + 1, -value, 1000)) if other != value)
+    elif is_instance(value, float):
+        others = (0.0, -1.5, -value, value * 2 + 1, 1e30, float("inf"), float("nan"))
+        yield from (other for other in dict.fromkeys(others) if other != value)
+    elif is_instance(value, list | tuple) and type(value) in {list, tuple} and value:
+        yield value[:0]
+        yield value[:1]
+        yield type(value)([*value, value[-1]])
+    elif is_instance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta:
+        with torch.no_grad():
+            changes = (torch.zeros_like, negated, lambda tensor: filled_with(tensor, float("inf")))
+            yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
+
+
+def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    indices = indices_test(first, fn)
+    yield "all tensors with one positive number", map_tensors(first, unless(indices, _one_positive, unchanged))
+    for what, number in _EXTREMES.items():
+        change = unless(indices, functools.partial(filled_with, number=number), unchanged)
+        yield f"all tensors {what}", map_tensors(first, change)
+    yield "all tensors with a nan", map_tensors(first, lambda tensor: with_first(tensor, math.nan))
+    yield "all tensors with an inf", map_tensors(first, lambda tensor: with_first(tensor, math.inf))
+    yield (
+        "all tensors tiny",
+        map_tensors(first, lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor),
+    )
+    yield "all tensors with a zero", map_tensors(first, lambda tensor: with_first(tensor, 0.0))
+    alternating = unless(indices, _alternating, unchanged)
+    yield "all tensors with alternating signs", map_tensors(first, alternating)
+    for seed in range(2, 2 + _MAX_RANDOM):
+        change = unless(indices, functools.partial(randomized, seed=seed), unchanged)
+        yield f"all tensors random, {seed}", map_tensors(first, change)
+
+
+def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield arguments of which one has only zeros: the others keep a result finite."""
+    indices = indices_test(first, fn)
+    named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
+    for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
+        change = functools.partial(_change_only, {id(tensor) for tensor in tensors}, torch.zeros_like)
+        yield f"{name} zero", map_tensors(first, unless(indices, change, unchanged))
+
+
+def _one_positive(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of which a mask such as ``x > 0`` selects exactly one element."""
+    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
+        return value
+    result = -value.detach().abs() - 1
+    result.view(-1)[0] *= -1
+    return result
+
+
+def _alternating(value: torch.Tensor) -> torch.Tensor:
+    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
+        return value
+    signs = torch.arange(value.numel(), device=value.device) % 2 * 2 - 1
+    return value * signs.reshape(value.shape).to(value.dtype)
+
+
+def _length_changes(first: Arguments) -> Iterator[tuple[str, Arguments]]:
+    given = tensors_in((first.args, first.kwargs))
+    sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
+    for size in sizes[:_MAX_SIZES]:
+        for new in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
+            if new not in {size, 0}:
+                change = functools.partial(resize, size=size, new=new)
+                yield f"size {new} instead of {size}", map_tensors(first, change)
+
+
+def _gradient_changes(first: Arguments) -> Iterator[tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]]:
+    """Yield a change that makes tensors require gradients: if both branches are computed, only gradients may differ."""
+    given = [tensor for tensor in tensors_in((first.args, first.kwargs)) if tensor.is_floating_point()]
+    if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in given):
+        yield "tensors that require gradients", _require_gradient
+
+
+def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield edge numbers with tensors that require gradients: the gradient of a side that is not taken may be nan."""
+    for kind, change in _gradient_changes(first):
+        require = functools.partial(change, unchanged)
+        numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
+        for what, changed in itertools.chain(numbers, _zero_arguments(first, fn)):
+            yield f"{what}, {kind}", kind, map_tensors(changed, require)
+
+
+def _require_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
+    return change(value).detach().clone().requires_grad_() if value.is_floating_point() else value
+
+
+def _give_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
+    result = _require_gradient(change, value)
+    if result.is_leaf and result.requires_grad:
+        result.grad = torch.full_like(result, 2.0)
+    return result
+
+
+def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]]:
+    """Yield changes of the dtype of all floating-point or all integer tensors, which may be promoted differently."""
+    given = tensors_in((first.args, first.kwargs))
+    for floating, dtypes in _OTHER_DTYPES.items():
+        present = {tensor.dtype for tensor in given if _is_number(tensor, floating=floating)}
+        for dtype in dtypes if present else ():
+            if present != {dtype}:
+                converted = functools.partial(_convert, dtype=dtype, floating=floating)
+                yield f"{str(dtype).removeprefix('torch.')} tensors", converted
+        if present:  # a number in a tensor, such as `torch.where` makes, promotes them
+            small = torch.float16 if floating else torch.int32
+            what = f"{str(small).removeprefix('torch.')} {WITHOUT_DIMENSIONS}"
+            yield what, functools.partial(_as_scalar, dtype=small, floating=floating)
+
+
+def _as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, floating: bool) -> torch.Tensor:
+    is_scalar = _is_number(value, floating=floating) and value.numel() > 0
+    return change(value).reshape(-1)[0].to(dtype) if is_scalar else value
+
+
+def _is_number(value: torch.Tensor, *, floating: bool) -> bool:
+    """Return whether a tensor contains floating-point numbers, or integers if not ``floating``."""
+    return value.is_floating_point() is floating and not value.is_complex() and value.dtype != torch.bool
+
+
+def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, floating: bool) -> torch.Tensor:
+    if not _is_number(value, floating=floating):
+        return value
+    changed = change(value)
+    return changed.round().to(dtype) if floating else changed.to(dtype)
+
+
+def _layout_changes(first: Arguments) -> Iterator[tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]]:
+    """Yield changes of the strides of tensors: with gaps, like a slice, and also transposed."""
+    most = max((tensor.dim() for tensor in tensors_in((first.args, first.kwargs))), default=0)
+    if most > 0:
+        yield NOT_CONTIGUOUS, _with_gaps
+    if most > 1:
+        yield (
+            TRANSPOSED,
+            lambda change, value: _transposed(_with_gaps(lambda value: _transposed(change(value)), value)),
+        )
+
+
+def _with_gaps(change: Change, value: torch.Tensor) -> torch.Tensor:
+    return torch.stack([change(value)] * 2, dim=-1)[..., 0] if value.dim() else change(value)
+
+
+def _transposed(value: torch.Tensor) -> torch.Tensor:
+    return value.transpose(0, -1) if value.dim() > 1 else value
+
+
+def _triple(value: torch.Tensor) -> torch.Tensor:
+    return value * 3  # otherwise all numbers below one could round to zero

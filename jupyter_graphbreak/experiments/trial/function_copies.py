@@ -1,0 +1,263 @@
+"""Copy functions with the globals, closure variables and defaults that they use."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import sys
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.separate_cache import (
+    copied_module,
+    copy_fx_wraps,
+    forget_fx_wraps,
+    is_allowed_in_graph,
+)
+from jupyter_graphbreak.experiments.trial.copies import Uncopied, clone
+from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
+from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_bound_to_data, is_data
+from jupyter_graphbreak.experiments.trial.shared_names import READ_ANY_GLOBAL, global_names
+from jupyter_graphbreak.experiments.trial.swapped_places import (
+    MISSING,
+    NamedPlace,
+    SwappedPlace,
+    cell_place,
+    fixed_place,
+    function_places,
+    item_place,
+)
+from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
+from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.records.attributes import is_instance
+from jupyter_graphbreak.records.package_paths import is_library
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jupyter_graphbreak.experiments.trial.copies import MemoryProvider
+    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+
+_OWN_PACKAGE = __name__.partition(".")[0]
+#: The type of a function decorated with ``functools.lru_cache``.
+LRU_CACHE = type(functools.lru_cache(len))
+
+
+class FunctionCopier:
+    """Copies functions and objects; objects that several of them share stay shared among the copies.
+
+    Parameters
+    ----------
+    scopes : mapping
+        The ids of original namespaces, by the ids of copies made earlier.
+    blocks : MemoryProvider
+        The copies of large memory.
+
+    Attributes
+    ----------
+    memo : dict
+        The copies by the ids of the originals.
+    places : list
+        The names that the copied functions read or write.
+    functions : list of FunctionType
+        The copied functions.
+    origins : dict
+        The ids of the original namespaces, by the ids of their copies.
+    uncopied : list
+        The objects that could not be copied.
+    shared : list of str
+        Their names, types and reasons.
+    """
+
+    def __init__(self, scopes: Mapping[int, int], blocks: MemoryProvider) -> None:
+        self._earlier_scopes = scopes
+        self.blocks = blocks
+        self.memo: dict[Any, Any] = {}
+        self.places: list[NamedPlace | SwappedPlace] = []
+        self.functions: list[types.FunctionType] = []
+        self.origins: dict[int, int] = {}
+        self.uncopied: list[Any] = []
+        self.shared: list[str] = []
+        #: The copied namespaces by the ids of their originals.
+        self._globals: dict[int, dict[str, Any]] = {}
+        self._modules: list[types.ModuleType] = []
+        self._copied_globals: set[VariableKey] = set()
+        self._caches: list[Any] = []
+
+    def clear_caches(self) -> None:
+        """Clear the caches of copied functions that are decorated with ``functools.lru_cache``."""
+        for cached in self._caches:
+            cached.cache_clear()
+
+    def copy(self, value: Any, name: str) -> Any:
+        """Return a copy of an object, which has a name in messages."""
+        if id(value) in self.memo:
+            return self.memo[id(value)]
+        if value is MISSING or is_atom(value):
+            return value
+        if is_instance(value, LRU_CACHE):
+            return self._copy_cache(value, name)
+        failed: list[Uncopied] = []
+        result = clone(value, self.memo, failed, self.copy_function, self.blocks)
+        for item, reason in failed:
+            self.uncopied.append(item)
+            own = "" if item is value else f"{name_of(type(item))} in "
+            self.shared.append(f"`{name}` ({own}{type(value).__name__}) cannot be copied: {reason}")
+        return result
+
+    def _copy_cache(self, cached: Any, name: str) -> Any:
+        """Return a function with its own empty cache."""
+        parameters = cached.cache_parameters()
+        result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self.copy(cached.__wrapped__, name))
+        self.memo[id(cached)] = self.memo[id(result)] = result
+        self._caches.append(result)
+        return result
+
+    def copy_function(self, function: types.FunctionType) -> types.FunctionType:
+        """Return a copy of a user's function, or of one that closes over a user's data; other functions stay."""
+        known: types.FunctionType | None = self.memo.get(id(function))
+        if known is not None:
+            return known
+        library = is_library_function(function)
+        if library and not (function.__closure__ and (is_own(function) or _closes_over_data(function))):
+            return function  # front ends recognize some of PyTorch's functions by identity
+        if is_allowed_in_graph(function):
+            return function
+        scope = function.__globals__ if library else self._copy_globals(function.__globals__)
+        cells = tuple(types.CellType() for _ in function.__closure__ or ())
+        result = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
+        self.memo[id(function)] = self.memo[id(result)] = result  # it may refer to itself
+        name = function.__name__
+        if function.__defaults__ is not None:
+            result.__defaults__ = tuple(self.copy(value, name) for value in function.__defaults__)
+        if function.__kwdefaults__ is not None:
+            result.__kwdefaults__ = {key: self.copy(value, name) for key, value in function.__kwdefaults__.items()}
+        self.functions.append(result)
+        result.__annotations__ = dict(function.__annotations__)
+        result.__qualname__ = function.__qualname__
+        result.__module__ = function.__module__
+        result.__doc__ = function.__doc__
+        vars(result).update((key, self.copy(value, name)) for key, value in vars(function).items())
+        for variable, cell, old in zip(function.__code__.co_freevars, cells, function.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # an empty cell
+                cell.cell_contents = self.copy(old.cell_contents, variable)
+                if not library:
+                    self.places.append(cell_place(variable, cell, old))
+        if not library:
+            names = global_names(function.__code__)
+            for variable in sorted(scope if names & READ_ANY_GLOBAL else names):
+                self._copy_global(variable, scope)
+            self.places += function_places(result)
+        return result
+
+    def copy_handlers(self) -> dict[int, logging.Handler]:
+        """Copy the handlers whose classes the user wrote; handlers that cannot be copied receive no records."""
+        result: dict[int, logging.Handler] = {}
+        for handler in all_handlers():
+            kind = type(handler)
+            # A copy of a stream handler would write to the user's stream.
+            is_stream = is_instance(handler, logging.StreamHandler)
+            home = kind.__module__.partition(".")[0]
+            is_pythons = home in sys.stdlib_module_names
+            if is_stream or is_pythons or home == _OWN_PACKAGE or not is_own(kind) or is_library_type(kind):
+                continue
+            failed: list[Any] = []
+            copy: logging.Handler = object.__new__(kind)
+            self.memo[id(handler)] = copy
+            vars(copy).update((k, clone(v, self.memo, failed)) for k, v in vars(handler).items() if k != "lock")
+            copy.createLock()
+            if not failed:
+                result[id(handler)] = copy
+                self.places.append(fixed_place(f"the attributes of the handler {kind.__name__}", vars(copy)))
+        return result
+
+    def copy_filters(self) -> dict[int, Any]:
+        """Copy the filters of loggers; filters that cannot be copied let every record pass."""
+        result: dict[int, Any] = {}
+        for original in all_filters():
+            failed: list[Any] = []
+            copy = clone(original, self.memo, failed, self.copy_function, self.blocks)
+            if not failed:
+                result[id(original)] = copy
+                owner = getattr(copy, "__self__", copy)  # of a method
+                if is_data(owner):
+                    self.places.append(fixed_place(f"the attributes of the filter {type(owner).__name__}", owner))
+        return result
+
+    def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
+        origin = self.origin(scope)
+        if origin not in self._globals:
+            self._modules.append(copied_module(scope))
+            self._globals[origin] = result = vars(self._modules[-1])
+            self.origins[id(result)] = origin
+            copy_fx_wraps(scope, result)
+            weakref.finalize(self, forget_fx_wraps, id(result))  # a reference would keep it alive
+        return self._globals[origin]
+
+    def origin(self, scope: dict[str, Any]) -> int:
+        """Return the id of the namespace of which one is a copy, or its own id."""
+        return self.origins.get(id(scope)) or self._earlier_scopes.get(id(scope), id(scope))
+
+    def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
+        key = self.origin(scope), name
+        if key in self._copied_globals:  # by a different function
+            return
+        self._copied_globals.add(key)
+        value = scope.get(name, MISSING)
+        if (refusing := REFUSABLE.instead_of(value)) is not None:
+            scope[name] = refusing
+            return
+        if is_bound_to_data(value):
+            scope[name] = method = self.copy(value, name)
+            self.places.append(fixed_place(name, method.__self__))
+        if is_instance(value, types.ModuleType | types.BuiltinFunctionType | type):
+            return
+        if value is not MISSING:
+            scope[name] = self.copy(value, name)
+        self.places.append(dataclasses.replace(item_place(name, scope, name), key=key, holder=None))
+
+    def has_copied_scope_of(self, function: types.FunctionType) -> bool:
+        """Return whether the globals that a function reads, or their originals, have a copy."""
+        return self.origin(function.__globals__) in self._globals
+
+    def reads_copies(self, function: types.FunctionType) -> bool:
+        """Return whether the globals that a function reads are copies."""
+        return any(function.__globals__ is scope for scope in self._globals.values())
+
+
+def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
+    """Return whether the closure of a function contains a user's function, or an object that a call may change.
+
+    It may do so through an inner function, like the functions that ``functools.singledispatch`` returns. PyTorch's
+    decorators, such as ``torch.no_grad()``, return functions whose closure contains the decorated one.
+    """
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            content = cell.cell_contents
+            if depth and is_instance(content, types.FunctionType):
+                is_users = is_own(content) and not is_library(content.__code__.co_filename)
+                if is_users or _closes_over_data(content, depth - 1):
+                    return True
+            content = getattr(content, "__self__", content) if is_instance(content, types.MethodType) else content
+            if is_instance(content, weakref.ref) or (is_data(content) and not is_instance(content, tuple)):
+                return True
+    return False
+
+
+def is_library_function(function: types.FunctionType) -> bool:
+    """Return whether a function's code is that of an installed package or of Python."""
+    return is_library(function.__code__.co_filename)
+
+
+def is_library_type(kind: type) -> bool:
+    """Return whether a class is defined by an installed package or by Python."""
+    home = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return kind is object or is_library(home or "")
+
+
+def name_of(fn: Any) -> str:
+    """Return the name of a function or class, or the name of an object's class."""
+    return str(getattr(fn, "__name__", type(fn).__name__))

@@ -1,0 +1,197 @@
+"""Save the content of objects and restore it in place."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
+from jupyter_graphbreak.experiments.trial.copies import clone
+from jupyter_graphbreak.experiments.trial.object_kinds import (
+    BYTES,
+    LOCKS,
+    is_array,
+    is_atom,
+    is_code,
+    is_data,
+    is_plain,
+    is_shared,
+    slot_descriptors,
+)
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxied_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class SavedState:
+    """The content of all objects reachable from some roots, to restore it in place.
+
+    Parameters
+    ----------
+    roots : iterable
+        The objects to start from.
+    is_kept : callable
+        Whether the elements of a storage are saved elsewhere.
+    """
+
+    def __init__(self, roots: Iterable[Any], is_kept: Callable[[torch.UntypedStorage], bool] = lambda _: False) -> None:
+        self._is_kept = is_kept
+        self._contents: list[tuple[Any, Any]] = []
+        self._slot_descriptors: list[tuple[Any, Any, Any]] = []
+        self._tensors: list[tuple[torch.Tensor, torch.Tensor, bool, torch.Tensor | None]] = []
+        self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
+        self._seen: dict[int, Any] = {}
+        pending = list(roots)
+        with looking_at_tensors():
+            while pending:
+                value = pending.pop()
+                if id(value) in self._seen or not is_data(value):
+                    continue
+                self._seen[id(value)] = value
+                pending += self._save(value)
+
+    def restore(self) -> None:
+        """Restore the saved content of each object."""
+        with looking_at_tensors(), torch.inference_mode(mode=False):
+            self._restore_tensors()
+
+    def _restore_tensors(self) -> None:
+        for container, content in self._contents:
+            _refill(container, content)
+        for item, descriptor, content in self._slot_descriptors:
+            descriptor.__set__(item, from_slot(content))
+        for alias, elements in self._memory.values():
+            with torch.no_grad():
+                if is_instance(elements, torch.UntypedStorage):
+                    memory = alias.untyped_storage()
+                    if memory.nbytes() != elements.nbytes():
+                        memory.resize_(elements.nbytes())
+                    memory.copy_(elements)
+                else:
+                    alias.copy_(elements)
+        for tensor, alias, requires_grad, grad in self._tensors:
+            if not tensor.is_leaf:
+                tensor.detach_()
+            if tensor.data_ptr() != alias.data_ptr() or tensor.shape != alias.shape or tensor.dtype != alias.dtype:
+                tensor.data = alias
+            if tensor.requires_grad != requires_grad:
+                tensor.requires_grad_(requires_grad)
+            tensor.grad = grad
+
+    def move(self, memory: torch.UntypedStorage, to: torch.UntypedStorage, elements: torch.UntypedStorage) -> None:
+        """Move the tensors of a storage to a new one, whose saved content is ``elements``."""
+        address = memory.data_ptr()
+        for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
+            if alias.untyped_storage().data_ptr() == address:
+                moved = torch.empty(0, dtype=alias.dtype, device=alias.device)
+                moved.set_(to, alias.storage_offset(), alias.size(), alias.stride())
+                if tensor.data_ptr() == alias.data_ptr():
+                    tensor.data = moved
+                self._tensors[index] = tensor, moved, requires_grad, grad
+                self._memory[to.data_ptr()] = moved, elements
+
+    def _save(self, value: Any) -> list[Any]:
+        """Save the content of one object; return the objects it refers to."""
+        if is_instance(value, torch.Tensor):
+            return self._save_tensor(value)
+        if is_instance(value, tuple):
+            return [*tuple.__iter__(value)]
+        if (target := proxied_by(value)) is not None:
+            return [target]
+        parts: list[Any] = []
+        attributes = attribute_of(value, "__dict__")
+        if isinstance(attributes, dict) and not is_instance(value, type):
+            self._contents.append((attributes, {key: to_slot(part) for key, part in attributes.items()}))
+            parts += attributes.values()
+        for descriptor in slot_descriptors(type(value)):
+            with contextlib.suppress(AttributeError):  # an unset slot
+                part = descriptor.__get__(value, type(value))
+                self._slot_descriptors.append((value, descriptor, to_slot(part)))
+                parts.append(part)
+        if is_instance(value, dict):
+            self._contents.append((value, {key: to_slot(part) for key, part in value.items()}))
+            parts += [*value.keys(), *value.values()]
+        elif is_instance(value, list | deque):
+            self._contents.append((value, list(map(to_slot, value))))
+            parts += value
+        elif is_instance(value, set):
+            self._contents.append((value, set(value)))
+            parts += value
+        elif is_instance(value, torch.Generator):
+            self._contents.append((value, value.get_state()))
+        elif is_instance(value, memoryview):
+            parts.append(value.obj)
+        elif is_instance(value, BYTES) or is_array(value):
+            self._contents.append((value, copy.copy(value)))
+        return parts
+
+    def _save_tensor(self, tensor: torch.Tensor) -> list[Any]:
+        alias = tensor.detach()
+        address = 0
+        if is_plain(tensor) and not tensor.is_meta:
+            address = alias.untyped_storage().data_ptr()
+        if address:
+            if address not in self._memory and not self._is_kept(alias.untyped_storage()):
+                self._memory[address] = alias, alias.untyped_storage().clone()
+        elif not is_plain(tensor):
+            self._memory[id(tensor)] = alias, alias.clone()
+        grad = tensor.grad if tensor.is_leaf else None
+        if is_plain(tensor):
+            self._tensors.append((tensor, alias, tensor.requires_grad, grad))
+        attributes = vars(tensor)
+        self._contents.append((attributes, dict(attributes)))
+        return [*attributes.values(), *([grad] if grad is not None else [])]
+
+
+class _Opaque:
+    """A copy of an object whose content cannot be read, such as an iterator; restoring copies it again."""
+
+    def __init__(self, value: Any) -> None:
+        self.copy = value
+
+
+def to_slot(value: Any) -> Any:
+    """Return the value to save for a reference: the object if its content is saved separately, or else a copy."""
+    if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
+        return value
+    result = clone(value)
+    return value if result is value else _Opaque(result)
+
+
+def _is_reference(value: Any) -> bool:
+    """Return whether an object has no content, but refers to objects that are saved."""
+    return is_instance(value, weakref.ref | functools.partial) or type(value) in LOCKS
+
+
+def from_slot(saved: Any) -> Any:
+    """Return the object, or a new copy of it, for a value that :func:`to_slot` returned."""
+    return clone(saved.copy) if is_instance(saved, _Opaque) else saved
+
+
+def _refill(container: Any, content: Any) -> None:
+    if is_instance(container, dict):
+        if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
+            return  # Dynamo's guards notice writes to a dict
+        container.clear()
+        container.update((key, from_slot(saved)) for key, saved in content.items())
+    elif is_instance(container, list):
+        container[:] = map(from_slot, content)
+    elif is_instance(container, BYTES):
+        container[:] = content
+    elif is_instance(container, deque):
+        container.clear()
+        container.extend(map(from_slot, content))
+    elif is_instance(container, set):
+        container.clear()
+        container.update(content)
+    elif is_instance(container, torch.Generator):
+        container.set_state(content)
+    else:
+        container[...] = content

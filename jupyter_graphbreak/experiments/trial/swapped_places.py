@@ -1,0 +1,138 @@
+"""Names that code reads or writes, with the values they have while a program runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data
+from jupyter_graphbreak.records.attributes import is_instance
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+
+#: The value of a name that does not exist.
+MISSING = object()
+
+
+@dataclass(frozen=True)
+class NamedPlace:
+    """A name that code reads or writes: a global, a variable of an outer function, an attribute of a class."""
+
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], None]
+    #: The variable; ``None`` for an object that stays in its place.
+    key: VariableKey | None = None
+    #: The namespace, cell or owner whose id the key contains, unless it is a copy.
+    holder: Any = None
+
+
+class SwappedPlace:
+    """A name read by code that is not copied, such as a method: it refers to the copy only while a program runs."""
+
+    def __init__(self, place: NamedPlace, inside: Any, *, is_function: bool = False) -> None:
+        self._is_function = is_function
+        self.name = place.name
+        self.key, self.holder = place.key, place.holder
+        self._place = place
+        self._inactive_value = inside
+        self._is_original = inside is place.read()
+        self._entered = False
+
+    def read(self) -> Any:
+        """Return the value that the program sees."""
+        return self._place.read() if self._entered else self._inactive_value
+
+    def write(self, value: Any) -> None:
+        """Replace the value that the program sees."""
+        if not self._entered:
+            self._inactive_value = value
+        elif value is not self._place.read():
+            self._place.write(value)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the value is the original, such as a number: nothing is swapped until a run assigns to the name."""
+        return self._is_original or (is_code(self._inactive_value) and not self._is_function)
+
+    def exchange(self) -> None:
+        """Swap the program's value in, or out again."""
+        content = self._place.read()
+        if content is not self._inactive_value:
+            self._place.write(self._inactive_value)
+        self._entered, self._inactive_value = not self._entered, content
+
+
+def function_places(function: types.FunctionType) -> Iterator[NamedPlace]:
+    """Yield the parts of a function that a call may change: its defaults and attributes."""
+    parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
+        if is_data(parameter.default) and not is_instance(parameter.default, type):
+            yield fixed_place(parameter.name, parameter.default)
+    if vars(function) or function.__name__ in function.__code__.co_names:
+        yield NamedPlace(f"the attributes of {function.__name__}", lambda: vars(function), _ignore)
+
+
+def fixed_place(name: str, value: Any) -> NamedPlace:
+    """Return the place of an object that a call may change and that stays where it is."""
+    return NamedPlace(name, lambda: value, _ignore)
+
+
+def _ignore(_: Any) -> None:
+    """Write nothing, since the object stays in its place."""
+
+
+def cell_place(name: str, cell: types.CellType, original: types.CellType | None = None) -> NamedPlace:
+    """Return the place of a closure variable; its key is that of the original variable."""
+
+    def write(value: Any) -> None:
+        if value is not MISSING:
+            cell.cell_contents = value
+
+    return NamedPlace(name, lambda: cell.cell_contents, write, (id(original or cell), ""), original or cell)
+
+
+def item_place(name: str, scope: dict[str, Any], key: str) -> NamedPlace:
+    """Return the place of an item of a namespace, such as a global or an attribute."""
+
+    def write(value: Any) -> None:
+        if value is MISSING:
+            scope.pop(key, None)
+        else:
+            scope[key] = value
+
+    return NamedPlace(name, lambda: scope.get(key, MISSING), write, (id(scope), key), scope)
+
+
+def part_place(name: str, function: types.FunctionType, part: str) -> NamedPlace:
+    """Return the place of a part of a function that always exists, such as its defaults."""
+    read, write = functools.partial(getattr, function, part), functools.partial(setattr, function, part)
+    return NamedPlace(name, read, write, (id(function), part), function)
+
+
+def attributes_place(name: str, item: Any) -> NamedPlace:
+    """Return the place of all attributes of an object."""
+
+    def write(attributes: Any) -> None:
+        vars(item).clear()
+        vars(item).update(attributes)
+
+    return NamedPlace(name, lambda: dict(vars(item)), write, (id(item), ""), item)
+
+
+def attribute_place(kind: type | types.ModuleType, name: str) -> NamedPlace:
+    """Return the place of an attribute of a class or module."""
+
+    def write(value: Any) -> None:
+        if value is not MISSING:
+            setattr(kind, name, value)
+        elif name in vars(kind):
+            delattr(kind, name)
+
+    return NamedPlace(f"{kind.__name__}.{name}", lambda: vars(kind).get(name, MISSING), write, (id(kind), name), kind)

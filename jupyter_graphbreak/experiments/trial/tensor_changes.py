@@ -1,0 +1,161 @@
+"""Change the tensors among the arguments of a call: their numbers or their sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+import torch
+
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
+
+#: A change of one tensor.
+Change = Callable[[torch.Tensor], torch.Tensor]
+#: Integer tensors are not filled with numbers of this size or larger.
+_HUGE = 1e9
+
+
+def unless(condition: Callable[[torch.Tensor], bool], change: Change, otherwise: Change) -> Change:
+    """Return a change that treats tensors for which a condition is true as ``otherwise`` does."""
+    return lambda tensor: otherwise(tensor) if condition(tensor) else change(tensor)
+
+
+def unchanged(value: torch.Tensor) -> torch.Tensor:
+    """Return the tensor."""
+    return value
+
+
+def is_not_in(ids: set[int], value: torch.Tensor) -> bool:
+    """Return whether a tensor is none of those with the given ids."""
+    return id(value) not in ids
+
+
+def rolled(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whose elements are shifted by one along the last dimension."""
+    return value.roll(1, -1)
+
+
+def least(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in which all elements equal the smallest one, an integer."""
+    return torch.full_like(value, int(value.min()))
+
+
+def random_within(value: torch.Tensor) -> torch.Tensor:
+    """Return random integers between the smallest and the largest element."""
+    generator = torch.Generator().manual_seed(1)
+    result = torch.randint(int(value.min()), int(value.max()) + 1, value.shape, generator=generator)
+    return result.to(value.device, value.dtype)
+
+
+def ten_times(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor times ten; flags stay."""
+    return value if value.dtype == torch.bool else value * 10
+
+
+def negated(value: torch.Tensor) -> torch.Tensor:
+    """Return the negative of a tensor, or the opposite of its flags."""
+    return ~value if value.dtype in {torch.bool, torch.uint8} else -value
+
+
+def randomized(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
+    """Return a tensor of the same shape and dtype with normally distributed numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    result = torch.randn(value.shape, generator=generator) * 3
+    return (result > 0 if value.dtype == torch.bool else result.to(value.dtype)).to(value.device)
+
+
+def filled_with(value: torch.Tensor, number: float) -> torch.Tensor:
+    """Return a tensor filled with a number, if its dtype can represent it."""
+    if not (value.is_floating_point() or value.is_complex()) and not (math.isfinite(number) and abs(number) < _HUGE):
+        return value  # an integer has no such value
+    try:
+        return torch.full_like(value, number)
+    except RuntimeError:  # the dtype cannot represent the number
+        return value
+
+
+def with_first(value: torch.Tensor, number: float) -> torch.Tensor:
+    """Return a floating-point tensor with its first element replaced."""
+    if not value.is_floating_point() or not value.numel():
+        return value
+    result = value.detach().clone()
+    result.view(-1)[0] = number
+    return result
+
+
+def resize(value: torch.Tensor, size: int, new: int) -> torch.Tensor:
+    """Return a tensor in which each dimension of a size has a new size: rows are left out, or the last is repeated."""
+    for dim, length in enumerate(value.shape):
+        if length == size:
+            index = torch.arange(new, device=value.device).clamp(max=size - 1)
+            value = value.index_select(dim, index)
+    return value
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in a value, including those in containers and dataclasses."""
+    tensors: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        tensors.append(tensor)
+        return tensor
+
+    _map(value, note, {})
+    return tensors
+
+
+def map_tensors(first: Arguments, change: Change) -> Arguments:
+    """Return arguments with each tensor changed."""
+    cache: dict[int, Any] = {}
+    return first.mapped(lambda value: _map(value, change, cache))
+
+
+def _map(value: Any, change: Change, cache: dict[int, Any]) -> Any:
+    """Return a value with each tensor changed, including those in containers and dataclasses but not in modules."""
+    if id(value) in cache:
+        return cache[id(value)]
+    result = value
+    if is_instance(value, torch.Tensor):
+        result = apply_change(value, change) if value.layout == torch.strided else value
+    elif is_instance(value, list | tuple) and type(value) in {list, tuple}:
+        result = type(value)(_map(item, change, cache) for item in value)
+    elif is_instance(value, tuple) and hasattr(value, "_fields"):
+        result = type(value)(*(_map(item, change, cache) for item in value))
+    elif is_instance(value, MutableMapping):
+        with contextlib.suppress(Exception):  # a mapping that rejects other sizes, such as a tensordict, is kept
+            changed = copy.copy(value)
+            for key, item in value.items():
+                changed[key] = _map(item, change, cache)
+            result = changed
+    elif is_dataclass(value) and not is_instance(value, type | torch.nn.Module):
+        result = copy.copy(value)
+        for field in dataclasses.fields(value):
+            if hasattr(value, field.name):
+                object.__setattr__(result, field.name, _map(getattr(value, field.name), change, cache))
+    cache[id(value)] = result
+    return result
+
+
+def apply_change(value: torch.Tensor, change: Change) -> torch.Tensor:
+    """Return a changed tensor, or the tensor itself if the change raises."""
+    try:
+        with torch.no_grad():
+            result = change(value)
+    except Exception:  # noqa: BLE001 - a dtype or a layout that does not support the change
+        return value
+    if result is value or result.requires_grad:
+        return result
+    return result.detach().requires_grad_(value.requires_grad and (result.is_floating_point() or result.is_complex()))
+
+
+def replace_argument(first: Arguments, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
+    """Return arguments with one replaced."""
+    bound = inspect.signature(getattr(fn, "forward", fn)).bind(*first.args, **first.kwargs)
+    bound.arguments[name] = value
+    return Arguments(*bound.args, **bound.kwargs)

@@ -1,0 +1,363 @@
+"""Give code that is not copied, such as methods, copies of the state it uses while a program runs."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import inspect
+import logging
+import re
+import threading
+import types
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.experiments.trial.assigned_attributes import (
+    LibraryAttribute,
+    LibraryPart,
+    assigned_attributes,
+    is_library_owner,
+    library_parts,
+    sets_attributes,
+)
+from jupyter_graphbreak.experiments.trial.copies import Uncopied, clone
+from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function, is_library_type
+from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_code, is_data
+from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
+from jupyter_graphbreak.experiments.trial.saved_state import SavedState
+from jupyter_graphbreak.experiments.trial.shared_names import (
+    functions_in,
+    global_names,
+    named_loggers,
+    used_modules,
+    with_functions,
+)
+from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect, TrialStoppedError
+from jupyter_graphbreak.experiments.trial.state_parts import StateChange
+from jupyter_graphbreak.experiments.trial.swapped_places import (
+    MISSING,
+    NamedPlace,
+    SwappedPlace,
+    attribute_place,
+    attributes_place,
+    cell_place,
+    item_place,
+    part_place,
+)
+from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
+from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.records.attributes import is_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier
+    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+
+_LOGGING = frozenset({"logging", "logging.handlers"})
+#: Names in modules and classes that trials leave unchanged.
+_OF_MODULES = re.compile("__")
+_OF_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
+#: Attributes with which ``ctypes`` describes classes, and which cannot be set again.
+_LAYOUT = frozenset({"_fields_", "_anonymous_", "_pack_", "_align_", "_layout_", "_length_", "_type_"})
+#: The lists of loggers and handlers that Python itself keeps; trials restore them.
+_OF_LOGGING = frozenset({"handlers", "filters", "buffer"})
+
+
+class ThreadSeesCopyError(Exception):
+    """A copy cannot run now: another thread would see the objects that are swapped in for it."""
+
+
+class UncopiedCode:
+    """The code that copied functions use and that is not copied itself, with copies of the state that it uses.
+
+    Parameters
+    ----------
+    copier : FunctionCopier
+        Has copied the functions; gets the further places whose values are swapped.
+    kept : mapping
+        What variables referred to when the copied function was called.
+    roots : list
+        The copied objects from which the code is reached.
+    arguments : iterable
+        The copied arguments.
+
+    Attributes
+    ----------
+    assigned : list of LibraryPart
+        The parts of packages that the code may change, by the names in it.
+    """
+
+    def __init__(
+        self, copier: FunctionCopier, kept: Mapping[VariableKey, Any], roots: list[Any], arguments: Iterable[Any]
+    ) -> None:
+        self._copier = copier
+        self._places = copier.places
+        self._kept = kept
+        self.assigned: list[LibraryPart] = []
+        self._copied_methods: set[types.FunctionType] = set()
+        self._entered = 0
+        self._before: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
+        self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
+        self._destroys: ObservedEffect | None = None
+        #: User modules, classes and functions that the code may change, and the names swapped in each.
+        self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
+        self._swap_all(roots, arguments)
+        self._saved = SavedState(copier.uncopied)
+
+    @contextlib.contextmanager
+    def using_copies(self) -> Iterator[None]:
+        """Swap the copies in while the context is open; on exit, objects that could not be copied are restored.
+
+        Raises
+        ------
+        ThreadSeesCopyError
+            If another user thread is running, which would see the copies.
+        TrialStoppedError
+            If the code creates objects whose destructors may run after the context has ended.
+        """
+        if self._destroys is not None:
+            raise TrialStoppedError(self._destroys)
+        swapped = [place for place in self._places if isinstance(place, SwappedPlace)]
+        shared = next((place.name for place in swapped if not place.is_constant), None)
+        if shared is not None and (thread := thread_at_work()) is not None:
+            raise ThreadSeesCopyError(
+                f"one of your other threads is running ({thread}), and would see copies of {shared}"
+            )
+        self._entered += 1
+        if self._entered == 1:
+            for place in swapped:
+                place.exchange()
+            self._before = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
+            # A trial of a change gives functions their changed code before it runs them.
+            functions = (owner for owner, _ in self._namespaces if isinstance(owner, types.FunctionType))
+            self._codes_before = [(function, function.__code__) for function in functions]
+        try:
+            yield
+        finally:
+            self._entered -= 1
+            if not self._entered:
+                self._restore_namespaces()
+                for place in swapped:
+                    place.exchange()
+                self._saved.restore()
+
+    def _restore_namespaces(self) -> None:
+        """Undo changes of modules, classes and functions that a run made without naming them, as with ``setattr``.
+
+        Attributes that Dynamo adds to modules, and Python to classes, are kept.
+        """
+        for owner, swapped, before in self._before:
+            ignored = _OF_CLASSES if is_instance(owner, type) else _OF_MODULES
+            write: Any = next(kind for kind in (type, types.ModuleType, types.FunctionType) if is_instance(owner, kind))
+            now = vars(owner)
+            for name in [name for name in now if name not in before and not ignored.match(name)]:
+                write.__delattr__(owner, name)
+            for name, value in before.items():
+                if name not in swapped and not ignored.match(name) and now.get(name, MISSING) is not value:
+                    write.__setattr__(owner, name, value)
+        for function, code in self._codes_before:
+            if function.__code__ is not code:
+                function.__code__ = code
+
+    def _swap_all(self, roots: list[Any], arguments: Iterable[Any]) -> None:
+        """Swap the globals, closures and class attributes that the code uses."""
+        modules = used_modules(roots)
+        parts = [vars(module)[name] for module, names in modules for name in names]
+        kinds = dict.fromkeys(part for part in parts if is_instance(part, type))
+        assigned: dict[tuple[int, str], Any] = {}
+        functions = []
+        stored: set[VariableKey] = set()
+        assigns_attributes = False
+        own: list[types.FunctionType] = []
+        loggers: dict[int, logging.Filterer] = {}
+        for item in list(reached(*roots, *parts, *arguments)):
+            kinds.update(dict.fromkeys(type(item).__mro__))
+            if is_instance(item, logging.Filterer):
+                loggers[id(item)] = item
+            if is_instance(item, types.FunctionType) and not is_library_function(item) and is_own(item):
+                loggers.update((id(named), named) for named in named_loggers(item.__code__))
+                names = global_names(item.__code__)
+                kinds.update((value, None) for name in names if is_instance(value := item.__globals__.get(name), type))
+                assigned.update(assigned_attributes(item))
+                own.append(item)
+                origin = self._copier.origin(item.__globals__)
+                stored.update((origin, name) for name in global_names(item.__code__, ("STORE", "DELETE")))
+                assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
+                if not self._copier.reads_copies(item):
+                    functions.append((item, names))
+        destructible = [kind for kind in kinds if _is_users_type(kind) and "__del__" in vars(kind)]
+        self._destroys = next((effect for kind in destructible for effect in _effects_of_destructor(kind, own)), None)
+        in_modules = self._swap_modules(modules)
+        if assigns_attributes:
+            self._namespaces = list(in_modules)
+        known = {(id(vars(module)), name) for module, names in in_modules for name in names}
+        stored |= self._callers_of(stored, own)
+        methods = {kind: self._swap_methods(kind, stored) for kind in kinds if stored and _is_users_type(kind)}
+        self._swap_variables(functions, known)
+        kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
+        for kind in kinds:
+            if _is_users_type(kind):
+                swapped = self._swap_attributes(kind, with_members=assigns_attributes)
+                swapped |= methods.get(kind, set())
+                self._namespaces.append((kind, frozenset(name for _, name in swapped)))
+                known |= swapped
+        self._swap_parts(own, are_changed=assigns_attributes)
+        self._swap_assigned(assigned, known)
+        self.assigned += library_parts(own)
+        self._swap_attached_data(loggers.values())
+
+    def _swap_variables(self, functions: list[tuple[types.FunctionType, set[str]]], known: set[VariableKey]) -> None:
+        """Swap the globals and closure variables of functions that are not copied, unless they are known."""
+        for function, names in functions:
+            if function in self._copied_methods:
+                continue
+            cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+            places = [item_place(name, function.__globals__, name) for name in sorted(names)]
+            places += [cell_place(name, cell) for name, cell in cells if name != "__class__"]
+            for place in places:
+                if place.key is not None and place.key not in known:
+                    known.add(place.key)
+                    self._swap(place)
+
+    def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
+        """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
+        names = [name for name in vars(kind) if not name.startswith("__") and name not in _LAYOUT]
+        names = [name for name in names if self._swap(attribute_place(kind, name))]
+        if with_members and issubclass(kind, enum.Enum):
+            for member in kind.__members__.values():
+                self._swap(attributes_place(f"{kind.__name__}.{member.name}", member))
+        return {(id(kind), name) for name in names}
+
+    def _callers_of(self, variables: set[VariableKey], functions: list[types.FunctionType]) -> set[VariableKey]:
+        """Return the names of the functions that use some of the variables, directly or by calling each other."""
+        used: list[tuple[VariableKey, set[VariableKey]]] = []
+        for function in functions if variables else ():
+            origin = self._copier.origin(function.__globals__)
+            used.append(((origin, function.__name__), {(origin, name) for name in global_names(function.__code__)}))
+        found: set[VariableKey] = set()
+        while new := {key for key, names in used if key not in found and not names.isdisjoint(variables | found)}:
+            found |= new
+        return found
+
+    def _swap_methods(self, kind: type, stored: set[VariableKey]) -> set[VariableKey]:
+        """Swap copies in for the methods that share a global with copied functions if one of them assigns it."""
+        swapped = set()
+        for name, member in list(vars(kind).items()):
+            used = [
+                (self._copier.origin(function.__globals__), name)
+                for function in functions_in(member)
+                if self._copier.has_copied_scope_of(function) and not is_library_function(function)
+                for name in global_names(function.__code__)
+            ]
+            if not stored.isdisjoint(used):
+                place = attribute_place(kind, name)
+                self._copied_methods.update(functions_in(member))
+                copy = with_functions(member, self._copier.copy_function)
+                self._places.append(SwappedPlace(place, copy, is_function=True))
+                swapped.add((id(kind), name))
+        return swapped
+
+    def _swap_parts(self, functions: list[types.FunctionType], *, are_changed: bool) -> None:
+        """Swap the data in the defaults and attributes of functions that are not copied, such as methods.
+
+        Parameters
+        ----------
+        functions : list of FunctionType
+        are_changed : bool
+            Whether code sets attributes, perhaps of these functions.
+        """
+        copies = set(map(id, self._copier.functions))
+        for function in functions:
+            if id(function) in copies:
+                continue
+            title = function.__qualname__
+            for name in ("__defaults__", "__kwdefaults__"):
+                value = getattr(function, name)
+                inside = self._copier.copy(value, title)
+                if are_changed or inside is not value:
+                    place = part_place(f"{title}.{name}", function, name)
+                    self._places.append(SwappedPlace(place, inside))
+            attributes = vars(function)
+            names = [name for name in attributes if not name.startswith("__")]
+            swapped = [name for name in names if self._swap(item_place(f"{title}.{name}", attributes, name))]
+            if are_changed:
+                self._namespaces.append((function, frozenset(swapped)))
+
+    def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], known: set[tuple[int, str]]) -> None:
+        """Swap the attributes that code assigns to, unless they are swapped already."""
+        for (_, name), owner in assigned.items():
+            if is_library_owner(owner):
+                self.assigned.append(LibraryAttribute(owner, name))
+            elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in known:
+                place = attribute_place(owner, name)
+                value = place.read()
+                self._places.append(
+                    SwappedPlace(place, self._copier.copy(value, place.name) if is_data(value) else value)
+                )
+
+    def _swap_attached_data(self, loggers: Iterable[logging.Filterer]) -> None:
+        """Swap the data in attributes of loggers, of Python's own handlers and of the thread, which are not copied.
+
+        Handlers of other classes keep theirs: they may collect the records of other threads there.
+        """
+        own = [item for item in loggers if is_instance(item, logging.Logger) or type(item).__module__ in _LOGGING]
+        for owner in {id(item): item for item in (*own, threading.current_thread(), threading.main_thread())}.values():
+            attributes = vars(owner)
+            title = getattr(owner, "name", None) or type(owner).__name__
+            for name, value in list(attributes.items()):
+                if name[:1] != "_" and name not in _OF_LOGGING and is_data(value):
+                    self._swap_if_copied(item_place(f"{title}.{name}", attributes, name), value)
+
+    def _swap_modules(
+        self, modules: list[tuple[types.ModuleType, list[str]]]
+    ) -> list[tuple[types.ModuleType, frozenset[str]]]:
+        """Swap names of modules; return those that were swapped."""
+        swapped = []
+        for module, names in modules:
+            places = {name: item_place(f"{module.__name__}.{name}", vars(module), name) for name in names}
+            swapped.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
+        return swapped
+
+    def _swap(self, place: NamedPlace) -> bool:
+        """Swap a copy in for the value at a place; return whether a run's assignments to it are undone with that."""
+        try:
+            value = place.read()
+        except ValueError:  # an empty cell
+            return False
+        value = self._kept.get(place.key, value) if place.key is not None else value
+        before = len(self._places)
+        if value is MISSING or is_atom(value):
+            self._places.append(SwappedPlace(place, value))
+        elif (refusing := REFUSABLE.instead_of(value)) is not None:
+            self._places.append(SwappedPlace(place, refusing))
+        elif is_instance(value, functools.singledispatchmethod) or (
+            is_instance(value, types.FunctionType) and is_library_function(value)  # such as one with a registry
+        ):
+            self._swap_if_copied(place, value)
+        elif is_data(value) or is_instance(value, LRU_CACHE):
+            self._places.append(SwappedPlace(place, self._copier.copy(value, place.name)))
+        elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
+            self._swap_if_copied(place, value)
+        return len(self._places) > before
+
+    def _swap_if_copied(self, place: NamedPlace, value: Any) -> None:
+        failed: list[Uncopied] = []
+        result = clone(value, self._copier.memo, failed, self._copier.copy_function, self._copier.blocks)
+        if result is not value and not failed:
+            self._places.append(SwappedPlace(place, result))
+
+
+def _effects_of_destructor(kind: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
+    """Yield the effect of functions, except its methods, that name a class with a destructor, which runs later."""
+    what = f"creates a {kind.__name__}, whose destructor may run later"
+    change = StateChange(what, frozenset({kind.__name__}), frozenset())
+    others = [function for function in functions if not function.__qualname__.startswith(f"{kind.__qualname__}.")]
+    place = find_changing_line(change, [function.__code__ for function in others], {})
+    if place is not None:
+        yield ObservedEffect("state", what, place)
+
+
+def _is_users_type(kind: type) -> bool:
+    return is_own(kind) and not is_library_type(kind)

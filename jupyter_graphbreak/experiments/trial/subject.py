@@ -12,7 +12,8 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
-from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_data
+from jupyter_graphbreak.experiments.trial.left_locks import released
+from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is_data
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, from_slot, to_slot
@@ -120,6 +121,7 @@ class Subject:
         if blocks is not None:
             return
         self._values = [(place, to_slot(place.read())) for place in self._places]
+        self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
         self._saved = SavedState((value for _, value in self.roots()), self.memory.restores)
         self.initial = self.state()
 
@@ -262,9 +264,9 @@ class Subject:
         ThreadSeesCopyError
             If another user thread is running, which would see the copies.
         TrialStoppedError
-            If the code creates objects whose destructors may run after the context has ended.
+            If the code creates objects whose destructors may run after the context has ended, or leaves a lock locked.
         """
-        with self._uncopied.using_copies(), self.modes.entered():
+        with self._uncopied.using_copies(), self.modes.entered(), released(self._locks, self.call):
             yield
 
 

@@ -340,8 +340,8 @@ _IMPORT = "import"
 #: The effect of code that passes work to existing threads or processes.
 SUBMITS = "passes work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
-#: The effect of code that waits with an empty queue, an event or a future. Trials start no threads, so nobody may ever
-#: end it, and a thread that waits cannot be stopped.
+#: The effect of code that waits with an empty queue, an event, a future or an open file, or for a signal. Trials start
+#: no threads, so nobody may ever end it, and a thread that waits cannot be stopped.
 WAITS_FOR_THREAD = "waits for another thread"
 COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"

@@ -70,7 +70,13 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
         **dict.fromkeys(("siginterrupt", "set_wakeup_fd"), ("state", "sets signal handlers")),
+        **dict.fromkeys(("pause", "sigwait", "sigwaitinfo", "sigtimedwait"), ("process", WAITS_FOR_THREAD)),
     },
+    "select": {"select": ("process", WAITS_FOR_THREAD)},
+    "selectors": dict.fromkeys(
+        ("SelectSelector.select", "PollSelector.select", "EpollSelector.select", "KqueueSelector.select"),
+        ("process", WAITS_FOR_THREAD),
+    ),
     "_thread": {"interrupt_main": ("process", "sends a signal")},
     "faulthandler": {
         "dump_traceback": ("file", "writes to an open file"),

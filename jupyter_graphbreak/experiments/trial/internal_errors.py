@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.faults import collect_fault, internal_error
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 #: The file of Python's own code for copying objects.
 _COPYING = copy.__file__
+#: Exceptions of this package are raised on purpose.
+_PACKAGE = __name__.partition(".")[0]
 #: The function that raises the error of the original again; the traceback of PyTorch's own functions ends there.
 _RAISES_AGAIN = "Reference.__init__"
 
@@ -25,3 +28,10 @@ def is_internal(fault: Exception) -> bool:
     if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
         return False  # OSError and ValueError are usage errors, raised on purpose
     return code.co_filename.startswith((OWN_FOLDER, _COPYING))
+
+
+def note_if_internal(what: str, error: BaseException) -> None:
+    """Note an error for the report if it is an internal one that is not raised on purpose; ``what`` follows "while"."""
+    on_purpose = isinstance(error, LookupError) or type(error).__module__.startswith(f"{_PACKAGE}.")
+    if isinstance(error, Exception) and not on_purpose and is_internal(error):
+        collect_fault(internal_error(what, error))

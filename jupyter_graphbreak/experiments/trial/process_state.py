@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     is_library_code,
 )
 from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
-from jupyter_graphbreak.experiments.trial.internal_errors import is_internal
+from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER
 from jupyter_graphbreak.experiments.trial.state_parts import (
     MISSING,
@@ -43,7 +43,6 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
     set_attributes,
     setter_of,
 )
-from jupyter_graphbreak.faults import collect_fault, internal_error
 from jupyter_graphbreak.recording.steady import DEFERRED
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -95,8 +94,7 @@ def _read(part: Part) -> Any:
     except (AttributeError, ImportError):  # not in this release of PyTorch, Python or the package
         return MISSING
     except Exception as fault:  # noqa: BLE001 - an unreadable part is ignored
-        if is_internal(fault):
-            collect_fault(internal_error(f"reading what {part.what}", fault))
+        note_if_internal(f"reading what {part.what}", fault)
         return MISSING
 
 

@@ -196,7 +196,7 @@ _CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] = {
 
 
 def __getattr__(name: str) -> Any:
-    """Make a callback class for an optional package on first use; it is then an attribute, so it can be pickled."""
+    """Make a callback class for an optional package on first use, and store it so that it can be pickled."""
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     hooks, modules, base_name = _CLASSES[name]

@@ -27,17 +27,16 @@ def internal_error(what: str, fault: BaseException) -> str:
     ----------
     what : str
         Our activity, in a form that follows "while": "making the report".
-    fault : BaseException
     """
     return f"Internal error in compile_explain while {what} ({description(fault)}); your code is not affected."
 
 
 def description(fault: BaseException) -> str:
-    """Return the type of an error and the first line of its message."""
-    try:
-        return f"{type(fault).__name__}: {fault}".partition("\n")[0]
-    except Exception:  # noqa: BLE001 - a broken __str__
-        return type(fault).__name__
+    """Return the type of an error and the first line of its message, if it has one."""
+    with contextlib.suppress(Exception):  # a broken __str__
+        lines = str(fault).strip().splitlines()
+        return f"{type(fault).__name__}: {lines[0]}" if lines else type(fault).__name__
+    return type(fault).__name__
 
 
 #: Receives the sentences about internal errors in a trial, whose output and reports of its own nobody sees.

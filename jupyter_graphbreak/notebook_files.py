@@ -133,7 +133,6 @@ def execute(
 
     Parameters
     ----------
-    path : Path
     kernel : str or None
         The name of the kernel; ``None`` uses the kernel that the notebook names.
     on_cell : callable

@@ -117,8 +117,6 @@ class CompiledWith(NamedTuple):
     ----------
     backend : callable
         The backend. It can be called with a graph and applies the mode and the options.
-    dynamic : bool or None
-        The option ``dynamic``.
     guard_filter : callable or None
         The option ``guard_filter_fn``, which selects the guards to keep.
     """

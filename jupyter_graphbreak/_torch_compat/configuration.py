@@ -57,7 +57,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
 
 @contextlib.contextmanager
 def _patched_settings(**settings: Any) -> Iterator[None]:
-    """Change settings of Dynamo while the context is open; values that the code sets in the meantime stay."""
+    """Change settings of Dynamo while the context is open; values that the code sets in the meantime are kept."""
     config = importlib.import_module("torch._dynamo.config")
     before = {name: getattr(config, name) for name in settings if hasattr(config, name)}
     ours = {name: (settings[name], value) for name, value in before.items() if name not in _our_settings}

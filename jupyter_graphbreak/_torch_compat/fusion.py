@@ -29,8 +29,6 @@ class Kernel:
         The name of the operation, if it is a call of a library's kernel.
     is_reduction : bool
         Whether it reduces dimensions.
-    sizes : tuple of str
-        The sizes of its loops.
     """
 
     stack: tuple[StackEntry, ...]
@@ -73,7 +71,7 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
     reasons: dict[tuple[str, str], str] = {}
     pairs: list[UnfusedPair] = []
 
-    def note_reason(_: None, __: None, why: Any, reason: str, *args: Any) -> None:
+    def note_reason(_: None, why: Any, reason: str, *args: Any) -> None:
         reasons[why.name1, why.name2] = reason % args if args else reason
 
     def end(scheduled: Any, *_: Any, **__: Any) -> None:

@@ -71,7 +71,7 @@ def collected_guards() -> Iterator[list[FrameGuards]]:
         yield frames
         return
 
-    def after(_: None, __: None, made: Any, code: Any, graph: Any, *___: Any, **____: Any) -> None:
+    def after(_: None, made: Any, code: Any, graph: Any, *__: Any, **___: Any) -> None:
         del code
         with contextlib.suppress(AttributeError):  # not in this PyTorch
             frames.append(_frame_guards(made.guard_manager, graph))

@@ -51,10 +51,15 @@ def callable_of(wrapper: FrameType) -> Any:
 
 
 def compiled_callers(frame: FrameType | None) -> Iterator[int]:
-    """Yield the ids, as in :func:`watch_calls`, of the callables whose compiled calls enclose a frame."""
+    """Return the ids, as in :func:`watch_calls`, of the callables whose compiled calls enclose a frame."""
+    return (id(callable_of(wrapper)) for wrapper in compiled_calls_around(frame))
+
+
+def compiled_calls_around(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield the frames of Dynamo's wrapper through which compiled functions were called, the innermost first."""
     while frame is not None:
         if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
-            yield id(callable_of(frame))
+            yield frame
         frame = frame.f_back
 
 
@@ -74,8 +79,6 @@ class TraceableCallables:
 
         Parameters
         ----------
-        call : callable
-            The callable.
         target : object
             The object with the frame: the module that ``call`` is bound to, or ``call``.
         """
@@ -160,8 +163,6 @@ class SubstituteCall(NamedTuple):
 
     Parameters
     ----------
-    function, args, kwargs
-        The call.
     failed : callable
         Receives the exception of the call; returns the exception to raise instead, or ``None``.
     end : callable
@@ -188,8 +189,6 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
 
     Parameters
     ----------
-    original : callable
-    state : Interception
     plan : callable
         Receives the arguments of the call; returns the substitute, or ``None`` for the original. It is not called for
         calls on other threads or from compiled code.
@@ -262,7 +261,6 @@ def intercepted_module_calls(
 
     Parameters
     ----------
-    state : Interception
     on_call : callable
         Receives the module, its bound original ``__call__``, the positional and the keyword arguments; returns the
         substitute. It does not receive calls that are being traced (by Dynamo, ``torch.export``, ``torch.jit.trace``)

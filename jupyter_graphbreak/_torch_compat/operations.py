@@ -35,12 +35,7 @@ def custom_operator(value: Any) -> tuple[Any, Any] | None:
 
 
 class OperationCounter(TorchDispatchMode):
-    """Calls a function for each operation on this thread, except those of backward passes.
-
-    Parameters
-    ----------
-    count : callable
-    """
+    """Calls a function for each operation on this thread, except those of backward passes."""
 
     def __init__(self, count: Callable[[], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -54,8 +54,6 @@ def saved_tensors(
     ----------
     name : str
         The name of the backend.
-    backend : callable
-        The backend.
     module : GraphModule
         The graph as Dynamo captured it.
     inputs : sequence

@@ -76,8 +76,6 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
 
     Parameters
     ----------
-    owner : module or class
-    name : str
     plan : callable
         Receives the arguments of a call. Returns the function, the positional and the keyword arguments to call
         instead, or ``None`` for the original. It must not call user code.
@@ -112,29 +110,21 @@ def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> Abst
     return redirected_here(owner, name, lambda *args, **kwargs: (replacement, args, kwargs))
 
 
-def followed_here(
-    owner: Any, name: str, after: Callable[..., None], before: Callable[..., Any] = lambda *_, **__: None
-) -> AbstractContextManager[None]:
+def followed_here(owner: Any, name: str, after: Callable[..., None]) -> AbstractContextManager[None]:
     """Observe calls of a function on the thread that opens the context, while it is open.
 
     Parameters
     ----------
-    owner : module or class
-    name : str
     after : callable
-        Receives the result of ``before``, the result of the call, and its arguments.
-    before : callable
-        Receives the arguments of the call.
+        Receives the result of a call, and its arguments.
     """
     original = _function(inspect.getattr_static(owner, name))
 
     def plan(*args: Any, **kwargs: Any) -> Any:
-        kept = before(*args, **kwargs)
-
         def follow() -> Any:
             result = original(*args, **kwargs)
             try:
-                after(kept, result, *args, **kwargs)
+                after(result, *args, **kwargs)
             except Exception as fault:  # noqa: BLE001 - see the module
                 report_to_run(f"following calls of `{name}`", fault)
             return result
@@ -153,8 +143,6 @@ def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterat
 
     Parameters
     ----------
-    owner : module or class
-    name : str
     prepare : callable
         Receives the arguments of the call; arranges that its changes are undone.
     """
@@ -185,8 +173,6 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
 
     Parameters
     ----------
-    owner : module or class
-    name : str
     result : callable
         Receives the result of a call and its arguments; returns the new result.
     """

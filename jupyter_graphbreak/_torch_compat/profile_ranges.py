@@ -120,7 +120,7 @@ def _silenced_stderr() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_allocator_warnings() -> Iterator[None]:
-    """Write what goes to the standard error of the process when the context ends, without what the allocator says.
+    """Delay the standard error of the process until the context ends, and drop the allocator's warnings.
 
     While the profiler counts memory, the allocator writes a line if memory is freed that was allocated before it
     (CPUAllocator.cpp in PyTorch). No setting of a running process prevents that.

@@ -170,7 +170,7 @@ def removed_globals() -> Iterator[None]:
         return
     pending: list[Any] = []
 
-    def created(_: None, hook: Any, *__: Any, **___: Any) -> None:
+    def created(hook: Any, *_: Any, **__: Any) -> None:
         pending.append(hook)
 
     with contextlib.ExitStack() as undo:
@@ -256,7 +256,7 @@ def _emptied_guards() -> Iterator[None]:
         return
     managers: list[Any] = []
 
-    def note(_: None, __: None, manager: Any, *___: Any, **____: Any) -> None:
+    def note(_: None, manager: Any, *__: Any, **___: Any) -> None:
         managers.append(manager)
 
     try:
@@ -279,7 +279,7 @@ def forgotten_backends() -> Iterator[None]:
     before = frozenset(known)
     added: set[int] = set()
 
-    def note(_: None, __: None, context: Any, *___: Any, **____: Any) -> None:
+    def note(_: None, context: Any, *__: Any, **___: Any) -> None:
         added.add(id(module.innermost_backend(context.callback)))
 
     try:
@@ -378,7 +378,7 @@ def _restored_frame_counts() -> Iterator[None]:
         return
     added: Counter[Any] = Counter()
 
-    def count(_: None, compile_id: Any, *__: Any, **___: Any) -> None:
+    def count(compile_id: Any, *_: Any, **__: Any) -> None:
         added[compile_id.frame_id] += 1
 
     try:

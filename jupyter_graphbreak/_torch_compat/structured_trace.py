@@ -63,7 +63,6 @@ def narrowed_trace(
 
     Parameters
     ----------
-    handler : logging.Handler
     kept : frozenset of str
         The kinds of entries to create.
     on_fault : callable

@@ -55,8 +55,6 @@ class ResumeTable:
     ----------
     ledger : Ledger
         The contents of the records.
-    sources : Sources
-        The source texts, and the locations in them.
     breaks : BreakTable
         The breaks, with the events of all frames folded in.
     """
@@ -245,31 +243,14 @@ def _filled_in(reason: SkipReason, **values: str) -> SkipReason:
 
 
 def block_around(source: Source, line: int) -> SkipKind | None:
-    """Return the block around a line of a function that keeps a frame from resuming, if there is one.
-
-    Parameters
-    ----------
-    source : Source
-        The place of the function.
-    line : int
-        The line of the break, or of the call that leads to it, in that function.
-    """
+    """Return the block around a line of a function that keeps a frame from resuming, if there is one."""
     return next((_block_in(tree, line) for tree in _trees(source, line)), None)
 
 
 def block_around_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
     """Return the block around the calls ``f(*args)`` of a function, if it is the same for all of them.
 
-    Use it for a function that is called in this way, if the call itself is not known.
-
-    Parameters
-    ----------
-    source : Source
-        The place of the function.
-    line : int
-        Its first line.
-    name : str
-        Its name.
+    Use it for a function that is called in this way, if the call itself is not known. The line is its first one.
     """
     blocks: set[SkipKind | None] = set()
     for tree in _trees(source, line):
@@ -328,8 +309,6 @@ class SkipTable:
 
     Parameters
     ----------
-    sources : Sources
-        The source texts, and the locations in them.
     breaks : BreakTable
         The breaks, with the events of all frames folded in.
     resumed_lines : dict
@@ -391,7 +370,6 @@ class SkipTable:
 
         Parameters
         ----------
-        refusal : FrameRefused
         code : tuple
             Name, file and first line of the function.
         """

@@ -212,8 +212,6 @@ class BreakTable:
 
     Parameters
     ----------
-    sources : Sources
-        The source texts, and the locations in them.
     scopes : ScopeTable
         Receives the breaks that each scope governs.
     notes : list of Diagnostic
@@ -269,17 +267,7 @@ class BreakTable:
     def fold_refusal(self, refusal: additions.FrameRefused, order: int) -> tuple[FoldedBreak, Setting | None]:
         """Add a break at the first line of a function that Dynamo refused to begin, such as a generator.
 
-        Parameters
-        ----------
-        refusal : FrameRefused
-        order : int
-            The number of its record.
-
-        Returns
-        -------
-        folded : FoldedBreak
-        setting : Setting or None
-            The setting in force at the break.
+        Return it with the setting in force there. The order is the number of the refusal's record.
         """
         registry = refusal.registry
         cause = messages.Cause(
@@ -312,12 +300,6 @@ class BreakTable:
 
         Dynamo inlines a generator if it compiles the caller. It only tries to begin the generator separately if the
         caller runs eagerly: inside the call at which a graph broke, or in a function that was given up at a break.
-
-        Parameters
-        ----------
-        refusal : FrameRefused
-        order : int
-            The number of its record.
         """
         if refusal.raised or refusal.filename is None or self._is_own(refusal.filename, refusal.name or ""):
             return None

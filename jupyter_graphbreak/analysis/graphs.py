@@ -43,8 +43,6 @@ class GraphTable:
 
     Parameters
     ----------
-    sources : Sources
-        The source texts, and the locations in them.
     notes : list of Diagnostic
         Receives a warning about lines that could not be read.
     """

@@ -42,7 +42,6 @@ def build_job(
 
     Parameters
     ----------
-    processes : iterable of Process
     compile_times : mapping
         When each process compiled, by its id.
     diagnostics : iterable of Diagnostic

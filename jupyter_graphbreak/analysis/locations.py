@@ -568,8 +568,6 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
 
     Parameters
     ----------
-    sources : Sources
-        The source texts, and the locations in them.
     stack : iterable of StackEntry
         The recorded stack, outermost entry first.
     """

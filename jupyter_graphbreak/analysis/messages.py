@@ -97,8 +97,6 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
 
     Parameters
     ----------
-    text : str
-        The payload.
     exception : str or None
         The class of the underlying exception, the name of the cause if the message has none.
     packages : PackagePaths

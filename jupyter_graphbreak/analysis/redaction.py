@@ -53,8 +53,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Report": {
         "kept": "status",
         "parts": "device error timing summary sources frames graphs breaks resumes skipped scopes recompiles "
-        "cudagraph_skips paths what_if diagnostics compiled remedies cost startup check held effects "
-        "values",
+        "cudagraph_skips paths what_if diagnostics compiled remedies cost startup check held effects values",
         "schema version": "schema_version",
         "version": "torch python",
         "config": "config",
@@ -324,7 +323,8 @@ _EFFECTS: dict[EffectKind, str] = {
     "state": "changes the state of the process",
 }
 _BACKENDS = {"aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager", "inductor"}
-_FAMILIES = {
+#: The families of remedies, whose names may stay.
+FAMILY_NAMES = {
     "output", "setting", "rewrite", "sizes", "hoisting", "marker", "scalar", "branch", "loops", "switch", "person",
     "mark", "dynamic", "tensor", "limit",
 }  # fmt: skip
@@ -363,7 +363,7 @@ def redact_job(job: Job) -> Job:
 
 
 class _Redaction:
-    """Replaces names consistently, and removes everything that may not stay."""
+    """Replaces names consistently, and removes everything that could reveal the program."""
 
     def __init__(self, reports: Iterable[Report]) -> None:
         self._words = {word for report in reports for word in _user_words(report)}
@@ -524,7 +524,7 @@ def _cause(gb_id: str | None, gb_type: str) -> str:
 
 
 def _family(name: str) -> str:
-    return name if set(name.split(" and ")) <= _FAMILIES else "other"
+    return name if set(name.split(" and ")) <= FAMILY_NAMES else "other"
 
 
 def _guard(text: str) -> str:

@@ -104,13 +104,7 @@ def _region(form: Form, node: ast.expr, last_line: int, offset: int) -> Region:
 
 
 class ScopeTable:
-    """Finds the scopes of a run and lists each once.
-
-    Parameters
-    ----------
-    sources : Sources
-        The source texts, and the locations in them.
-    """
+    """Finds the scopes of a run and lists each once."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources

@@ -150,7 +150,7 @@ def _file_and_time(path: str) -> str:
 
 
 class _Success(msgspec.Struct, frozen=True):
-    """The last examination without a fault."""
+    """The last examination that found no fault."""
 
     date: str
     state: _State
@@ -161,7 +161,7 @@ def _success_file() -> Path:
 
 
 def _last_success() -> _Success | None:
-    """Return the last examination without a fault, if nothing has changed since."""
+    """Return the last examination that found no fault, if nothing has changed since."""
     try:
         success = msgspec.json.decode(read_regular(_success_file(), 1 << 20), type=_Success)
         return success if success.state == _State.now(success.state.compiler) else None
@@ -332,7 +332,7 @@ def _triton(*, is_known: bool) -> tuple[Requirement, bool]:
 
 
 def _wanted() -> str:
-    """Return the Triton that this PyTorch requires, as ``pip`` takes it."""
+    """Return the requirement for the Triton that this PyTorch needs, in the syntax of ``pip``."""
     try:
         required = importlib.metadata.requires("torch") or []
     except importlib.metadata.PackageNotFoundError:

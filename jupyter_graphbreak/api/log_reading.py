@@ -107,12 +107,10 @@ def read_logs(
 
     Parameters
     ----------
-    logs : Logs
     sources : list of str
         The folders from which source files may be read, in addition to the working folder and those of packages.
     on_read : callable
         Receives the number of bytes that have been read.
-    limits : ReadingLimits
     min_parallel_bytes : int
         Logs with at least this total size are read in several processes.
 
@@ -212,7 +210,7 @@ class FileExplainer:
         try:
             if not is_checked and not is_trace(file):
                 return _Answer()
-            traces = read_file(file, deadline, on_read, folders=self._folders)
+            traces = read_file(file, deadline, on_read, self._folders)
         except (UnreadableTrace, OSError) as error:
             return _Answer(error=str(error))
         return _Answer([self._summary(trace) for trace in traces])
@@ -277,10 +275,6 @@ class _Worker:
     """A process that reads logs.
 
     It is started as a program rather than by ``multiprocessing``, which would run the caller's main module again.
-
-    Parameters
-    ----------
-    sources : list of str
     """
 
     _PROGRAM = (

@@ -80,15 +80,10 @@ class Rerun:
 
     Parameters
     ----------
-    report : Report
     files : mapping
         The file name of each source of the report, by source id.
     kept : KeptRun
         The kept parts of the run.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
-    on_status : callable
-        Receives status messages.
 
     Attributes
     ----------

@@ -78,14 +78,7 @@ class Children(NamedTuple):
 
 
 def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> Children:
-    """Return the processes that wrote their traces into a folder, each with its report.
-
-    Parameters
-    ----------
-    folder : Path
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
-    """
+    """Return the processes that wrote their traces into a folder, each with its report."""
     from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
     from jupyter_graphbreak.trace.processes import read_processes
     from jupyter_graphbreak.trace.source_folders import SourceFolders

@@ -388,7 +388,6 @@ def compare(
 
     Parameters
     ----------
-    fn : callable
     first, others : Arguments
         The arguments with which to capture it, and further inputs.
     backend : str
@@ -456,11 +455,8 @@ def _report_until_stopped(
 
     Parameters
     ----------
-    entry : Entry
     effect : ObservedEffect
         The effect that the call was about to have; the report lists it.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     import torch
 

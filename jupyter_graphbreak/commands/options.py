@@ -71,10 +71,6 @@ def sources_option(command: _F) -> _F:
 class Gate:
     """The baseline of a command, which is read before anything runs and compared with the reports at the end.
 
-    Parameters
-    ----------
-    shared : SharedOptions
-
     Raises
     ------
     UsageError

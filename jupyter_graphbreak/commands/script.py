@@ -148,7 +148,6 @@ def run_program(
 
     Parameters
     ----------
-    program : RequestedProgram
     compiles : bool
         Whether to compile what it calls.
     to_stderr : bool
@@ -249,7 +248,7 @@ def _module_exists(module: str) -> bool:
 
 @contextlib.contextmanager
 def _restored_main() -> Iterator[None]:
-    """Restore ``__main__`` in the end; during the reruns it is the module of the program."""
+    """Restore ``__main__`` when the context ends; during the reruns it is the module of the program."""
     before = sys.modules["__main__"]
     try:
         yield

@@ -230,8 +230,6 @@ class CompiledCalls:
             The callable to compile.
         target : object
             The object that a user would compile: the module that ``call`` is bound to, or ``call`` itself.
-        args, kwargs
-            The arguments of the call.
         """
         caller = self._prepare()
         if caller is None:
@@ -310,7 +308,6 @@ def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) ->
 
     Parameters
     ----------
-    error : BaseException
     grad_mode : bool or None
         The grad mode at the start of the compiled call: a graph that fails within ``no_grad`` leaves it off.
     """

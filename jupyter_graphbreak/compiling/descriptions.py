@@ -53,7 +53,6 @@ def described(
 
     Parameters
     ----------
-    compiled : iterable of CompiledCallable
     namespace : mapping or None
         The program's globals after the run; without them, the names at the first call are used.
     filename : str or None

@@ -118,8 +118,6 @@ def role_with(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
     ----------
     call : callable
         Any callable except a partial.
-    args, kwargs
-        The arguments of the call.
     """
     if is_instance(call, torch.nn.Module):
         return "leave"  # calls of modules are compiled elsewhere

@@ -18,6 +18,7 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
+from jupyter_graphbreak.experiments.trial.entry import callable_name
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.memory import KeptMemory
@@ -355,7 +356,7 @@ def compare(
             eager.subject.memory.release()
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
-        function=_function_name(fn),
+        function=callable_name(fn),
         torch=version,
         example=example,
         others=[case.example() for case in cases],
@@ -370,18 +371,16 @@ def compare(
 
 
 def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
-    """Return the comparison of a function on which no front end was judged.
+    """Return a comparison without a verdict on any front end.
 
     Parameters
     ----------
-    fn : callable
-    first : Arguments
     report : Report
         Its diagnostics give the reason. If the function was stopped before it had an effect outside its copies, the
         report covers what ``torch.compile`` did until then, and lists the effect.
     """
     return Frontends(
-        function=_function_name(fn),
+        function=callable_name(fn),
         torch=require_torch(),
         example=describe("the first input", first, fn),
         others=[],
@@ -417,9 +416,3 @@ def copy_for_comparison(fn: Callable[..., Any]) -> CopiedFunction:
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
     inner = compiled_callable(fn)
     return fn if inner is None else inner
-
-
-def _function_name(fn: Any) -> str:
-    fn = getattr(fn, "func", fn)  # of a partial
-    name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
-    return str(name).rpartition("<locals>.")[2]

@@ -182,9 +182,9 @@ class _GoneFunctions:
         self._left = dict(enumerate(gone))
         self._by_function: defaultdict[str, deque[int]] = defaultdict(deque)
         self._by_path: defaultdict[str, deque[int]] = defaultdict(deque)
-        for place, each in self._left.items():
-            self._by_function[each.function].append(place)
-            self._by_path[each.path].append(place)
+        for place, allowed in self._left.items():
+            self._by_function[allowed.function].append(place)
+            self._by_path[allowed.path].append(place)
 
     def pop_match(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
         """Return and remove the first function with the same name or file."""

@@ -31,14 +31,7 @@ _BOTH = ast.Tuple([ast.Name("args", ast.Load()), ast.Name("kwargs", ast.Load())]
 
 
 class FrontendComparison:
-    """Compares the front ends on a function that the notebook calls.
-
-    Parameters
-    ----------
-    shell : InteractiveShell
-    cells : CellTexts
-    options : Options
-    """
+    """Compares the front ends on a function that the notebook calls."""
 
     def __init__(self, shell: InteractiveShell, cells: CellTexts, options: Options) -> None:
         self._namespace = shell.user_ns
@@ -52,8 +45,6 @@ class FrontendComparison:
         ----------
         tree : ast.AST
             The module of the cell.
-        effects : RunEffects or None
-            The effects of the cell.
 
         Raises
         ------

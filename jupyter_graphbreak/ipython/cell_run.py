@@ -69,14 +69,7 @@ class _Start(NamedTuple):
 
 
 class CellRuns:
-    """The observed cells of a shell, one after the other.
-
-    Parameters
-    ----------
-    shell : InteractiveShell
-    cells : CellTexts
-    live : LiveOutputs
-    """
+    """The observed cells of a shell, one after the other."""
 
     def __init__(self, shell: InteractiveShell, cells: CellTexts, live: LiveOutputs) -> None:
         self._shell = shell

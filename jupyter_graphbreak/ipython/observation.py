@@ -61,10 +61,8 @@ class Observation:
 
     Parameters
     ----------
-    shell : InteractiveShell
     cells : CellTexts
         The cells by the file names of code.
-    options : Options
     named : dict
         The objects of the notebook to which the code refers.
     live : LiveOutputs
@@ -370,7 +368,7 @@ class Observation:
                 self._show_status("")
                 known = len(self._faults)
                 try:
-                    with suppress_faults(what, self.note_fault), default_device(self._device), _silenced(self._shell):
+                    with suppress_faults(what, self.note_fault), default_device(self._device), _silenced():
                         step(seconds=seconds)
                 except KeyboardInterrupt:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
@@ -480,25 +478,13 @@ class Observation:
 
 
 @contextlib.contextmanager
-def _silenced(shell: InteractiveShell) -> Iterator[None]:
+def _silenced() -> Iterator[None]:
     """Hide the output and displays of this thread while the context is open."""
-    from jupyter_graphbreak._torch_compat.patching import redirected_here
+    from jupyter_graphbreak.experiments.trial.effects import suppress_displays
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
-    def drop(*_: Any, **__: Any) -> tuple[Callable[[], None], tuple[()], dict[str, Any]]:
-        return _nothing, (), {}
-
-    publisher = type(shell.display_pub)
-    with (
-        redirect_thread_streams(io.StringIO(), io.StringIO()),
-        redirected_here(publisher, "publish", drop),
-        redirected_here(publisher, "clear_output", drop),
-    ):
+    with redirect_thread_streams(io.StringIO(), io.StringIO()), suppress_displays():
         yield
-
-
-def _nothing() -> None:
-    return None
 
 
 def _patches(options: Options) -> list[Patch]:

@@ -99,7 +99,7 @@ class Output:
                 del vars(session)["send"]
 
     def clear(self) -> None:
-        """Clear the outputs if the cell has asked for that and waits for the next output."""
+        """Clear the outputs if the cell asked to clear them when the next output arrives."""
         clear, self._clear = self._clear, None
         if clear is not None:
             self._shown = False
@@ -132,7 +132,6 @@ class Output:
 
         Parameters
         ----------
-        report : Report
         faults : list of Diagnostic
             The internal errors so far.
         job : Job or None

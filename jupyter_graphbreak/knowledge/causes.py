@@ -200,11 +200,7 @@ CAUSES = (
         advice="convert the sparse tensor with to_dense() before the compiled function",
         manual_step=ManualStep("Decide whether the tensor can be dense in the compiled function."),
     ),
-    KnownCause(
-        "GB0016",
-        ("Attempted to wrap strided NestedTensor",),
-        title="Nested tensor",
-    ),
+    KnownCause("GB0016", ("Attempted to wrap strided NestedTensor",), title="Nested tensor"),
     KnownCause(
         "GB0025",
         ("Call to `torch._dynamo.graph_break()`",),
@@ -233,21 +229,13 @@ CAUSES = (
         title="Number, list or boolean computed from a tensor",
         former_messages=("data dependent operator: aten...",),
         advice=(
-            f"for .tolist() set {_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a "
-            f"tensor; else compute "
-            "it outside of the compiled function"
+            f"for .tolist() set {_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; else "
+            "compute it outside of the compiled function"
         ),
         setting_advice=f"set {_SCALARS}",
         manual_step=_HOST,
-        settings=(
-            (_SCALARS,),
-            (_SCALARS, _SHAPES),
-        ),
-        rewrites=(
-            "format with str.format",
-            "keep the tensor",
-            "pass sizes as numbers",
-        ),
+        settings=((_SCALARS,), (_SCALARS, _SHAPES)),
+        rewrites=("format with str.format", "keep the tensor", "pass sizes as numbers"),
         is_named_by_call=True,
     ),
     KnownCause(
@@ -269,20 +257,13 @@ CAUSES = (
         title="Result whose size depends on a tensor's values, such as `x[mask]`",
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
-            f"set {_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the "
-            f"setting can turn a "
-            "break into an error"
+            f"set {_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the setting can turn "
+            "a break into an error"
         ),
         setting_advice=f"set {_SHAPES}",
         manual_step=_SHAPE,
-        settings=(
-            (_SHAPES,),
-            (_SCALARS, _SHAPES),
-        ),
-        rewrites=(
-            "mask instead of selecting",
-            "pass sizes as numbers",
-        ),
+        settings=((_SHAPES,), (_SCALARS, _SHAPES)),
+        rewrites=("mask instead of selecting", "pass sizes as numbers"),
         is_captured_by_fullgraph=True,
     ),
     KnownCause(
@@ -305,10 +286,7 @@ CAUSES = (
     ),
     KnownCause(
         "GB0039",
-        (
-            "Dynamo recompile limit exceeded",
-            "Dynamo cache limit exceeded",
-        ),
+        ("Dynamo recompile limit exceeded", "Dynamo cache limit exceeded"),
         title="Recompile limit",
         advice="pass what changes from call to call as a tensor, or mark it with torch._dynamo.mark_dynamic; "
         f"or raise {CONFIG}recompile_limit",
@@ -382,11 +360,7 @@ CAUSES = (
         manual_step=_OWN_ERROR,
         page="errors.md#your-own-error-met-while-compiling",
     ),
-    KnownCause(
-        "GB0065",
-        ("Graph break in inlined function",),
-        title="Break in a function that is called",
-    ),
+    KnownCause("GB0065", ("Graph break in inlined function",), title="Break in a function that is called"),
     KnownCause(
         "GB0066",
         ("Graph break under GenericContextWrappingVariable",),
@@ -395,10 +369,7 @@ CAUSES = (
     ),
     KnownCause(
         "GB0067",
-        (
-            "HOP: Unsafe side effect",
-            "HigherOrderOperator: Mutating a variable not in the current scope (SideEffects)",
-        ),
+        ("HOP: Unsafe side effect", "HigherOrderOperator: Mutating a variable not in the current scope (SideEffects)"),
         title="Change of an outer variable in checkpointed or higher-order code",
         settings=((_SKIP_SIDE_EFFECTS,),),
         page="training.md#what-breaks-in-training-code",
@@ -412,11 +383,7 @@ CAUSES = (
             "Decide where to check whether the package is installed: once, before the compiled function."
         ),
     ),
-    KnownCause(
-        "GB0070",
-        ("Indexing list with non-scalar tensor",),
-        title="List indexed with a tensor",
-    ),
+    KnownCause("GB0070", ("Indexing list with non-scalar tensor",), title="List indexed with a tensor"),
     KnownCause(
         "GB0075",
         ("LOAD_BUILD_CLASS bytecode not supported",),
@@ -434,11 +401,7 @@ CAUSES = (
         settings=((_COMPILED_AUTOGRAD,),),
         page="training.md#a-hook-that-never-runs",
     ),
-    KnownCause(
-        "GB0086",
-        ("Not a Python constant",),
-        title="Value that must be a constant",
-    ),
+    KnownCause("GB0086", ("Not a Python constant",), title="Value that must be a constant"),
     KnownCause(
         "GB0087",
         ("NotImplementedError/UnsupportedFakeTensorException when running FX node",),
@@ -497,11 +460,7 @@ CAUSES = (
         manual_step=_DISABLED,
         is_deliberate=True,
     ),
-    KnownCause(
-        "GB0103",
-        ("Tensor subclass overridden method call",),
-        title="Method that a tensor subclass overrides",
-    ),
+    KnownCause("GB0103", ("Tensor subclass overridden method call",), title="Method that a tensor subclass overrides"),
     KnownCause(
         "GB0104",
         ("Tensor with grad_fn()",),
@@ -541,10 +500,7 @@ CAUSES = (
         setting_advice=f"set {_SCALARS}",
         manual_step=_HOST,
         settings=((_SCALARS,),),
-        rewrites=(
-            "keep the tensor",
-            "take values one by one",
-        ),
+        rewrites=("keep the tensor", "take values one by one"),
     ),
     KnownCause(
         "GB0110",
@@ -609,14 +565,8 @@ CAUSES = (
         advice=f"keep the value as a tensor; .item() needs it on the host. If a number is needed, set {_SCALARS}",
         setting_advice=f"set {_SCALARS}",
         manual_step=_HOST,
-        settings=(
-            (_SCALARS,),
-            (_SCALARS, _SHAPES),
-        ),
-        rewrites=(
-            "keep the tensor",
-            "pass sizes as numbers",
-        ),
+        settings=((_SCALARS,), (_SCALARS, _SHAPES)),
+        rewrites=("keep the tensor", "pass sizes as numbers"),
         is_captured_by_fullgraph=True,
     ),
     KnownCause(
@@ -698,11 +648,7 @@ CAUSES = (
         ),
         is_named_by_call=True,
     ),
-    KnownCause(
-        "GB0157",
-        ("Unsupported ndarray attribute access",),
-        title="Attribute of a NumPy array",
-    ),
+    KnownCause("GB0157", ("Unsupported ndarray attribute access",), title="Attribute of a NumPy array"),
     KnownCause(
         "GB0158",
         ("Unsupported ndarray method call",),
@@ -786,11 +732,7 @@ CAUSES = (
         title="`dataclasses.fields()` of a class",
         advice="call dataclasses.fields() on an object of the class, or before the compiled function",
     ),
-    KnownCause(
-        "GB0184",
-        ("failed to call str() on user defined object",),
-        title="`str()` of an object of your class",
-    ),
+    KnownCause("GB0184", ("failed to call str() on user defined object",), title="`str()` of an object of your class"),
     KnownCause(
         "GB0187",
         ("functools.wraps",),
@@ -849,9 +791,7 @@ CAUSES = (
         rewrites=("format with str.format",),
     ),
     KnownCause(
-        "GB0212",
-        ("torch.profiler object escaped from compiled region",),
-        title="Profiler in use across a break",
+        "GB0212", ("torch.profiler object escaped from compiled region",), title="Profiler in use across a break"
     ),
     KnownCause(
         "GB0213",
@@ -859,11 +799,7 @@ CAUSES = (
         title="Builtin applied to a tensor",
         advice="use the torch function of that name instead of the builtin",
     ),
-    KnownCause(
-        "GB0218",
-        ("unsupported index(Tensor)",),
-        title="Tensor used as an index of a Python object",
-    ),
+    KnownCause("GB0218", ("unsupported index(Tensor)",), title="Tensor used as an index of a Python object"),
     KnownCause(
         "GB0219",
         ("Backend compiler exception",),
@@ -1108,17 +1044,9 @@ CAUSES = (
         since="2.13",
     ),
     KnownCause(
-        "GB2412",
-        ("Unsupported attribute",),
-        title="Attribute of an object that Dynamo does not know",
-        since="2.14",
+        "GB2412", ("Unsupported attribute",), title="Attribute of an object that Dynamo does not know", since="2.14"
     ),
-    KnownCause(
-        "GB2549",
-        ("infinite generator detected",),
-        title="Endless generator",
-        since="2.11",
-    ),
+    KnownCause("GB2549", ("infinite generator detected",), title="Endless generator", since="2.11"),
     KnownCause(
         "GB4197",
         ("Unsupported Tensor.share_memory_() call",),
@@ -1188,10 +1116,7 @@ CAUSES = (
         since="2.12",
     ),
     KnownCause(
-        "GB4841",
-        ("Unsupported python_type() call",),
-        title="Type of an object that Dynamo does not know",
-        since="2.12",
+        "GB4841", ("Unsupported python_type() call",), title="Type of an object that Dynamo does not know", since="2.12"
     ),
     KnownCause(
         "GB4927",
@@ -1270,9 +1195,8 @@ CAUSES = (
         title="Graph break in a loop",
         advice="move the break out of the loop",
         advice_if_consequence=(
-            "or move the loop's body into its own function: it is then compiled, up to the break and "
-            "after it, and only the loop runs eagerly; moving the loop into its own function keeps the "
-            "code around it compiled"
+            "or move the loop's body into its own function: it is then compiled, up to the break and after it, and "
+            "only the loop runs eagerly; moving the loop into its own function keeps the code around it compiled"
         ),
         since="2.11",
     ),
@@ -1360,10 +1284,7 @@ CAUSES = (
     ),
     KnownCause(
         "GB9741",
-        (
-            "skip frame due to being in functorh mode",
-            "skip frame due to being in functorch mode",
-        ),
+        ("skip frame due to being in functorh mode", "skip frame due to being in functorch mode"),
         title="Function under a `torch.func` transform",
         since="2.11",
     ),
@@ -1408,11 +1329,7 @@ CALLS = (
         setting_advice=f"add warnings.warn to {CONFIG}reorderable_logging_functions",
         manual_step=_OUTPUT,
     ),
-    KnownCall(
-        pattern=r"\blog(ger|ging)?\.\w+\(",
-        title="Logging",
-        manual_step=_OUTPUT,
-    ),
+    KnownCall(pattern=r"\blog(ger|ging)?\.\w+\(", title="Logging", manual_step=_OUTPUT),
     KnownCall(
         names=("tqdm",),
         title="Progress bar",
@@ -1475,11 +1392,7 @@ CALLS = (
         ),
         page="where_to_compile.md#generate",
     ),
-    KnownCall(
-        pattern=r"\b(np|numpy)\.random\b",
-        title="NumPy's random numbers",
-        manual_step=_NUMPY,
-    ),
+    KnownCall(pattern=r"\b(np|numpy)\.random\b", title="NumPy's random numbers", manual_step=_NUMPY),
     KnownCall(
         pattern=r"(?<![\w.])random\.(random|choices?|sample|shuffle|gauss|normalvariate|expovariate)\(",
         title="Random number from Python's `random`",
@@ -1539,8 +1452,6 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
     Parameters
     ----------
-    gb_id : str or None
-        The GB id of the cause.
     name : str
         PyTorch's name of the cause.
     context : str or None

@@ -166,7 +166,7 @@ class KnownCause:
     since : str or None
         The first PyTorch release that has the id; ``None`` for 2.9 or earlier.
     until : str or None
-        The last PyTorch release that has the id; ``None`` if 2.15 has it.
+        The last PyTorch release that has the id; ``None`` if the newest one has it.
     page : str or None
         The page in ``notebooks/`` that says more than the cause's own page, with a section if there is one.
     """

@@ -31,7 +31,7 @@ _FOREIGN_PACKAGES = frozenset(
 _DECORATING_PACKAGES = frozenset({"torch", "functools"})
 _MAX_DEPTH = 12
 _NUMBERS_AND_TEXTS = frozenset({str, bytes, int, float, bool, type(None)})
-#: The types of values without methods of users; an instance of a user's subclass has some.
+#: Types whose values have no user-defined methods; an instance of a user's subclass may have some.
 _PLAIN = _NUMBERS_AND_TEXTS | {list, tuple, dict, set}
 #: The types of attributes that are searched, besides objects.
 _FUNCTIONS_AND_CONTAINERS = (types.FunctionType, types.MethodType, list, tuple, set, frozenset, deque, dict)

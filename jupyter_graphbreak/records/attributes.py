@@ -61,8 +61,6 @@ def attribute_of(value: Any, name: str, default: Any = None) -> Any:
 
     Parameters
     ----------
-    value : object
-    name : str
     default : object, optional
         The result if there is no such attribute, or if only code of the class could return it.
     """

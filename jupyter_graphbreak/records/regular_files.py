@@ -28,7 +28,6 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
 
     Parameters
     ----------
-    path : str or Path
     follow_links : bool
         Whether the last part of the path may be a symbolic link.
 
@@ -53,7 +52,6 @@ def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True)
 
     Parameters
     ----------
-    path : str or Path
     max_bytes : int
         The maximum size in bytes.
     follow_links : bool

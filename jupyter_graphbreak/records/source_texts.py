@@ -20,7 +20,7 @@ from jupyter_graphbreak.records.records import plain_function, read_stack
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jupyter_graphbreak.records.records import Record, StackEntry
+    from jupyter_graphbreak.records.records import CompileKey, Record, StackEntry
 
 #: Longer functions are truncated.
 _MAX_LINES = 2000
@@ -63,11 +63,7 @@ def recorded_sources(
     names: dict[str, set[str]] = {}
     functions: dict[str, dict[int, str]] = {}
     records = list(records)
-    without_code = {
-        record.compile_key
-        for record in records
-        if record.kind == "compilation_metrics" and record.data.get("graph_op_count") is None
-    }
+    without_code = frames_without_code(records)
     for record in records:
         for filename, line, function, part in _mentions(record, given_up=record.compile_key in without_code):
             if line is None:
@@ -85,6 +81,12 @@ def recorded_sources(
         for filename, mentioned in lines.items()
     )  # fmt: skip
     return [source for source in sources if source is not None]
+
+
+def frames_without_code(records: Iterable[Record]) -> set[CompileKey | None]:
+    """Return the keys of the frames for which Dynamo compiled no code."""
+    metrics = (record for record in records if record.kind == "compilation_metrics")
+    return {record.compile_key for record in metrics if record.data.get("graph_op_count") is None}
 
 
 def _is_from(cell: CellText, functions: set[str]) -> bool:
@@ -112,7 +114,6 @@ def source_of_file(
 
     Parameters
     ----------
-    filename : str
     text : list of str
         The lines of the file, with line ends.
     mentioned : set of int

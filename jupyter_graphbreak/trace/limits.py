@@ -46,12 +46,7 @@ class ReadingLimits(msgspec.Struct, frozen=True):
 
 
 class Deadline:
-    """The time at which reading stops.
-
-    Parameters
-    ----------
-    seconds : float
-    """
+    """The time at which reading stops."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds

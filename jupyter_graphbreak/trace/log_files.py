@@ -46,7 +46,6 @@ def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
 
     Parameters
     ----------
-    path : Path
     limits : ReadingLimits
         The maximum number of files to check.
 
@@ -148,7 +147,6 @@ class RemoteFolder:
 
     Parameters
     ----------
-    url : str
     limits : ReadingLimits
         The maximum number of files, and of bytes of one file.
 

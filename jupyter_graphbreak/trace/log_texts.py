@@ -16,7 +16,7 @@ from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import SourceRecorded
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import Record, is_resume
-from jupyter_graphbreak.records.source_texts import source_of_cell, source_of_file
+from jupyter_graphbreak.records.source_texts import frames_without_code, source_of_cell, source_of_file
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
 if TYPE_CHECKING:
@@ -192,7 +192,6 @@ def source_records(
 
     Parameters
     ----------
-    records : list of Record
     find_cell : callable
         Returns the cell for the file name of a code object, if it belongs to the open notebook.
     folders : SourceFolders or None
@@ -200,11 +199,7 @@ def source_records(
     """
     folders = folders if folders is not None else SourceFolders()
     known = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
-    without_code = {
-        record.compile_key
-        for record in records
-        if record.kind == "compilation_metrics" and record.data.get("graph_op_count") is None
-    }
+    without_code = frames_without_code(records)
     mentioned: dict[str, None] = {}
     functions: dict[str, dict[int, str]] = defaultdict(dict)
     codes: dict[str, dict[int, str]] = defaultdict(dict)
@@ -290,7 +285,6 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
 
     Parameters
     ----------
-    records : iterable of Record
     without_code : set of CompileKey
         The frames without compiled code.
     """

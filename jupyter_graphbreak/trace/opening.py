@@ -39,7 +39,6 @@ def opened(
 
     Parameters
     ----------
-    path : Path
     on_read : callable
         Receives the number of new bytes read from the disk, while the file is read.
     limits : ReadingLimits

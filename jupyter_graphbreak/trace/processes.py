@@ -123,10 +123,8 @@ class ProcessTrace:
 
     Parameters
     ----------
-    file : Path
     pid : int
         The process id, 0 if unknown.
-    rank : int or None
     records : list of Record
         PyTorch's records of the kinds that a report needs, and our own about the run as a whole.
     compile_times : list of CompileTime
@@ -142,7 +140,6 @@ class ProcessTrace:
 
 def read_processes(
     traces: TraceFiles,
-    on_read: Callable[[int], None] = lambda _: None,
     find_cell: FindCell = lambda _: None,
     folders: SourceFolders | None = None,
     limits: ReadingLimits = _LIMITS,
@@ -151,15 +148,8 @@ def read_processes(
 
     Parameters
     ----------
-    traces : TraceFiles
-    on_read : callable
-        Receives the number of new bytes read.
-    find_cell : callable
-        Returns the cell for the file name of a code object.
     folders : SourceFolders or None
         The folders from which source files may be read. By default, the working folder and those of packages.
-    limits : ReadingLimits
-        The limits for reading.
 
     Raises
     ------
@@ -173,7 +163,7 @@ def read_processes(
     waiting: list[ProcessTrace] = []  # the last process gets the notes about later files
     for file in traces.files:
         try:
-            processes = read_file(file, deadline, on_read, find_cell, folders, limits)
+            processes = read_file(file, deadline, lambda _: None, folders, find_cell, limits)
         except UnreadableTrace as error:
             failed.append(error)
             continue
@@ -192,19 +182,20 @@ def read_processes(
 def read_file(
     file: Path,
     deadline: Deadline,
-    on_read: Callable[[int], None] = lambda _: None,
+    on_read: Callable[[int], None],
+    folders: SourceFolders,
     find_cell: FindCell = lambda _: None,
-    folders: SourceFolders | None = None,
     limits: ReadingLimits = _LIMITS,
 ) -> list[ProcessTrace]:
     """Return the traces of the processes that wrote into one file, usually a single one.
 
     Parameters
     ----------
-    file : Path
     deadline : Deadline
         The time at which to stop reading.
-    on_read, find_cell, folders, limits
+    on_read : callable
+        Receives the number of new bytes read.
+    folders : SourceFolders
         As for :func:`read_processes`.
 
     Raises
@@ -212,7 +203,6 @@ def read_file(
     UnreadableTrace
         If the file cannot be read or has no trace entry.
     """
-    folders = folders if folders is not None else SourceFolders()
     return _FileReader(file, on_read, find_cell, folders, limits, deadline).processes()
 
 

@@ -31,7 +31,6 @@ def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: 
 
     Parameters
     ----------
-    reports : sequence of Report
     titles : sequence of str
         One title per report, if there are several.
     new : sequence of set of str

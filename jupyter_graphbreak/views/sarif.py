@@ -39,7 +39,6 @@ def render_sarif(
 
     Parameters
     ----------
-    reports : sequence of Report
     version : str
         The version of this package.
     new : sequence of set of str or None
@@ -89,9 +88,6 @@ def _result(report: Report, break_: Break, notebook: str | None, budget: list[in
 
     Parameters
     ----------
-    report : Report
-    break_ : Break
-    notebook : str or None
     budget : list of int
         The number of characters left for fixes; the fixes of this result are subtracted from it.
     """

@@ -463,7 +463,7 @@ def _eager_without_break(report: Report) -> list[str]:
 
 def _recompiles(report: Report) -> list[str]:
     """Return for each recompiled function its variations, its lines, and advice that the verdict does not give."""
-    lines, said = [], verdict(report).text
+    lines, verdict_text = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MAX_LISTED]:
         where = recompilation.function if recompilation.is_several else place(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
@@ -474,7 +474,9 @@ def _recompiles(report: Report) -> list[str]:
         lines += wrapped(" -  ", f"{where} {recompilation.times}{why}", "")
         tried = recompile_remedies(report, recompilation)
         if tried is not None:
-            tried = dataclasses.replace(tried, person=[step for step in tried.person if one_line(step) not in said])
+            tried = dataclasses.replace(
+                tried, person=[step for step in tried.person if one_line(step) not in verdict_text]
+            )
         is_advised = shows_advice(report, recompilation)
         for guard in recompilation.guards[:_MAX_LISTED]:
             if alone is None:

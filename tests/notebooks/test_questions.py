@@ -318,7 +318,7 @@ what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
 checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
 use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | does not look at it again
-the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | one that computes
+the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | Let the first call compute
 what is enforce_eager of vLLM? | libraries#vllm-sglang | switches off
 deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
 mode and options together | cost#which-mode | list_mode_options
@@ -573,6 +573,20 @@ compile is not a valid YOLO argument | libraries#ultralytics-yolo-missing-forwar
 Stale file handle in Triton's cache | messages#files-caches-workers | on a local disk
 cl on a Windows runner | ci#slow-or-hanging-jobs | msvc-dev-cmd
 my class defines __getattribute__ | causes/gb0147 | is traced
+compile a LightningModule with FSDP | libraries#lightning-and-fabric | ModelParallelStrategy
+load_from_checkpoint misses keys of a compiled network | libraries#lightning-and-fabric | compile after loading
+the first validation of Lightning is slow | libraries#lightning-and-fabric | drop_last=True
+accelerate's load_state and a compiled model | libraries#accelerate-offloading | keep_torch_compile=False
+each length compiles again under accelerate launch | libraries#accelerate-offloading | ACCELERATE_DYNAMO_USE_DYNAMIC
+does the Trainer compile evaluations? | libraries#transformers | runs the uncompiled model
+gunicorn --preload hangs with a compiled model | recipes#serve-a-compiled-model-fastapi-gunicorn | OMP_NUM_THREADS=1
+the Tesla T4 skips bfloat16 | recipes#explain-a-cell-in-colab | torch.float16
+FileNotFoundError of a long kernel name on Windows | in_a_notebook#no-gpu-no-compiler | LongPathsEnabled
+trials of Optuna run eagerly | libraries#many-models-in-one-process-optuna-folds | at the beginning of each trial
+compile workers keep their memory | compile_time#worker-processes | after a minute without work
+beams, or an assistant_model, with a static cache | where_to_compile#generate | refuses
+switch torch.compile on in MMEngine | libraries#programs-with-a-switch-timm-torchtune-axolotl | dict(mode=...)
+training diverges when compiled | cost#is-the-result-right | different seeds
 """
 
 

@@ -345,7 +345,7 @@ def test_patches_of_a_thread_do_not_affect_others() -> None:
     with Worker() as worker:
         for context in (
             patched_here(Owner, "value", lambda: "here"),
-            followed_here(Owner, "value", lambda _, result: seen.append(result)),
+            followed_here(Owner, "value", seen.append),
             redirected_here(Owner, "value", lambda: (str, ("here",), {})),
         ):
             with context:
@@ -362,7 +362,7 @@ def test_after_an_internal_error_the_original_is_called(capsys: pytest.CaptureFi
     assert with_fallback("testing", failing, lambda: "instead")() == "instead"
     with redirected_here(Owner, "value", failing):
         assert Owner.value() == "original"
-    with followed_here(Owner, "value", failing, failing):
+    with followed_here(Owner, "value", failing):
         assert Owner.value() == "original"
     assert capsys.readouterr().err.count("Internal error in compile_explain while") == 2  # one sentence per cause
 

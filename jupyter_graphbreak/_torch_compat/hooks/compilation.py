@@ -84,7 +84,6 @@ def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None
 
     Parameters
     ----------
-    code : CodeType
     local : callable
         Returns a local variable of the function that compiles the code.
     """

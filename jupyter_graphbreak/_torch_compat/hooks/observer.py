@@ -141,7 +141,6 @@ def watched_uncompiled(
     ----------
     original : function
         A function of PyTorch or of a library.
-    observer : Observer
     make : callable
         Receives the call after it has returned.
     """
@@ -198,8 +197,6 @@ def watched(
 
     Parameters
     ----------
-    function : callable
-    observer : Observer
     before, after, failed : callable or None
         Receive the call before it is made, after it has returned, or after it has raised.
     """

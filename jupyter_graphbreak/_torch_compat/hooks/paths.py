@@ -101,7 +101,6 @@ class _Branch:
 
     Parameters
     ----------
-    answer : AnswerDiffers
     test : StackEntry
         The place of the jump.
     otherwise : int
@@ -246,7 +245,7 @@ class _Steps:
             self._add_line(branch, at)
 
     def _reachable(self, start: int, ends: Container[int | None]) -> set[int]:
-        """Return the indices of the instructions that may run from a start on, up to the ends but without them."""
+        """Return the indices of the instructions that may run from a start up to, but not including, the ends."""
         waiting, reached = [start], set()
         while waiting:
             at = waiting.pop()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.hooks.observer import watched, watched_uncompiled
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, Scopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
+from jupyter_graphbreak._torch_compat.module_calls import compiled_calls_around
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
 from jupyter_graphbreak.records.records import StackEntry, is_resume
@@ -101,15 +102,6 @@ def _original(observer: Observer, frame: FrameType, manager: Any) -> Any:
     return original if isinstance(original, type(manager)) else manager
 
 
-def _inside_compiled(frame: FrameType | None) -> bool:
-    """Return whether a frame was reached through a compiled function."""
-    while frame is not None:
-        if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
-            return True
-        frame = frame.f_back
-    return False
-
-
 def is_wrapper(code: CodeType) -> bool:
     """Return whether this is the code that torch wraps around a function decorated with a scope."""
     return code.co_filename.endswith("external_utils.py") and {"self", "func"} <= set(code.co_freevars)
@@ -125,7 +117,7 @@ def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenSc
         site=SITES.get(manager) if wrapped is not None else None,
         entered=entered,
         wrapped=wrapped_code(wrapped),
-        inside=_inside_compiled(frame),
+        inside=any(True for _ in compiled_calls_around(frame)),
         generated=wrapped is None and generated,
     )
 

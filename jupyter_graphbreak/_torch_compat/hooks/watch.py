@@ -48,8 +48,6 @@ def watch(emit: Emit, add_time: Callable[[float], None], claim: Claim) -> Iterat
         Called without holding a lock, on the thread that compiles. An exception in it never reaches PyTorch.
     add_time : callable
         Receives the seconds that each observation took.
-    claim : Claim
-        The claim of the run.
 
     Yields
     ------

@@ -21,6 +21,7 @@ from jupyter_graphbreak.experiments.check.closeness import (
     Exact,
     difference_beyond_rounding,
     double_state,
+    largest_number,
     to_double,
 )
 from jupyter_graphbreak.experiments.check.graph_comparison import GraphComparison, gradients_of
@@ -102,10 +103,6 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
     ----------
     entries : sequence of Entry
         The entries, in the order of the run, see :func:`instances_of`.
-    run : Report
-        The report of the run.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     results: list[CheckResult] = []
     for number, entry in enumerate(entries, start=1):
@@ -134,12 +131,8 @@ def check_entry(
 
     Parameters
     ----------
-    entry : Entry
-        The entry to check.
     run : Report or None
         The report whose ids for graphs the check uses; by default the report of this run.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     earlier : sequence of Entry
         Entries of the same kind. If they are modules, the entry may use their compiled code; copies of functions share
         no code.
@@ -370,9 +363,10 @@ def _compare_observations(
     for kind in kinds:
         expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)
         doubles = [getattr(observation, kind) for observation in exact]
+        largest = largest_number(doubles[0]) if doubles else 0.0
         for name in expected_parts:
             known = bool(doubles) and all(name in double for double in doubles)
-            reference = Exact(*(double[name] for double in doubles)) if known else None
+            reference = Exact(largest, *(double[name] for double in doubles)) if known else None
             text = difference_beyond_rounding(
                 expected_parts[name],
                 actual_parts.get(name),

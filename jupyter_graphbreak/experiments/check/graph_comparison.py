@@ -16,11 +16,13 @@ from jupyter_graphbreak.experiments.check.closeness import (
     Exact,
     difference_beyond_rounding,
     flatten,
+    largest_number,
     to_double,
 )
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import preserve_generators, seed_torch
+from jupyter_graphbreak.experiments.trial.outcome import gradient_weights
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 
 if TYPE_CHECKING:
@@ -45,8 +47,6 @@ class WrongGraph:
         The graph as Dynamo captured it.
     changed : GraphModule
         The graph after the backend has changed it.
-    compiled : callable
-        The compiled graph.
     inputs : list
         Copies of the inputs of the call.
     gradients : bool
@@ -188,7 +188,8 @@ def computes_differently(
             exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, varied=varied))
             if not varied:
                 continue
-            if difference_beyond_rounding(expected, actual, Exact(*exact), gradients=gradients) is None:
+            reference = Exact(largest_number(exact[0]), *exact)
+            if difference_beyond_rounding(expected, actual, reference, gradients=gradients) is None:
                 return False
     except Exception:  # noqa: BLE001, S110 - operations that mix precisions
         pass
@@ -236,9 +237,7 @@ def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | 
     results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
     if not wanted or not results:
         return []
-    weights = [
-        (torch.arange(part.numel(), device=part.device) % 7 + 1).reshape(part.shape).to(part) for part in results
-    ]
+    weights = [gradient_weights(part) for part in results]
     return list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
 
 

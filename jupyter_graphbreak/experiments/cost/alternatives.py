@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-    from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.report.cost import GuardCost, Spread
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import PathDifference
@@ -37,13 +36,7 @@ _FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe
 _BUDGET = Budget(seconds=0.6, runs=100)
 
 
-def measure_alternatives(
-    entry: Entry,
-    correspondence: Correspondence,
-    locate: Callable[[Sequence[StackEntry]], Location | None],
-    whole: Spread,
-    guards: Sequence[GuardCost],
-) -> list[Alternative]:
+def measure_alternatives(at: SteadyState, whole: Spread, guards: Sequence[GuardCost]) -> list[Alternative]:
     """Time the call without the branches that only compiled code takes, and without some of its guards.
 
     Each alternative is compared with a copy that is compiled at the same time, after everything else, because the
@@ -51,37 +44,31 @@ def measure_alternatives(
 
     Parameters
     ----------
-    entry : Entry
-        The entry.
-    correspondence : Correspondence
-        The reports of the copies and of the run.
-    locate : callable
-        Returns the location of a stack in the report.
     whole : Spread
         The time of the compiled call.
     guards : sequence of GuardCost
         The most expensive guards.
     """
-    paths = _paths(correspondence)
+    paths = _paths(at.correspondence)
     spent_us = sum(guard.time.median_us for guard in guards)
     filters = _filters(guards) if spent_us >= max(_NOTABLE_SHARE * whole.median_us, _NOTABLE_US) else []
     found: list[Alternative] = []
     if not paths and not filters:
         return found
-    unchanged = Variant(entry, compiled=True)
+    unchanged = Variant(at.entry, compiled=True)
     with recompiling(unchanged.subject.call), contextlib.suppress(TimeUpError):
         if not unchanged.warm_up():
             return found
         for path in paths:
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
-                return answered_as_uncompiled(lambda asking: _is_at(locate([asking]), path.location))
+                return answered_as_uncompiled(lambda asking: _is_at(at.locate([asking]), path.location))
 
-            times = _times(unchanged, Variant(entry, compiled=True, applied=without_branch))
+            times = _times(unchanged, Variant(at.entry, compiled=True, applied=without_branch))
             if times is not None:
                 found.append(Alternative("branch", path.function, path.branch or path.location, *times))
         for name, selects in filters:
-            times = _times(unchanged, Variant(replace(entry, guard_filter=selects), compiled=True))
+            times = _times(unchanged, Variant(replace(at.entry, guard_filter=selects), compiled=True))
             if times is not None and _saves(times, _SAVED_SHARE * spent_us):
                 found.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
                 break

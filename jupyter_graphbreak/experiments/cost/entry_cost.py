@@ -27,12 +27,7 @@ from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.further_measurements import (
-    MIN_S,
-    SteadyState,
-    measured_further,
-    result_or_none,
-)
+from jupyter_graphbreak.experiments.cost.further_measurements import MIN_S, measured_further, result_or_none
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
     Overhead,
@@ -44,11 +39,12 @@ from jupyter_graphbreak.experiments.cost.parts import (
     with_new_ids,
 )
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
+from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effect_places import located_by
-from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
+from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, recompiling
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.time_limit import limit_time
@@ -161,8 +157,6 @@ def measure_entry(
 
     Parameters
     ----------
-    entry : Entry
-        The entry to measure.
     remedied : mapping
         The contexts that apply remedies, by the ids of the remedies; each call of the variant runs in its context.
     run : Report or None
@@ -171,18 +165,6 @@ def measure_entry(
         The time limit for measuring, without compiling; by default one second for each variant.
     end : float
         The deadline in seconds of :func:`time.monotonic`; after it, no remedy is measured and few calls are made.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
-
-    Returns
-    -------
-    MeasuredEntry
-        The cost and the report.
-
-    Raises
-    ------
-    Exception
-        Whatever the call raises.
     """
     started = time.monotonic()
     with entry.set_up(), sandboxed(), contextlib.ExitStack() as opened:
@@ -243,8 +225,7 @@ def _remedied_variants(
     remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield a variant for each remedy that can be applied, as far as the memory allows."""
-    size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
-    room = memory_limit() // max(size, 1)
+    room = memory_limit() // max(compiled.nbytes(), 1)
     for ids, applied in itertools.islice(remedied.items(), room):
         variant = None
         with contextlib.suppress(Exception), applied() as changed:  # a remedy that fails is not timed
@@ -349,8 +330,6 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
 
     Parameters
     ----------
-    fn : callable
-        A function, a method or a module; compiled or not.
     *args, **kwargs
         The arguments of the call.
     """
@@ -358,16 +337,10 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     options = (compiled_with(fn) if call is not None else None) or CompiledWith("inductor")
     call = fn if call is None else call
     arguments = Arguments(*args, **kwargs).bound(call)
-    return Entry(_name(call), None, call, arguments, *options)
+    return Entry(callable_name(call), None, call, arguments, *options)
 
 
 @looking_at_tensors()
 def device_of(entry: Entry) -> str:
     """Return the device of a call: the first one other than the CPU among its tensors' devices, or else ``cpu``."""
     return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")
-
-
-def _name(fn: Any) -> str:
-    fn = getattr(fn, "func", fn)  # of a partial
-    name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
-    return str(name).rpartition("<locals>.")[2]

@@ -4,68 +4,30 @@ from __future__ import annotations
 
 import functools
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
 from jupyter_graphbreak.experiments.cost.fusion import unfused_kernels
-from jupyter_graphbreak.experiments.cost.growth import with_growth
+from jupyter_graphbreak.experiments.cost.growth import memory_growth
 from jupyter_graphbreak.experiments.cost.guards import time_guards
 from jupyter_graphbreak.experiments.cost.memory import measure_memory
-from jupyter_graphbreak.experiments.cost.memory_changes import with_changes
+from jupyter_graphbreak.experiments.cost.memory_changes import tried_changes
 from jupyter_graphbreak.experiments.cost.operations import slow_operations
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.saved_lines import with_compiled_lines
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable
 
-    from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards
-    from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-    from jupyter_graphbreak.experiments.cost.variants import Variant
-    from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.report.cost import EntryCost, MemoryCost
-    from jupyter_graphbreak.report.location import Location
 
 _T = TypeVar("_T")
 #: Further measurements may take this many seconds, however little time was spent before.
 MIN_S = 10.0
-
-
-@dataclass(frozen=True)
-class SteadyState:
-    """An entry whose calls no longer compile anything.
-
-    Parameters
-    ----------
-    entry : Entry
-        The entry.
-    eager, compiled : Variant
-        Its calls.
-    correspondence : Correspondence
-        The reports of the copies and of the run.
-    locate : callable
-        Returns the location of a stack in the report.
-    graph_us : mapping
-        The microseconds of each graph in a call, by its id in the report of the copies.
-    frame_guards : sequence of FrameGuards
-        The guards of the compiled frames; empty if this PyTorch does not show them.
-    used : collection of str
-        The ids of the frames that a call runs, in the report of the copies.
-    """
-
-    entry: Entry
-    eager: Variant
-    compiled: Variant
-    correspondence: Correspondence
-    locate: Callable[[Sequence[StackEntry]], Location | None]
-    graph_us: Mapping[str, float]
-    frame_guards: Sequence[FrameGuards]
-    used: Collection[str]
 
 
 class FurtherMeasurement(NamedTuple):
@@ -108,35 +70,19 @@ MEASUREMENTS = (
             functools.partial(time_guards, at.frame_guards, at.used, at.correspondence.frame, at.locate)
         ),
     ),
-    FurtherMeasurement("memory", "entry", 0.1, lambda at, _: measure_memory(at.eager, at.compiled, at.locate)),
+    FurtherMeasurement("memory", "entry", 0.1, lambda at, _: measure_memory(at)),
+    FurtherMeasurement("ops", "graph_us", 0.2, lambda at, _: slow_operations(at)),
+    FurtherMeasurement("unfused", "graph_us", 0.1, lambda at, _: unfused_kernels(at)),
     FurtherMeasurement(
-        "ops", "graph_us", 0.2, lambda at, _: slow_operations(at.compiled, at.graph_us, at.correspondence)
+        "alternatives", "entry", 0.2, lambda at, cost: measure_alternatives(at, cost.compiled, cost.guards or [])
     ),
     FurtherMeasurement(
-        "unfused", "graph_us", 0.1,
-        lambda at, _: unfused_kernels(at.compiled, at.graph_us, at.correspondence, at.locate),
+        "memory", "memory", 0.1, lambda at, cost: replace(_memory(cost), growth=memory_growth(at, _memory(cost)))
     ),
+    FurtherMeasurement("memory", "memory", 0.1, lambda at, cost: with_compiled_lines(_memory(cost), at)),
+    FurtherMeasurement("regions", "entry", 0.3, lambda at, _: measure_regions(at), compile_share=1.0),
     FurtherMeasurement(
-        "alternatives", "entry", 0.2,
-        lambda at, cost: measure_alternatives(
-            at.entry, at.correspondence, at.locate, cost.compiled, cost.guards or []
-        ),
-    ),
-    FurtherMeasurement(
-        "memory", "memory", 0.1, lambda at, cost: with_growth(_memory(cost), at.eager, at.compiled, at.locate)
-    ),
-    FurtherMeasurement(
-        "memory", "memory", 0.1, lambda at, cost: with_compiled_lines(_memory(cost), at.compiled, at.locate)
-    ),
-    FurtherMeasurement(
-        "regions", "entry", 0.3,
-        lambda at, _: measure_regions(at.entry, at.eager, at.compiled, at.correspondence), compile_share=1.0,
-    ),
-    FurtherMeasurement(
-        "memory", "memory", 0.5,
-        lambda at, cost: with_changes(
-            _memory(cost), at.entry, at.eager, at.compiled, at.correspondence.compile_seconds()
-        ),
+        "memory", "memory", 0.5, lambda at, cost: replace(_memory(cost), changes=tried_changes(at, _memory(cost)))
     ),
 )  # fmt: skip
 

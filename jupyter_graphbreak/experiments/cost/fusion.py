@@ -16,12 +16,11 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_c
 from jupyter_graphbreak.report.cost import UnfusedKernels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak._torch_compat.fusion import UnfusedPair
-    from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-    from jupyter_graphbreak.experiments.cost.variants import Variant
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
+    from jupyter_graphbreak.experiments.trial.effect_places import Locate
     from jupyter_graphbreak.report.cost import WhyNotFused
     from jupyter_graphbreak.report.location import Location
 
@@ -45,35 +44,18 @@ _KINDS: dict[str, WhyNotFused] = {
 _PRODUCTS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
 
-def unfused_kernels(
-    compiled: Variant,
-    graph_us: Mapping[str, float],
-    correspondence: Correspondence,
-    locate: Callable[[Sequence[StackEntry]], Location | None],
-) -> list[UnfusedKernels]:
-    """Return pairs of kernels of slow graphs that inductor does not fuse, those that pass most memory first.
-
-    Parameters
-    ----------
-    compiled : Variant
-        The compiled call, in its steady state.
-    graph_us : mapping
-        The microseconds of each graph in a call, by its id in the report of the copies.
-    correspondence : Correspondence
-        The reports of the copies and of the run.
-    locate : callable
-        Returns the location of a stack in the report.
-    """
-    timer = compiled.timer
+def unfused_kernels(at: SteadyState) -> list[UnfusedKernels]:
+    """Return pairs of kernels of slow graphs that inductor does not fuse, those that pass most memory first."""
+    compiled, graph_us, timer = at.compiled, at.graph_us, at.compiled.timer
     least_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))
     if max(graph_us.values(), default=0.0) < least_us or backend_name(timer.backend) != "inductor":
         return []
     inputs = compiled.graph_inputs()
-    own = {graph.frame: graph.id for graph in correspondence.own.graphs}
+    own = {graph.frame: graph.id for graph in at.correspondence.own.graphs}
     found: list[UnfusedKernels] = []
     for number, given in inputs.items():
         graph = own.get(timer.compile_ids[number], "")
-        ident = correspondence.graph(graph)
+        ident = at.correspondence.graph(graph)
         if ident is None or graph_us.get(graph, 0.0) < least_us:
             continue
         module = timer.modules[number]
@@ -81,7 +63,7 @@ def unfused_kernels(
             pairs = compiled.as_called(lambda: _pairs_of(timer.backend, module, given))  # noqa: B023 - called here
         except TimeUpError:  # the findings so far count
             break
-        found += notable(ident, pairs, locate)
+        found += notable(ident, pairs, at.locate)
     return sorted(found, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
 
 
@@ -96,9 +78,7 @@ def _pairs_of(backend: str | Callable[..., Any], module: torch.fx.GraphModule, i
         return unfused_pairs(lambda: own_backend(backend)(graph, given))
 
 
-def notable(
-    graph: str, pairs: Sequence[UnfusedPair], locate: Callable[[Sequence[StackEntry]], Location | None]
-) -> list[UnfusedKernels]:
+def notable(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:
     """Return the pairs that pass much memory; pairs with the same lines are joined, with the reason of the largest."""
     least = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
     merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
@@ -117,9 +97,9 @@ def reason_of(pair: UnfusedPair) -> WhyNotFused | None:
     first, second = pair.first, pair.second
     if first.library_op is not None or second.library_op is not None:
         return "library"
-    said = next((kind for words, kind in _KINDS.items() if words in pair.inductor_reason), None)
-    if said in {"between", "device"}:
-        return said
+    stated = next((kind for words, kind in _KINDS.items() if words in pair.inductor_reason), None)
+    if stated in {"between", "device"}:
+        return stated
     if first.is_reduction:
         return "reduction"
-    return "sizes" if first.sizes != second.sizes and not second.is_reduction else said
+    return "sizes" if first.sizes != second.sizes and not second.is_reduction else stated

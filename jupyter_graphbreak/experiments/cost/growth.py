@@ -22,16 +22,15 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require
 from jupyter_graphbreak.report.cost import MemoryGrowth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     import torch
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity
     from jupyter_graphbreak.experiments.cost.memory import Stack
+    from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.cost.variants import Variant
-    from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.cost import MemoryCost
-    from jupyter_graphbreak.report.location import Location
 
 #: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
 _CALLS = 6
@@ -40,29 +39,11 @@ _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
 
 
-def with_growth(
-    memory: MemoryCost, eager: Variant, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
-) -> MemoryCost:
-    """Return measured memory with its growth from call to call; see :func:`memory_growth`."""
-    return replace(memory, growth=memory_growth(eager, compiled, memory.compiled_peak_bytes, locate))
-
-
-def memory_growth(
-    eager: Variant, compiled: Variant, most_bytes: int, locate: Callable[[Sequence[StackEntry]], Location | None]
-) -> MemoryGrowth | None:
-    """Return how much memory each call keeps; ``None`` if calls keep none, or if that would take too much memory.
-
-    Parameters
-    ----------
-    eager, compiled : Variant
-        The calls, in their steady state.
-    most_bytes : int
-        The peak memory of a call.
-    locate : callable
-        Returns the location of a stack in the report.
-    """
-    if _CALLS * most_bytes > memory_limit():
+def memory_growth(at: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
+    """Return how much memory each call keeps; ``None`` if calls keep none, or if that would take too much memory."""
+    if _CALLS * memory.compiled_peak_bytes > memory_limit():
         return None
+    compiled = at.compiled
     backward = True
     try:
         kept = _observed_calls(compiled, backward=True)
@@ -76,8 +57,8 @@ def memory_growth(
         return None
     growth = MemoryGrowth(_CALLS, kept.nbytes, holder=kept.holder)
     with contextlib.suppress(TimeUpError):  # the findings so far count
-        eagerly = _observed_calls(eager, backward=backward)
-        line = next((line for stack in eagerly.stacks if (line := locate(stack)) is not None), None)
+        eagerly = _observed_calls(at.eager, backward=backward)
+        line = next((line for stack in eagerly.stacks if (line := at.locate(stack)) is not None), None)
         growth = replace(growth, eager_bytes=eagerly.nbytes, location=line)
         alone = _observed_calls(compiled, backward=False) if backward else kept
         if alone.nbytes > kept.nbytes:
@@ -109,8 +90,6 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
 
     Parameters
     ----------
-    variant : Variant
-        The variant to call.
     backward : bool
         Whether a backward pass follows each call.
     thoroughly : bool

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards, GuardNode
-    from jupyter_graphbreak.records.records import StackEntry
-    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.experiments.trial.effect_places import Locate
 
 #: The maximum number of objects to list, and the smallest share of a frame's guards that is worth listing.
 _MAX_GUARDS = 10
@@ -39,7 +38,7 @@ def time_guards(
     frames: Sequence[FrameGuards],
     used: Collection[str],
     frame_id: Callable[[str], str | None],
-    locate: Callable[[Sequence[StackEntry]], Location | None],
+    locate: Locate,
     call: Callable[[], object] | None = None,
 ) -> list[GuardCost]:
     """Return the objects whose guards take longest, the most expensive first.
@@ -55,8 +54,6 @@ def time_guards(
         The ids of the frames that a call runs.
     frame_id : callable
         Returns the id of a frame in the report.
-    locate : callable
-        Returns the location of a stack in the report.
     call : callable or None
         Makes a call; ``None`` if that changes something, so that guards fail in the next call.
     """

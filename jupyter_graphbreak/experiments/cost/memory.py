@@ -21,10 +21,11 @@ from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable
     from types import FrameType
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity
+    from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.location import Location
 
@@ -37,20 +38,10 @@ MAX_LINES = 20
 _MAX_FRAMES = 50
 
 
-def measure_memory(
-    eager: Variant, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
-) -> MemoryCost | None:
-    """Measure the memory of an eager and of a compiled call; ``None`` if the user's profiler is active.
-
-    Parameters
-    ----------
-    eager, compiled : Variant
-        The calls, in their steady state.
-    locate : callable
-        Returns the location of a stack in the report.
-    """
+def measure_memory(at: SteadyState) -> MemoryCost | None:
+    """Measure the memory of an eager and of a compiled call; ``None`` if the user's profiler is active."""
     peaks, kept = [], []
-    for variant in (eager, compiled):
+    for variant in (at.eager, at.compiled):
         require_time()
         variant.with_backward(lambda call: call())  # compiles the backward pass
         saved = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
@@ -62,7 +53,7 @@ def measure_memory(
             return None
     lines: Counter[Location] = Counter()
     for stack, nbytes in kept[0].by_key.items():
-        if (location := locate(stack)) is not None:
+        if (location := at.locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
         eager_peak_bytes=peaks[0],

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.utils.checkpoint
-from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.tried_settings import memory_changes
 from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.cost import MemoryCost
 
@@ -39,40 +39,21 @@ _TIMES_ROUNDING = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
 
-def with_changes(memory: MemoryCost, entry: Entry, eager: Variant, compiled: Variant, compile_s: float) -> MemoryCost:
-    """Return measured memory with the changes that were tried; see :func:`tried_changes`."""
-    return replace(memory, changes=tried_changes(entry, eager, compiled, memory, compile_s))
-
-
-def tried_changes(
-    entry: Entry, eager: Variant, compiled: Variant, memory: MemoryCost, compile_s: float
-) -> list[MemoryChange]:
-    """Return the changes that were tried, as many as time allows.
-
-    Parameters
-    ----------
-    entry : Entry
-        The entry.
-    eager, compiled : Variant
-        Its calls, in their steady state.
-    memory : MemoryCost
-        The memory of the call.
-    compile_s : float
-        The seconds that it took to compile it.
-    """
+def tried_changes(at: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
+    """Return the changes that were tried, as many as time allows."""
     if memory.compiled_saved_bytes < max(_WORTH_BYTES, _WORTH_SHARE * memory.compiled_peak_bytes):
         return []
-    size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
-    if size + memory.compiled_peak_bytes > memory_limit():
+    compiled = at.compiled
+    if compiled.nbytes() + memory.compiled_peak_bytes > memory_limit():
         return []
     changes: list[MemoryChange] = []
-    expected, eagerly = compiled.results_and_state(), eager.results_and_state()
+    expected, eagerly = compiled.results_and_state(), at.eager.results_and_state()
 
     def is_right(actual: Sequence[torch.Tensor]) -> bool:
         return agree(expected, actual, eagerly)
 
-    for code, make in _candidates(entry, compiled):
-        if make is not None and seconds_left() < _COMPILE_TIMES * compile_s:
+    for code, make in _candidates(at.entry, compiled):
+        if make is not None and seconds_left() < _COMPILE_TIMES * at.correspondence.compile_seconds():
             continue
         try:
             if make is None:

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.cost.clock import Clock
-    from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
     from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
+    from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.cost.timing import CallTime
-    from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.schema import Graph, Op
 
 #: A graph is examined if it takes this share of the time of its operations run one by one, and this many microseconds:
@@ -59,27 +58,16 @@ class _Candidate:
     inputs: list[torch.Tensor]
 
 
-def slow_operations(compiled: Variant, graph_us: Mapping[str, float], correspondence: Correspondence) -> list[OpCost]:
-    """Return the operations that are slower compiled than eager, those that lose most time first.
-
-    Parameters
-    ----------
-    compiled : Variant
-        The compiled call, in its steady state.
-    graph_us : mapping
-        The microseconds of each graph in a call, by its id in the report of the copies.
-    correspondence : Correspondence
-        The reports of the copies and of the run.
-    """
-    if max(graph_us.values(), default=0.0) < _SLOW_US:
+def slow_operations(at: SteadyState) -> list[OpCost]:
+    """Return the operations that are slower compiled than eager, those that lose most time first."""
+    if max(at.graph_us.values(), default=0.0) < _SLOW_US:
         return []
-    timer, inputs = compiled.timer, compiled.graph_inputs()
-    return compiled.as_called(lambda: _slow_operations(timer, inputs, graph_us, correspondence))
+    inputs = at.compiled.graph_inputs()
+    return at.compiled.as_called(lambda: _slow_operations(at, inputs))
 
 
-def _slow_operations(
-    timer: GraphTimer, inputs: Mapping[int, list[Any]], graph_us: Mapping[str, float], correspondence: Correspondence
-) -> list[OpCost]:
+def _slow_operations(at: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
+    timer, graph_us, correspondence = at.compiled.timer, at.graph_us, at.correspondence
     own = {graph.frame: graph for graph in correspondence.own.graphs}  # a frame has one graph, apart from rare cases
     run = {graph.id: graph for graph in correspondence.run.graphs}
     costs: list[OpCost] = []
@@ -104,7 +92,7 @@ def _slow_operations(
 
 
 def _op(name: str, own: Graph, run: Graph) -> Op | None:
-    """Return an operation of a graph as the run's report has it, ``None`` if its line could not be read."""
+    """Return an operation of a graph from the run's report; ``None`` if its line could not be read."""
     return next((there for op, there in zip(own.ops, run.ops, strict=True) if op.name == name), None)
 
 
@@ -152,8 +140,6 @@ class _Timed(torch.fx.Interpreter):
 
     Parameters
     ----------
-    module : GraphModule
-        The graph.
     clock : Clock
         The clock of its device.
     wanted : set of Node

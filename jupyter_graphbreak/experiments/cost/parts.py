@@ -81,7 +81,7 @@ def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[Co
     for owner in dict.fromkeys(owner for times in shared for owner in times):
         times = [shared[number].get(owner, 0.0) for number in typical]
         low, _, high = quartiles(times)
-        middle = statistics.fmean(times)  # means add up, and count parts that few calls have
+        middle = statistics.fmean(times)  # unlike medians, means add up, and include parts of only a few calls
         if middle <= 0:
             continue
         time = Spread(round(middle, 2), round(min(low, middle), 2), round(max(high, middle), 2), len(times))
@@ -110,8 +110,6 @@ class Owners:
 
     Parameters
     ----------
-    report : Report
-        The report of that run.
     compile_ids : sequence of str
         The id of each graph's frame, in the order in which the graphs were compiled.
     lookups_us : mapping

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.cost.blocks import Blocks
+    from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.cost import Way
     from jupyter_graphbreak.report.location import Location
@@ -47,32 +48,21 @@ _MIN_SHARING = 2
 _RIGHT_BACKEND = "aot_eager"
 
 
-def measure_regions(
-    entry: Entry, eager: Variant, compiled: Variant, correspondence: Correspondence
-) -> RegionCost | None:
+def measure_regions(at: SteadyState) -> RegionCost | None:
     """Compile the blocks of an entry in different ways; ``None`` if it has none or compiling it is quick.
 
     Nothing is compiled either if the run found its code in PyTorch's caches.
-
-    Parameters
-    ----------
-    entry : Entry
-        The entry.
-    eager, compiled : Variant
-        Its calls, in their steady state.
-    correspondence : Correspondence
-        The reports of the copies and of the run.
     """
+    entry, correspondence = at.entry, at.correspondence
     whole_s = correspondence.compile_seconds()
     timing = correspondence.run.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
     if whole_s < _WORTH_S or is_warm or entry.inner or entry.compiles_itself:
         return None
-    blocks = repeated_blocks(compiled.modules(), _MIN_BLOCKS)
-    size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
-    if blocks is None or 2 * size > memory_limit():
+    blocks = repeated_blocks(at.compiled.modules(), _MIN_BLOCKS)
+    if blocks is None or 2 * at.compiled.nbytes() > memory_limit():
         return None
-    trial = _Trial(entry, blocks, eager, compiled, correspondence.run)
+    trial = _Trial(at, blocks)
     ways: list[CompiledWay] = []
     for measure in (trial.blocks, trial.nested, trial.whole):
         if measure == trial.whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
@@ -97,30 +87,17 @@ def measure_regions(
 
 
 class _Trial:
-    """Compiles an entry in several ways.
+    """Compiles an entry in several ways."""
 
-    Parameters
-    ----------
-    entry : Entry
-        The entry.
-    blocks : Blocks
-        Its blocks.
-    eager, compiled : Variant
-        Its calls, in their steady state.
-    run : Report
-        The report of the run, whose sources the places refer to.
-    """
-
-    def __init__(self, entry: Entry, blocks: Blocks, eager: Variant, compiled: Variant, run: Report) -> None:
-        self._entry = entry
+    def __init__(self, at: SteadyState, blocks: Blocks) -> None:
+        self._entry = entry = at.entry
         self._blocks = blocks
-        self._eager = eager
-        self._compiled = compiled
-        self._run = run
+        self._compiled = compiled = at.compiled
+        self._run = at.correspondence.run
         # The order in which code draws random numbers depends on how it is compiled.
         self._is_random = compiled.random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
-        self._expected = eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
-        self._eagerly = eager.results_and_gradients()
+        self._expected = at.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
+        self._eagerly = at.eager.results_and_gradients()
 
     def whole(self) -> CompiledWay | None:
         """Measure compiling the whole model at once."""

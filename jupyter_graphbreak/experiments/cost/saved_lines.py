@@ -17,12 +17,10 @@ from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
     from jupyter_graphbreak.experiments.cost.memory import Stack
+    from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.cost.variants import Variant
-    from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.location import Location
 
     #: The number of a graph, and of a run of it.
@@ -38,20 +36,9 @@ class _SavedPlace(NamedTuple):
     number: int
 
 
-def with_compiled_lines(
-    memory: MemoryCost, compiled: Variant, locate: Callable[[Sequence[StackEntry]], Location | None]
-) -> MemoryCost:
-    """Return measured memory with the bytes that each line keeps in the compiled call.
-
-    Parameters
-    ----------
-    memory : MemoryCost
-        The memory, with the lines of the eager call.
-    compiled : Variant
-        The compiled call, in its steady state.
-    locate : callable
-        Returns the location of a stack in the report.
-    """
+def with_compiled_lines(memory: MemoryCost, at: SteadyState) -> MemoryCost:
+    """Return measured memory, which has the lines of the eager call, with the bytes that each compiled line keeps."""
+    compiled = at.compiled
     saved = _SavedByRun(compiled.timer)
     kept = SavedBytes(compiled.held_memory(), saved.key)
     compiled.with_backward(kept.observe)
@@ -59,7 +46,7 @@ def with_compiled_lines(
     lines: Counter[Location | None] = Counter()
     for key, nbytes in kept.by_key.items():
         stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
-        lines[locate(stack)] += nbytes
+        lines[at.locate(stack)] += nbytes
     unknown = lines.pop(None, 0)
     eager = {line.location: line.eager_bytes for line in memory.lines}
     both = [

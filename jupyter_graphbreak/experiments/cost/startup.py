@@ -38,8 +38,6 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
 
     Parameters
     ----------
-    records : iterable of Record
-        The records of the second start.
     correspondence : Correspondence
         The reports of both starts.
     """
@@ -89,8 +87,6 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
 
     Parameters
     ----------
-    entry : Entry
-        The entry.
     startup : Startup
         Its second start without a change.
     records : iterable of Record

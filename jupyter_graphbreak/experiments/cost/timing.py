@@ -178,7 +178,7 @@ def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallT
     while len(pairs) < _MIN_PAIRS or (time.monotonic() < end and len(pairs) < _MAX_PAIRS):
         if pairs and seconds_left() <= 0:
             break
-        # The second call of a pair may be faster, so they take turns in being the first one.
+        # The second call of a pair may be faster, so they take turns going first.
         if len(pairs) % 2:
             one, other = changed(), unchanged()
         else:

@@ -44,8 +44,6 @@ class PrivateCode:
 
     Parameters
     ----------
-    call
-        The callable.
     copies : collection of function
         Functions that no other program shares, and which keep their code: after a replacement Python specializes the
         callers again, which can take longer than a call.
@@ -154,6 +152,10 @@ class Variant:
     def tensors(self) -> Iterator[torch.Tensor]:
         """Yield the tensors of its copies."""
         yield from tensors_of(self.subject, self._arguments)
+
+    def nbytes(self) -> int:
+        """Return the size of the tensors of its copies."""
+        return sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in self.tensors()}.values())
 
     def warm_up(self) -> bool:
         """Call it until nothing more is compiled; return whether this state was reached."""

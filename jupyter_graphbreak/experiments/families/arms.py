@@ -43,8 +43,6 @@ class Arm:
         Statements that compute values for later ones, under new names.
     values : dict
         The assigned values, by the text of the target.
-    result : Value or None
-        The returned value.
     returns : bool
         Whether the side returns.
     tests : list of ast.expr
@@ -77,8 +75,6 @@ def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -
 
     Parameters
     ----------
-    draft : Draft
-        The source.
     block : sequence of ast.stmt
         The side's statements.
     suffix : str

@@ -145,8 +145,6 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
     ----------
     source : str
         The id of the source.
-    text : str
-        Its text.
     line : int
         The line of the condition, or the line that gives the size a name.
     """

@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import operand
-from jupyter_graphbreak.experiments.families.site import dotted
+from jupyter_graphbreak.experiments.families.site import arguments_of, dotted
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
@@ -64,7 +64,6 @@ def split_test(test: ast.expr, decided: int = 0) -> tuple[ast.expr, str]:
 
     Parameters
     ----------
-    test : ast.expr
     decided : int
         How many operands at the beginning Python is known to decide; others may be seen by their syntax.
     """
@@ -143,7 +142,7 @@ def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
         # Tensors of different shapes are not equal; `==` broadcasts them.
         same_shape = f" & ({left}.shape == {right}.shape)" if are_names else ""
         return f"({left} == {right}).all(){same_shape}"
-    arguments = [*test.args, *(keyword.value for keyword in test.keywords)]
+    arguments = arguments_of(test)
     names = ["" for _ in test.args] + [f"{keyword.arg}=" for keyword in test.keywords]
     render_value = (f"{name}{draft.text_of(node)}" for name, node in zip(names, arguments, strict=True))
     return f"{torch}.isclose({', '.join(render_value)}).all()"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.arms import EFFECTS
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-from jupyter_graphbreak.experiments.families.site import Site, dotted, draft_of, names_bound, names_read
+from jupyter_graphbreak.experiments.families.site import Site, dotted, draft_of, names_bound, names_read, parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +73,7 @@ def _readers_after(
 ) -> tuple[Condition, ...]:
     """Return the conditions of the arms after moved code that read more than the function's own names."""
     own = {part for statement in moved for part in ast.walk(statement)}
-    local = names_bound(function) | {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    local = names_bound(function) | parameters_of(function)
 
     def reads(part: ast.AST) -> bool:
         return isinstance(part, ast.Attribute | ast.Call | ast.Subscript) or (
@@ -169,7 +169,7 @@ def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
 
 def _may_change_from_outside(function: FunctionNode, part: ast.AST) -> bool:
     """Return whether a part of a function may change an object that the function did not create."""
-    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    arguments = parameters_of(function)
     if isinstance(part, ast.Attribute | ast.Subscript | ast.AugAssign | ast.Call | ast.Expr):
         target = part.target if isinstance(part, ast.AugAssign) else part
         if names_read(target) <= names_bound(function) - arguments:

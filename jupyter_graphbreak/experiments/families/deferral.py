@@ -11,7 +11,15 @@ from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.conditions import on_host
 from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.protection import may_raise
-from jupyter_graphbreak.experiments.families.site import dotted, names_read, site_at, step_of
+from jupyter_graphbreak.experiments.families.site import (
+    arguments_of,
+    dotted,
+    names_bound,
+    names_read,
+    parameters_of,
+    site_at,
+    step_of,
+)
 from jupyter_graphbreak.experiments.families.wrapping import wrap_function
 
 if TYPE_CHECKING:
@@ -30,8 +38,6 @@ class DeferredStatement:
 
     Parameters
     ----------
-    statement : ast.stmt
-        The statement.
     names, values : list of str
         The names of the values after the call, and their expressions in the graph, in the same order.
     after : list of str
@@ -66,8 +72,6 @@ def defer(
 
     Parameters
     ----------
-    draft : Draft
-        The source.
     function : ast.FunctionDef
         The compiled function.
     statement : ast.stmt
@@ -76,8 +80,7 @@ def defer(
         Whether to return copies of values that later statements may change.
     """
     bound = _bound_in(function)
-    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
-    parts = _parts(statement, bound, arguments)
+    parts = _parts(statement, bound, parameters_of(function))
     if parts is None or (raises(statement) and is_in_try_or_with(draft, statement)):
         return None
     # Code that the test protects is computed after the test, from the names in it.
@@ -146,7 +149,7 @@ def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[as
         return None
     if any(isinstance(node, ast.Call) and names_read(node) & bound for node in ast.walk(call.func)):
         return None  # the function computes the object of the call
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
+    return arguments_of(call)
 
 
 def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list[ast.expr]:
@@ -165,7 +168,7 @@ def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list
     if isinstance(node, ast.Call):
         name = dotted(node.func)
         own = isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_ON_HOST
-        parts: list[ast.expr] = [*node.args, *(keyword.value for keyword in node.keywords)]
+        parts = arguments_of(node)
         if own and isinstance(node.func, ast.Attribute):
             parts.insert(0, node.func.value)
         if own or name in _CONVERSIONS:
@@ -211,15 +214,13 @@ def _members(node: ast.expr) -> Sequence[ast.expr] | None:
 
 def _bound_in(function: FunctionNode) -> set[str]:
     """Return the local names of a function."""
-    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
-    stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     imported = {
         (alias.asname or alias.name).partition(".")[0]
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
-    return arguments | stored | imported
+    return parameters_of(function) | names_bound(function) | imported
 
 
 def _has_text(leaf: ast.expr, text: str) -> bool:

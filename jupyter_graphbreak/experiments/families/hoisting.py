@@ -9,7 +9,7 @@ from jupyter_graphbreak.experiments.families.crossing import conditions_before, 
 from jupyter_graphbreak.experiments.families.drafting import fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import is_protected
-from jupyter_graphbreak.experiments.families.site import dotted, names_read, site_of
+from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, parameters_of, site_of
 from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
 
 if TYPE_CHECKING:
@@ -66,15 +66,13 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
         return
     if dotted(call.func).rpartition(".")[2] in TIMED or "()" in dotted(call.func):
         return
-    own = {part.id for part in ast.walk(function) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-    own |= {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
+    own = names_bound(function) | parameters_of(function)
     if names_read(call) & own or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):
         return
     name, splice = fresh_name(site.draft, "given"), None
     if isinstance(site.statement, ast.Assign) and site.statement.value is call and len(site.statement.targets) == 1:
         target = site.statement.targets[0]
-        arguments = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
-        if isinstance(target, ast.Name) and target.id not in arguments:
+        if isinstance(target, ast.Name) and target.id not in parameters_of(function):
             name, splice = target.id, site.draft.deletion(site.statement)
     text = site.draft.text_of(call)
     splices = [splice or site.draft.replacement(call, name)]
@@ -118,7 +116,7 @@ def _drop_block(site: Site, block: ast.With) -> Iterator[Proposal]:
 
 def _enter_outside(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:
     lines = _body_lines(site, block)
-    own = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own = names_bound(function)
     items = [site.draft.text_of(item.context_expr) for item in block.items]
     if lines is None or any(names_read(item) & own for item in block.items):
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.experiments.families.site import dotted, draft_of, name_of_torch, names_read
+from jupyter_graphbreak.experiments.families.site import compiles, dotted, draft_of, name_of_torch, names_read
 from jupyter_graphbreak.report.remedies import INNER
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class CompiledEntry:
         The name of the function or method, or of the module's class.
     owner : str
         The class of a method; empty for a function or module.
-    is_module : bool
     parameters : tuple of str
         The names of the parameters, in order, without that of the object to which a method belongs.
     receiver : str
@@ -67,8 +66,6 @@ def proposal_for(
         The whole text of each source that is not a library, by the source's id.
     files : mapping
         The file name of each source, by its id.
-    entry : CompiledEntry
-    calls : sequence of InnerCall
     share : float
         The share of the entry's operations that the inner calls perform.
     taken : frozenset of str
@@ -309,7 +306,7 @@ def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Site]
             if isinstance(node, FunctionNode) and not entry.is_module and node.name == entry.name:
                 owner = next(draft.ancestors(node), None)
                 if (owner.name if isinstance(owner, ast.ClassDef) else "") == entry.owner:
-                    yield from (_Site(source, part, None) for part in node.decorator_list if _is_compile(part, torch))
+                    yield from (_Site(source, part, None) for part in node.decorator_list if compiles(part, torch))
             if (
                 not isinstance(node, ast.Call)
                 or not isinstance(node.func, ast.Attribute)
@@ -343,10 +340,6 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
             for part in ast.walk(node.value)
         ):
             yield from (dotted(target) for target in node.targets if _PLACE.fullmatch(dotted(target)))
-
-
-def _is_compile(decorator: ast.expr, torch: str) -> bool:
-    return dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) == f"{torch}.compile"
 
 
 def _options(draft: Draft, node: ast.expr) -> str:

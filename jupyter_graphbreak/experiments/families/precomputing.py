@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.hoisting import TIMED
 from jupyter_graphbreak.experiments.families.protection import is_protected
-from jupyter_graphbreak.experiments.families.site import Site, dotted, draft_of, names_bound, names_read, torch_outside
+from jupyter_graphbreak.experiments.families.site import (
+    Site,
+    arguments_of,
+    dotted,
+    draft_of,
+    names_bound,
+    names_read,
+    torch_outside,
+)
 from jupyter_graphbreak.experiments.families.wrapping import wrap_function
 
 if TYPE_CHECKING:
@@ -58,7 +66,6 @@ class Precomputed(NamedTuple):
 
     Parameters
     ----------
-    title : str
     texts : mapping
         The whole new text of each changed source, by the source's id.
     inner : str
@@ -316,7 +323,7 @@ class _Partition:
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and ast.unparse(node) in self.readings.plain:
             return not self._is_written(node)
         if isinstance(node, ast.Call):
-            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+            arguments = arguments_of(node)
             return self._can_run_before_call(node.func) and all(map(self._is_available, arguments))
         if isinstance(node, ast.Attribute):
             return self._is_imported(node)

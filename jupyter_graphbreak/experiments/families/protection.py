@@ -45,8 +45,6 @@ def assumptions_of(
 
     Parameters
     ----------
-    draft : Draft
-        The source.
     tests : iterable of ast.expr
         Tests of branches, conditional expressions and loops whose sides are all computed.
     also : iterable of ast.AST
@@ -210,8 +208,6 @@ def uses_of_optional(
 
     Parameters
     ----------
-    draft : Draft
-        The source.
     test : ast.expr
         The test that protects the code.
     nodes : iterable of ast.AST

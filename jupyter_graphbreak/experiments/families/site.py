@@ -174,6 +174,21 @@ def names_bound(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
+def parameters_of(function: FunctionNode) -> set[str]:
+    """Return the names of a function's parameters."""
+    return {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
+
+
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """Return the positional and keyword arguments of a call."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def compiles(node: ast.expr, torch: str) -> bool:
+    """Return whether an expression is ``torch.compile`` or a call of it, given the name of the torch package."""
+    return dotted(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
+
+
 def step_of(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
     """Return one step of the indentation of a block."""
     outer, inner = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""

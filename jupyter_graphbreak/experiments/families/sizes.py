@@ -9,7 +9,14 @@ from jupyter_graphbreak.experiments.families.conditions import on_host
 from jupyter_graphbreak.experiments.families.crossing import conditions_before
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh_name, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_at, site_of
+from jupyter_graphbreak.experiments.families.site import (
+    dotted,
+    names_bound,
+    names_read,
+    parameters_of,
+    site_at,
+    site_of,
+)
 from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
 from jupyter_graphbreak.knowledge.causes import known_cause
 
@@ -272,8 +279,6 @@ class _Read(NamedTuple):
     ----------
     call : ast.Call
         The call that breaks.
-    tensor : ast.expr
-        The tensor.
     value : str
         The expression to compute before the call.
     new : str
@@ -359,7 +364,7 @@ def _owner(function: ast.expr) -> ast.expr | None:
 
 def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
     """Return whether a value is the same before the call, and every call reads it."""
-    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    arguments = parameters_of(function)
     read = names_read(tensor)
     if not read & arguments or read & (names_bound(function) | _changed_in_place(function)):
         return False

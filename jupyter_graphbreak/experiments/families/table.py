@@ -43,7 +43,7 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 
 #: Families whose changes concern code that raises nothing, or that keep it where its errors are handled.
 _WITHOUT_ERRORS = {markers.FAMILY, printing.FAMILY}
-#: A graph runs as a whole, and code before the call runs earlier: outside of a handler.
+#: A graph runs as a whole, and moved code runs before the call: neither runs inside the handler.
 _NEVER_RAISES = "it assumes that {}, whose errors the code around it handles, never raises"
 #: The maximum number of proposals for a break: later ones hardly ever work if the earlier ones do not.
 MAX_PROPOSALS = 6
@@ -54,7 +54,6 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
 
     Parameters
     ----------
-    problem : Problem
     note_fault : callable
         Receives the error of a family that fails; the other families continue.
     """

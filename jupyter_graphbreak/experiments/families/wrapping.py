@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.site import (
+    compiles,
     dotted,
     draft_of,
     name_of_torch,
@@ -166,7 +167,7 @@ def _removal(draft: Draft, call: ast.Call, known: _Known) -> Splice | None:
 
 
 def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> bool:
-    """Whether all sites have the same options, and the names in these are bound before a line of the top level."""
+    """Return whether all sites have the same options, whose names are bound before a line at the top level."""
     read = {name for call in sites for keyword in call.keywords for name in names_read(keyword.value)}
 
     def defined(statements: list[ast.stmt]) -> set[str]:
@@ -230,13 +231,13 @@ def _sites(draft: Draft, known: _Known) -> list[ast.Call]:
         call
         for call in calls
         if _is_in_place(call, known)
-        or (_is_compile(call, torch) and call.args and not known.names.isdisjoint(names_read(call.args[0])))
+        or (compiles(call, torch) and call.args and not known.names.isdisjoint(names_read(call.args[0])))
     ]
 
 
 def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
     torch = name_of_torch(draft) or "torch"
-    return any(_is_compile(node, torch) for node in function.decorator_list)
+    return any(compiles(node, torch) for node in function.decorator_list)
 
 
 def _may_compile(draft: Draft, known: _Known, drafts: Sequence[Draft], *, is_own: bool) -> bool:
@@ -262,7 +263,7 @@ def _may_compile(draft: Draft, known: _Known, drafts: Sequence[Draft], *, is_own
             root = dotted(node.func.value).partition(".")[0]
             if root not in {torch, *modules}:
                 return True
-        if not _is_compile(node, torch) or not node.args:
+        if not compiles(node, torch) or not node.args:
             continue
         target, around = node.args[0], draft.enclosing_function(node)
         is_possible = is_own or isinstance(target, ast.Name)
@@ -284,7 +285,7 @@ def _compiles_otherwise(draft: Draft, known: _Known) -> bool:
     torch = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):
         if isinstance(node, FunctionNode | ast.ClassDef) and node.name in known.names:
-            texts = [ast.unparse(part) for part in node.decorator_list if not _is_compile(part, torch)]
+            texts = [ast.unparse(part) for part in node.decorator_list if not compiles(part, torch)]
             if any(re.search(r"\bcompile\b", text) for text in texts):
                 return True
         if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
@@ -293,7 +294,7 @@ def _compiles_otherwise(draft: Draft, known: _Known) -> bool:
         if isinstance(method, ast.Attribute) and dotted(method.value) in known.names and not _is_in_place(node, known):
             return True
         for argument in node.args:
-            is_moved = _is_compile(node, torch) and _is_target(argument, known)
+            is_moved = compiles(node, torch) and _is_target(argument, known)
             is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in known.names
             if not is_moved and (is_part or _is_one_of(argument, known.names)):
                 return True
@@ -314,7 +315,7 @@ def _around_function(
     if not _can_move_options(draft, sites, function.lineno):
         return None
     all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)]
-    if not any(_is_compile(node, parts.torch) for node in function.decorator_list):
+    if not any(compiles(node, parts.torch) for node in function.decorator_list):
         at = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
         all_splices.append(Splice(at, at, f"{_decorator(draft, sites, parts)}\n"))
     all_splices.append(Splice(begin, opened + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}"))
@@ -410,10 +411,6 @@ def _is_bound_to_its_class(method: FunctionNode) -> bool:
         if isinstance(node, ast.expr) and is_text and not is_docstring and node.end_lineno != node.lineno:
             return True
     return False
-
-
-def _is_compile(decorator: ast.expr, torch: str) -> bool:
-    return dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) == f"{torch}.compile"
 
 
 def _options(draft: Draft, sites: Sequence[ast.Call]) -> str:

@@ -94,9 +94,6 @@ class RecompileCandidate:
 
     Parameters
     ----------
-    title : str
-    families : tuple of str
-    adjustment : Adjustment
     befores : tuple of BeforeCall
         The effect of the adjustment's lines.
     """
@@ -115,7 +112,7 @@ class RecompileCandidate:
 
     @property
     def changes_only_calls(self) -> bool:
-        """Whether the adjustment is the whole change: the code of the function stays."""
+        """Whether the adjustment is the whole change, so that the function's code stays unchanged."""
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_setting(self, settings: Mapping[str, Any]) -> RecompileCandidate:
@@ -181,7 +178,6 @@ def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[Rec
         The variations that a failed guard names.
     varied : Varied
         All that varied.
-    given : Circumstances
     """
     has_named_numbers = bool(named.numbers or named.lists)
     sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if has_named_numbers else varied.sizes

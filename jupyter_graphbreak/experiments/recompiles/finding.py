@@ -84,18 +84,12 @@ def find_recompile_remedies(
 
     Parameters
     ----------
-    report : Report
-        The report of the run.
     files : mapping
         The file name of each source of the report, by the source's id.
     kept : KeptEntries
         The entries of the run, with the sketches of their calls.
     seconds : float or None
         The time limit; by default 60 seconds.
-    find_cell : callable
-        Returns the cell with a given file name.
-    on_status : callable
-        Receives status messages.
     compile_text : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     without_breaks : callable

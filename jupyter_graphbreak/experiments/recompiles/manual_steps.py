@@ -98,7 +98,6 @@ def manual_step(
     ----------
     varied, named : Varied
         The variations between the calls, and those that failed guards name.
-    recompiles : sequence of Recompile
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     graphs : int
@@ -136,7 +135,6 @@ def manual_steps(
     ----------
     varied : Varied
         The variations between the calls.
-    recompiles : sequence of Recompile
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     """
@@ -154,7 +152,7 @@ def manual_steps(
 
 
 def _about_arguments(varied: Varied) -> str:
-    """Return a sentence about tensors that are the same in some calls only, and about sizes 0 and 1; else empty."""
+    """Return a sentence about tensors that are the same in some calls only, and about sizes 0 and 1, if any."""
     if varied.aliases:
         one, other = varied.aliases[0]
         return (
@@ -170,7 +168,7 @@ def _about_arguments(varied: Varied) -> str:
 
 
 def _about_sizes_and_numbers(named: Varied) -> str:
-    """Return a sentence about sizes and numbers without a known line that makes constants of them; else empty."""
+    """Return a sentence about sizes and numbers without a known line that makes constants of them, if any."""
     if len(named.sizes) == 1 and not named.numbers:
         (size,) = named.sizes
         return _about_size(size)
@@ -222,7 +220,7 @@ def _about_kept_numbers(guards: list[str], varied: Varied) -> str:
 
 
 def _about_kept(guard: str, varied: Varied) -> str:
-    """Return a sentence about a number that a function, a partial or the object of a method keeps; else empty."""
+    """Return a sentence about a number that a function, a partial or the object of a method keeps, if any."""
     if match := _OF_METHOD_OWNER.search(guard):
         return (
             f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
@@ -255,7 +253,7 @@ _BY_GUARDS = (_about_cache, _about_function, _about_kept_numbers)
 
 
 def _shared_graphs(named: Varied, graphs: int) -> str:
-    """Return how many graphs the values of a size or a number have, if some share one; else empty."""
+    """Say how many graphs a size or a number needs, if some of its values share one."""
     variations: tuple[Size | Number, ...] = (*named.sizes, *named.numbers)
     most = max(variations, key=lambda variation: len(set(variation.values)), default=None)
     if most is None or not 0 < graphs < len(set(most.values)):

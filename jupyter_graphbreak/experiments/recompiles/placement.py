@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.site import arguments_of
 from jupyter_graphbreak.experiments.recompiles.candidates import expression, with_joined_conditions
 from jupyter_graphbreak.experiments.recompiles.compile_calls import compile_calls
 
@@ -248,7 +249,7 @@ class _CallWriter:
         if _is_lookup(argument) or _start(argument) in self._hoisted:
             return True
         names = {id(value): parameter for parameter, value in self._given.items()}
-        parts = [*node.args, *(keyword.value for keyword in node.keywords)]
+        parts = arguments_of(node)
         earlier = sorted((part for part in parts if _start(part) <= _start(argument)), key=_start)
         if not _is_lookup(node.func):
             return False
@@ -415,7 +416,7 @@ def _with_keyword(text: str, node: ast.expr) -> _Splice:
     known = next((keyword for keyword in node.keywords if keyword.arg == "dynamic"), None)
     if known is not None:
         return _Splice(_start(known.value), _end(known.value), "True")
-    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    arguments = arguments_of(node)
     if not arguments:
         line, column = _end(node)
         return _Splice((line, column - 1), (line, column - 1), "dynamic=True")

@@ -103,9 +103,6 @@ def replay(
 
     Parameters
     ----------
-    entry : Entry
-    calls : sequence of RepeatedCall
-    adjustment : Adjustment
     owner : str or None
         The name of the called module in the user's code.
     compiles : bool

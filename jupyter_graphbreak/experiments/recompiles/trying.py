@@ -136,7 +136,6 @@ class CallTrials:
 
     Parameters
     ----------
-    entry : Entry
     seen : sequence of SeenCall
         The different calls of the run; the first one is the call that was copied.
 
@@ -239,7 +238,6 @@ class CallTrials:
 
         Parameters
         ----------
-        candidate : RecompileCandidate
         changed : callable or None
             Applies a remedy for breaks as well: opens a context that yields the changed entry.
         """
@@ -414,7 +412,6 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Varied, assigned: Collection
 
     Parameters
     ----------
-    calls : sequence of SeenCall
     varied : Varied
         The variations between the calls.
     assigned : collection of Path

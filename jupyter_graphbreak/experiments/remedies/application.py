@@ -65,8 +65,6 @@ def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, Ce
     ----------
     known : collection of str
         File names of cells that are already known.
-    find_cell : callable
-        Returns the cell with a given file name.
     """
     cells = {filename: cell for filename in list(linecache.cache) if (cell := find_cell(filename)) is not None}
     compiled = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
@@ -79,12 +77,7 @@ def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, Ce
 
 
 class LivingFunctions:
-    """The functions in this process that are defined in some files.
-
-    Parameters
-    ----------
-    filenames : collection of str
-    """
+    """The functions in this process that are defined in some files."""
 
     def __init__(self, filenames: Collection[str]) -> None:
         self._filenames = filenames
@@ -99,7 +92,6 @@ class LivingFunctions:
 
         Parameters
         ----------
-        filenames : collection of str
         copies : iterable of function
             Functions that were created after the first call.
         """
@@ -209,7 +201,6 @@ class Application:
 
     Parameters
     ----------
-    program : Program
     texts : mapping
         The new text of each source that changes, whole, by its id.
     copies : iterable of function

@@ -12,6 +12,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jupyter_graphbreak.experiments.trial.process_state import set_environment
 from jupyter_graphbreak.knowledge.switches import switch_with
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 
@@ -201,8 +202,6 @@ def remedy_of_change(
 
     Parameters
     ----------
-    ident : str
-        The id of the remedy.
     original, paths : mapping
         The text, and the path or name, of each source that it changes, by the source's id.
     """
@@ -255,9 +254,7 @@ def restored_switches(change: Change) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+        set_environment(before)
         for owner, values in attributes:
             _restore_attributes(owner, values)
 

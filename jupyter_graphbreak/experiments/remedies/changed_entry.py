@@ -35,10 +35,8 @@ def entry_with_change(entry: Entry, program: Program, change: Change) -> Callabl
 
     Parameters
     ----------
-    entry : Entry
     program : Program
         The sources that the change may edit.
-    change : Change
 
     Raises
     ------
@@ -75,17 +73,7 @@ def open_to_compile(
 ) -> Iterator[tuple[Callable[..., Any], Subject, Application]]:
     """Yield the function of a changed program on copies, its subject, and the applied change.
 
-    While the context is open, Dynamo compiles the function again.
-
-    Parameters
-    ----------
-    entry, program, change
-        As for :func:`entry_with_change`.
-
-    Raises
-    ------
-    CannotApplyError, SyntaxError
-        As :func:`entry_with_change` does.
+    While the context is open, Dynamo compiles the function again. Errors are as for :func:`entry_with_change`.
     """
     with sandboxed(), eager_random_numbers(), restored_switches(change):
         # The subject is copied first: the changed function may delegate reads and writes to a new function.
@@ -100,18 +88,7 @@ def open_to_compile(
 
 @contextlib.contextmanager
 def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[tuple[Callable[..., Any], Subject]]:
-    """Yield the uncompiled function of a changed program on copies, and its subject.
-
-    Parameters
-    ----------
-    entry, program, change
-        As for :func:`entry_with_change`.
-
-    Raises
-    ------
-    CannotApplyError, SyntaxError
-        As :func:`entry_with_change` does.
-    """
+    """Yield the function of :func:`open_to_compile`, uncompiled, and its subject."""
     with open_to_compile(entry, program, change) as (call, subject, application):
         if change.compiles_itself:
             _replace_definitions(application, call, lambda inner: inner)

@@ -91,9 +91,6 @@ def remedies_of_call(
 
     Parameters
     ----------
-    fn : callable
-    args, kwargs
-        The arguments of the call.
     also : sequence of callable or Patch
         The user's own rewrites of the function, which are tried first.
     seconds : float or None
@@ -166,18 +163,12 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
 
     Parameters
     ----------
-    report : Report
-        The report of the run.
     files : mapping
         The file name of each source of the report, by the source's id.
-    kept : KeptEntries
-        The entries of the run.
     seconds : float or None
         The time limit; by default 100 seconds.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
-    on_status : callable
-        Receives status messages.
     also : sequence of EditedCells or Patch
         The user's own edits, which are tried first.
     first : collection of str
@@ -294,7 +285,7 @@ def _by_breaks(report: Report, entries: Sequence[Entry], first: Collection[str])
 
 
 def _why_not_tried(own: EditedCells | Patch, kept: KeptEntries) -> str:
-    """Return the sentence that says why an edit of the user's was not tried."""
+    """Return the reason why the user's own edit was not tried, as a sentence."""
     effect = next((effect for effect in kept.effects if not kept.entries), None)
     if effect is not None:
         return f"{own.title} was not tried: running the function again {effect.what}, which would be a side effect."

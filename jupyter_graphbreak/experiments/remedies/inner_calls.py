@@ -320,7 +320,7 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
 
 
 def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool]) -> CallNode:
-    """Return the node of a call that begins; the caller's own for functions that are part of it."""
+    """Return the node of a call that begins; for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZERS:
         return CallNode()  # its operations do not count

@@ -57,8 +57,6 @@ def instrumented_text(text: str, tests: Sequence[ConditionRange], first: int = 0
 
     Parameters
     ----------
-    text : str
-    tests : sequence of ConditionRange
     first : int
         The number of the first test.
     """
@@ -131,10 +129,6 @@ Watched = tuple[Change, "Condition"]
 
 class Original:
     """The results of an uncompiled entry on its own input and on derived inputs.
-
-    Parameters
-    ----------
-    entry : Entry
 
     Raises
     ------

@@ -91,7 +91,6 @@ class Patch:
 
         Parameters
         ----------
-        program : Program
         names : mapping
             The path or name of each source in the report, by the source's id: the file name of a cell means nothing to
             the reader.
@@ -127,10 +126,8 @@ def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
 
     Parameters
     ----------
-    text : str
     path : str
         The path of the file, for the error message.
-    hunks : iterable of Hunk
 
     Raises
     ------
@@ -190,7 +187,6 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
     ----------
     texts : mapping
         The whole new text of each changed source, by the source's id.
-    program : Program
     compiled_cell : str or None
         The file name of the cell that is called, if the cell was compiled as one function.
 

@@ -38,7 +38,6 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
 
     Parameters
     ----------
-    report : Report
     break_ : Break
         A break that no remedy removes.
     failed : sequence of str
@@ -110,7 +109,6 @@ def with_remedies(
 
     Parameters
     ----------
-    report : Report
     files : mapping
         The file name of each source of the report, by the source's id.
     searches : sequence of Search

@@ -17,6 +17,7 @@ from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+from jupyter_graphbreak.faults import description
 from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
             return "fails", f"not valid Python: {error.msg}" + (f", line {error.lineno}" if error.lineno else "")
         case CannotApplyError():
             return "fails", f"cannot be applied: {error}"
-    return "fails", f"raises {error_summary(error)}"
+    return "fails", f"raises {description(error)}"
 
 
 def stop_reason(stopped: TrialStoppedError) -> str:
@@ -232,12 +233,6 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
     code = code if len(code) <= _MAX_CODE else f"{code[:_MAX_CODE]}..."
     is_word = title[1:].partition(" ")[0].islower()  # not a class such as UserError
     return f"at line {location.line}{file}, {code}: {title[:1].lower() + title[1:] if is_word else title}"
-
-
-def error_summary(error: BaseException) -> str:
-    """Return the class of an error and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:

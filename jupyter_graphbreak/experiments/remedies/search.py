@@ -50,7 +50,6 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
 
     Parameters
     ----------
-    program : Program
     function : callable
         The original function.
     replacement : callable
@@ -87,7 +86,7 @@ def _definition(lines: list[str]) -> int | None:
 
 #: If this many breaks have no remedy, they are rarely removed one by one.
 _MANY_UNREMOVED = 4
-#: If the time is for fewer trials than this, breaks in libraries are rarely removed.
+#: If there is time for fewer trials than this, breaks in libraries are rarely removed.
 _FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
@@ -143,12 +142,10 @@ class Search:
 
     Parameters
     ----------
-    runner : TrialRunner
     deadline : float
         The deadline, in seconds of :func:`time.monotonic`.
     wanted : frozenset of str or None
         The breaks of the runner's report to remove; ``None`` for all of them.
-    on_status : callable
     first : frozenset of str
         The breaks to begin with, because an earlier search was interrupted before it reached them.
     """
@@ -463,7 +460,7 @@ class Search:
             proposal = proposal_for(texts, program.files, entry, found.calls, found.share, top_level_names())
         except TimeUpError:
             return
-        except Exception as fault:  # noqa: BLE001 - the other remedies stay
+        except Exception as fault:  # noqa: BLE001 - the other remedies are still valid
             self._note_fault("looking for a part to compile", fault)
             return
         if proposal is not None:

@@ -30,7 +30,6 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     break_summary,
     compare_breaks,
     compared_aspects,
-    error_summary,
     functions_given_up,
     is_refusal_by_operation,
     is_refused,
@@ -45,6 +44,7 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_li
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
+from jupyter_graphbreak.faults import description
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
@@ -155,7 +155,6 @@ class _RunnableChange:
 
     Parameters
     ----------
-    change : Change
     run_compiled : callable
         Runs the compiled program on some inputs.
     open_uncompiled : callable
@@ -186,7 +185,6 @@ class TrialRunner:
 
     Parameters
     ----------
-    entry : Entry
     compile_text, find_cell : callable
         As for :class:`Program`.
 
@@ -294,7 +292,6 @@ class TrialRunner:
 
         Parameters
         ----------
-        change : Change
         goals : frozenset of str
             The breaks of the original to remove.
         watched : sequence of Watched
@@ -321,7 +318,6 @@ class TrialRunner:
 
         Parameters
         ----------
-        function : callable
         change : Change
             The replacement as a change of the source, if the source is known.
         goals : frozenset of str
@@ -567,7 +563,7 @@ class TrialRunner:
         for case, result in zip(cases, run.results, strict=False):
             known = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
-                return f"raises {error_summary(result.raised)}, on {case.input.example.what}", []
+                return f"raises {description(result.raised)}, on {case.input.example.what}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)

@@ -60,17 +60,12 @@ def reproduce(
 
     Parameters
     ----------
-    report : Report
-    kept : KeptEntries
-        The entries of its run.
     ident : str
         The id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
     redacted : bool
         Whether to replace the names and texts of the program.
     seconds : float or None
         The time limit; by default 90 seconds. Time left after the first script is used to reduce it.
-    on_status : callable
-        Receives status messages.
     runner : ScriptRunner or None
         Runs the scripts; by default a new one.
 
@@ -260,8 +255,6 @@ def issue_text(title: str, script: str, output: str, packages: Iterable[str]) ->
 
     Parameters
     ----------
-    title : str
-    script : str
     output : str
         The output of the script.
     packages : iterable of str

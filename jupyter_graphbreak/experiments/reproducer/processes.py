@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import Report
+from jupyter_graphbreak.report.schema import Device, Report
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -152,18 +152,12 @@ def run_alone(script: str, seconds: float) -> FinalRun:
             [sys.executable, _NAME], cwd=folder, env=environment, capture_output=True, text=True, check=False,
             timeout=seconds, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        report = Report("ok", _device())
+        report = Report("ok", Device("auto", "unknown"))
         with contextlib.suppress(UnreadableTrace):
             found = list(read_processes(trace_files(traces), folders=SourceFolders([place])))
             report = build_report(found[0].records) if found else report
     output = (done.stdout + done.stderr).replace(f"{folder}{os.sep}", "")
     return FinalRun(report, output, done.returncode)
-
-
-def _device() -> Any:
-    from jupyter_graphbreak.report.schema import Device
-
-    return Device("auto", "unknown")
 
 
 # The process.

@@ -23,7 +23,6 @@ def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable
         The script, which shows the target.
     shows : callable
         Runs a script, and returns whether it reproduces the finding.
-    is_time_up : callable
     """
     tried = {ast.unparse(tree)}
     steps = 0

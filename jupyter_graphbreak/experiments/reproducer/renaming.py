@@ -77,7 +77,7 @@ class Renamed(ast.NodeTransformer):
         return ast.Global([self._names.get(name, name) for name in node.names])
 
     def visit(self, node: ast.AST) -> Any:
-        """Visit a node; in a function, names that it binds itself stay."""
+        """Visit a node; names that a function binds keep their meaning inside it."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             hidden = set(bound_names(node)) - outer_names(node)
             if hidden & self._names.keys():
@@ -132,7 +132,6 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
 
     Parameters
     ----------
-    tree : Module
     keeps_texts : bool
         Whether strings stay, because the script may need them.
     """

@@ -66,7 +66,6 @@ class Script:
 
     Parameters
     ----------
-    tree : Module
     required : tuple of str
         Lines that the script keeps.
     renamed : mapping
@@ -88,13 +87,10 @@ def script_for(
 
     Parameters
     ----------
-    entry : Entry
     calls : sequence of SeenCall
         Its calls; the first is the one that was copied.
-    target : Target
     settings : mapping
         The settings of ``torch._dynamo.config`` that are not the default.
-    variant : ScriptVariant
 
     Raises
     ------

@@ -32,7 +32,6 @@ class Target:
         Its title, in a few words.
     frames : tuple of str
         The frames in which it occurs, with their callers.
-    kind : {"break", "recompile", "error", "check"}
     gb, gb_type : str
         The GB id of a break, or its type if it has none; and its type.
     is_logged : bool
@@ -74,8 +73,6 @@ class Target:
 
         Parameters
         ----------
-        report : Report
-            The report of the run.
         renamed : mapping
             The names in the script, by the different names in the program.
         lenient : bool

@@ -22,7 +22,7 @@ class Arguments:
     def bound(self, fn: Callable[..., Any]) -> Arguments:
         """Return the same arguments, positional as far as the function's signature allows."""
         try:
-            bound = inspect.signature(getattr(fn, "forward", fn)).bind(*self.args, **self.kwargs)
+            bound = self._bind(fn)
         except (TypeError, ValueError):
             return self
         return Arguments(*bound.args, **bound.kwargs)
@@ -47,7 +47,16 @@ class Arguments:
     def named(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """Return the arguments by parameter name."""
         try:
-            bound = inspect.signature(getattr(fn, "forward", fn)).bind(*self.args, **self.kwargs)
+            bound = self._bind(fn)
         except (TypeError, ValueError):
             return {f"argument {index}": value for index, value in enumerate(self.args, start=1)} | self.kwargs
         return dict(bound.arguments)
+
+    def with_argument(self, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
+        """Return the arguments with one added or replaced, by parameter name."""
+        bound = self._bind(fn)
+        bound.arguments[name] = value
+        return Arguments(*bound.args, **bound.kwargs)
+
+    def _bind(self, fn: Callable[..., Any]) -> inspect.BoundArguments:
+        return inspect.signature(getattr(fn, "forward", fn)).bind(*self.args, **self.kwargs)

@@ -207,14 +207,19 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
     """
     result = {}
     for root, path in _assignments(function.__code__):
-        holder: Any = None
-        owner: Any = function.__globals__.get(root, sys.modules.get(root))
-        for name in path[:-1]:
-            holder, owner = owner, (attribute_of(owner, "__dict__") or {}).get(name)
+        owner, holder = _named(function, root, path[:-1]), _named(function, root, path[:-2])
         is_function = is_instance(owner, types.FunctionType) and is_library(owner.__code__.co_filename)
         if is_function or is_instance(owner, types.ModuleType | type) or _is_object_of_library(owner, holder):
             result[id(owner), path[-1]] = owner
     return result
+
+
+def _named(function: types.FunctionType, root: str, path: tuple[str, ...]) -> Any:
+    """Return the object that a function finds under a global's or module's name and a path of attributes."""
+    value: Any = function.__globals__.get(root, sys.modules.get(root))
+    for name in path:
+        value = (attribute_of(value, "__dict__") or {}).get(name)
+    return value
 
 
 def _is_object_of_library(item: Any, holder: Any) -> bool:
@@ -241,9 +246,7 @@ def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
 def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
     """Yield the modules and classes of libraries that a function uses as values, not only to read an attribute."""
     for root, path in _passed(function.__code__):
-        owner: Any = function.__globals__.get(root, sys.modules.get(root))
-        for name in path:
-            owner = (attribute_of(owner, "__dict__") or {}).get(name)
+        owner = _named(function, root, path)
         if is_instance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
             yield LibraryOwner(owner)
 
@@ -272,9 +275,7 @@ def _passed(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _called_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespace]:
     """Yield the namespaces of libraries that a function changes, judging by the names of the functions it calls."""
     for root, path in _loads(function.__code__):
-        owner: Any = function.__globals__.get(root, sys.modules.get(root))
-        for name in path:
-            owner = (attribute_of(owner, "__dict__") or {}).get(name)
+        owner = _named(function, root, path)
         if is_instance(owner, types.FunctionType) and REGISTERS.match(owner.__name__):
             scope = owner.__globals__
             if is_library(owner.__code__.co_filename) and "__name__" in scope:
@@ -299,7 +300,7 @@ def _is_text(value: Any) -> bool:
 def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
     """Yield the lists, dicts and sets of packages that a function names, such as ``copyreg.dispatch_table``."""
     for root, path in _loads(function.__code__):
-        owner: Any = function.__globals__.get(root, sys.modules.get(root))
+        owner = _named(function, root, ())
         for name in path:
             value = (attribute_of(owner, "__dict__") or {}).get(name)
             is_module = is_instance(owner, types.ModuleType) and owner.__name__ not in _NOT_WATCHED

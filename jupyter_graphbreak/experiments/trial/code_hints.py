@@ -54,7 +54,7 @@ def default_values(fn: Callable[..., Any]) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
 
 
-def sees_gradients(fn: Callable[..., Any], first: Arguments) -> bool:
+def sees_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
     """Return whether code reads the ``.grad`` of tensors, or copies it with the tensors."""
     codes = own_codes(fn, *first.args, *first.kwargs.values())
     return any(not _READ_GRADIENTS.isdisjoint(code.co_names) for code in codes)

@@ -33,6 +33,7 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
+from jupyter_graphbreak.faults import description
 from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxied_by, proxy_member
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -182,7 +183,7 @@ class _Copier:
                 setattr(proxy, name, self.copy(item))
         except Exception as error:  # noqa: BLE001 - a subclass may need further arguments
             if self._failed is not None:
-                self._failed.append(Uncopied(value, _describe_error(error)))
+                self._failed.append(Uncopied(value, description(error)))
             return value
         return proxy
 
@@ -217,7 +218,7 @@ class _Copier:
         return value.copy()
 
     def _read_only_mapping(self, value: types.MappingProxyType[Any, Any]) -> Any:
-        """Return a view of a copied dict; the view of a class's attributes stays."""
+        """Return a view of a copied dict; the view of a class's attributes is returned unchanged."""
         (mapping,) = gc.get_referents(value)
         return value if "__module__" in value else types.MappingProxyType(self.copy(mapping))
 
@@ -308,7 +309,7 @@ class _Copier:
                     result = copy.deepcopy(value, self._memo)
                 return self._copy_of_uncopied(value) if result is value else self._separated(value, result)
             except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
-                reason = _describe_error(error)
+                reason = description(error)
                 for key in list(self._memo)[known:]:
                     del self._memo[key]  # discard the unfinished copy
         if kind.__module__ in _HASHES or kind.__name__ == _IMAGE:
@@ -397,7 +398,7 @@ class _Copier:
             with contextlib.suppress(Exception):
                 return _detached_copy(value)
             if self._failed is not None:
-                self._failed.append(Uncopied(value, _describe_error(error)))
+                self._failed.append(Uncopied(value, description(error)))
             return value
 
     def _of_class(self, value: torch.Tensor) -> Any:
@@ -479,13 +480,6 @@ class _Copier:
 def memory_key(storage: torch.UntypedStorage) -> tuple[str, int, str]:
     """Return the memo key of a storage."""
     return "memory", storage.data_ptr(), str(storage.device)
-
-
-def _describe_error(error: BaseException) -> str:
-    with contextlib.suppress(Exception):
-        lines = str(error).strip().splitlines()
-        return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return type(error).__name__
 
 
 def _defines_copying(kind: type) -> bool:

@@ -25,7 +25,6 @@ class Descriptors:
 
         Parameters
         ----------
-        descriptor : int
         is_new : bool
             Whether it has its own position, so that using it changes no other one; a duplicate has none.
         is_closed_later : bool

@@ -300,14 +300,22 @@ def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Di
     original, changed = expected.gradients, actual.gradients
     if original is None or changed is None:
         return  # `_requires_grad` reports this
+    largest = max(map(_largest, original.values()), default=0.0)
     for place in sorted(original.keys() | changed.keys()):
-        item = _gradient(place, original.get(place), changed.get(place), values=values)
+        item = _gradient(place, original.get(place), changed.get(place), largest, values=values)
         if item is not None:
             yield item
 
 
+def _largest(gradient: torch.Tensor | None) -> float:
+    """Return the largest finite number of a gradient."""
+    if gradient is None or not _is_dense_float(gradient) or not gradient.numel():
+        return 0.0
+    return float(gradient.nan_to_num(0, posinf=0, neginf=0).abs().max())
+
+
 def _gradient(
-    place: str, expected: torch.Tensor | None, actual: torch.Tensor | None, *, values: bool
+    place: str, expected: torch.Tensor | None, actual: torch.Tensor | None, largest: float, *, values: bool
 ) -> Difference | None:
     if expected is None and actual is None:
         return None
@@ -318,7 +326,7 @@ def _gradient(
             text = f"gives {place} a gradient of zeros, but the original gives none"
             return Difference("zero gradient", text)
         return Difference("gradient", f"gives {place} the gradient {show(actual)}, but the original gives none")
-    text_or_none = difference(expected, actual, values=values)
+    text_or_none = difference(expected, actual, values=values, largest=largest)
     return (
         None if text_or_none is None else Difference("gradient", f"gives {place} a different gradient: {text_or_none}")
     )
@@ -418,7 +426,7 @@ def same_text(expected: str, actual: str) -> bool:
 
 
 def _last_states(text: str) -> str:
-    """Return what a terminal shows of progress bars in the end, without times."""
+    """Return text as a terminal shows it after progress bars have ended, without times."""
     return "\n".join(_TIMES.sub("", line.rpartition("\r")[2]) for line in text.split("\n"))
 
 

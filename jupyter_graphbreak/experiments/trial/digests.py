@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-#: Tensors of fewer bytes are compared element by element.
-_MIN_BYTES = 1 << 20
+#: Tensors of fewer elements are compared one by one. The number does not depend on the dtype, so that a result and the
+#: same result in double precision are treated alike.
+_MIN_ELEMENTS = 1 << 18
 #: The number of neighbouring elements in a row, and the number of weighted sums that a row is reduced to.
 _ELEMENTS, _SUMS = 1024, 8
 #: The number of rows that are reduced at once.
@@ -25,7 +26,7 @@ def is_large(value: torch.Tensor) -> bool:
         and value.layout == torch.strided
         and value.dtype in {torch.float32, torch.float64}  # rounding in shorter dtypes hides an element
         and not (value.is_nested or value.is_meta or value.is_quantized)
-        and value.numel() * value.element_size() >= _MIN_BYTES
+        and value.numel() >= _MIN_ELEMENTS
     )
 
 

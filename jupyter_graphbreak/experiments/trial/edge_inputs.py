@@ -41,7 +41,6 @@ from jupyter_graphbreak.experiments.trial.tensor_changes import (
     negated,
     random_within,
     randomized,
-    replace_argument,
     resize,
     ten_times,
     tensors_in,
@@ -57,6 +56,9 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.tensor_changes import Change
+
+    #: The kind of tensors that it makes, and a change of a tensor's kind, given a change of its numbers.
+    _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
 #: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
 _MAX_SIZES = 2
@@ -98,8 +100,6 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     ----------
     first : Arguments
         The input to derive from.
-    fn : callable
-        The function.
     state : mapping
         Numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by their
         places.
@@ -140,7 +140,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
     for what, kind, arguments in itertools.chain(_gradients_with_numbers(first, fn), _kind_changes(first, fn, indices)):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
-    if sees_gradients(fn, first):
+    if sees_gradients(first, fn):
         given = functools.partial(_give_gradient, unchanged)
         arguments = map_tensors(first, given)
         values = {place: given(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
@@ -194,7 +194,7 @@ def _longer_last_items(
         if not is_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
             continue
         longer = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
-        arguments = replace_argument(first, fn, name, type(value)([*value[:-1], longer]))
+        arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer]))
         values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
         for which, change in values.items():
             changed = map_tensors(arguments, unless(indices, change, unchanged))
@@ -207,13 +207,13 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
     reads_numbers = not _READ_NUMBERS.isdisjoint(names_in_code(fn))
     flags = [name for name, value in first.named(fn).items() if type(value) is bool]
     for name in (name for name in flags if name in tested and name not in defaults):  # None is as good as false
-        without = replace_argument(first, fn, name, None)
+        without = first.with_argument(fn, name, None)
         yield f"{name} = None", f"{name} = None", without
         yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(without, negated)
     for name, value in first.named(fn).items():
         for missing in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
             kind = f"{name} without {show(missing)}"
-            without = replace_argument(first, fn, name, {key: part for key, part in value.items() if key != missing})
+            without = first.with_argument(fn, name, {key: part for key, part in value.items() if key != missing})
             yield kind, kind, without
             yield f"{kind}, all tensors negated", kind, map_tensors(without, negated)
     given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
@@ -221,12 +221,12 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
         if name in given and is_instance(default, bool | int | float):
             for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {show(other)}"
-                yield kind, kind, replace_argument(first, fn, name, other)
+                yield kind, kind, first.with_argument(fn, name, other)
     for name, value in given.items():
         if name in tested and name not in defaults:  # a caller may pass no tensor
             for nothing in _NO_TENSORS:
                 kind = f"{name} = {show(nothing)}"
-                yield kind, kind, replace_argument(first, fn, name, nothing)
+                yield kind, kind, first.with_argument(fn, name, nothing)
         if (name in tested or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
@@ -247,9 +247,9 @@ def _shared_memory_changes(
         if is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
             kind = f"{name} in the memory of {other}"
             memory = whole.clone()  # runs replace the given tensor itself with a copy
-            arguments = replace_argument(first, fn, other, memory)
+            arguments = first.with_argument(fn, other, memory)
             part = memory.view(-1)[: value.numel()].view(value.shape)
-            yield kind, kind, replace_argument(arguments, fn, name, part)
+            yield kind, kind, arguments.with_argument(fn, name, part)
 
 
 def _as_flag(value: torch.Tensor, *, flag: bool) -> torch.Tensor:
@@ -318,9 +318,9 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
         else:
             others = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
         for other in others:
-            yield f"{name} = {show(other)}", replace_argument(first, fn, name, other)
+            yield f"{name} = {show(other)}", first.with_argument(fn, name, other)
         if value is not None and name in defaults and defaults[name] is None:
-            without = replace_argument(first, fn, name, None)
+            without = first.with_argument(fn, name, None)
             yield f"{name} = None", without
             yield f"{name} = None, all tensors negated", map_tensors(without, negated)
 
@@ -419,7 +419,7 @@ def _length_changes(first: Arguments, only: int | None = None) -> Iterator[tuple
                 yield f"size {new} instead of {size}", map_tensors(first, change)
 
 
-def _gradient_changes(first: Arguments) -> Iterator[tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]]:
+def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield a change that makes tensors require gradients: if both branches are computed, only gradients may differ."""
     given = [tensor for tensor in tensors_in((first.args, first.kwargs)) if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in given):
@@ -448,7 +448,7 @@ def _give_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]]:
+def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the dtype of all floating-point or all integer tensors, which may be promoted differently."""
     given = tensors_in((first.args, first.kwargs))
     for floating, dtypes in _OTHER_DTYPES.items():
@@ -480,7 +480,7 @@ def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, floatin
     return changed.round().to(dtype) if floating else changed.to(dtype)
 
 
-def _layout_changes(first: Arguments) -> Iterator[tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]]:
+def _layout_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the strides of tensors: with gaps, like a slice, and also transposed."""
     most = max((tensor.dim() for tensor in tensors_in((first.args, first.kwargs))), default=0)
     if most > 0:

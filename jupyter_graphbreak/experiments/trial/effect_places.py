@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
 
+    #: Returns the location of a stack in the report; ``None`` if none of its lines is in a source.
+    Locate = Callable[[Sequence[StackEntry]], Location | None]
+
 
 def with_effects(
     report: Report,
@@ -38,8 +41,6 @@ def with_effects(
         The file name of each of its sources, by the source's id.
     effects : iterable of ObservedEffect
         The effects to add.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     sources = list(report.sources)
     known = {filename: ident for ident, filename in files.items()}
@@ -59,15 +60,13 @@ def with_effects(
     return replace(report, sources=sources, effects=listed_effects) if listed_effects else report
 
 
-def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Callable[[Sequence[StackEntry]], Location | None]:
+def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
     """Return a function that locates the innermost entry of a stack that is in a source and not in PyTorch.
 
     Parameters
     ----------
     ids : mapping
         The id of each source of the report, by its file name.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     packages = package_paths()
 

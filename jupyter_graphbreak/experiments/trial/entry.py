@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall, StartedCall
+    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryPart
     from jupyter_graphbreak.experiments.trial.guard import EffectRecorder
     from jupyter_graphbreak.experiments.trial.memory import Twin
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
@@ -136,13 +137,11 @@ class KeptEntries:
 
     Parameters
     ----------
-    limit : int or None
-        The maximum number of bytes for copies and trials; ``None`` for half of the available memory.
     looks_for_nan : bool
         Whether to look for the first call whose result has NaN.
     """
 
-    def __init__(self, limit: int | None = None, *, looks_for_nan: bool = False) -> None:
+    def __init__(self, *, looks_for_nan: bool = False) -> None:
         self.entries: list[Entry] = []
         #: Calls of generator functions, which Dynamo does not compile.
         self.generators: list[Entry] = []
@@ -158,7 +157,6 @@ class KeptEntries:
         #: The process's state before each call that is running, with the thread on which it runs.
         self._states: list[tuple[int, Entry, ProcessState]] = []
         self._changes: list[tuple[Entry, list[StateChange]]] = []
-        self._limit = limit
         self._looks_for_nan = looks_for_nan
         self._taken = 0
         self._reusing = 0
@@ -181,38 +179,34 @@ class KeptEntries:
                 "cannot be repeated on its own."
             )
             return
-        tensors = _tensors(entered.call, entered.args, entered.kwargs)
-        size = sum(tensor.nbytes for tensor in tensors)
-        limit = self._limit
-        if limit is None:
-            limit = _limit(tensors) + self._taken
-        too_large = _why_too_large(name, size, self._taken, limit)
-        if too_large is not None:
-            self.left_out.append(too_large)
+        copied = self._copied(name, entered)
+        if isinstance(copied, str):
+            self.left_out.append(copied)
             return
+        copy, assigned = copied
+        entry = replace(copy, frame=entered.frame, wrapped=entered.wrapped, reuses=entered.reuses)
+        self.entries.append(entry)
+        self._states.append((get_ident(), entry, ProcessState(assigned)))
+        self._keys.append((entry, key_of(entered.call)))
+
+    def _copied(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
+        """Return a copy of a call, and the parts of packages that it may change; a sentence if it is too large."""
+        tensors = _tensors(original.call, original.args, original.kwargs)
+        size = sum(tensor.nbytes for tensor in tensors)
+        too_large = _why_too_large(name, size, self._taken, _limit(tensors) + self._taken)
+        if too_large is not None:
+            return too_large
         memory = KeptMemory()
-        given = Arguments(*entered.args, **entered.kwargs)
-        subject = Subject(entered.call, given, memory)
+        given = Arguments(*original.args, **original.kwargs)
+        subject = Subject(original.call, given, memory)
         self._taken += size
-        if subject.call is not entered.call:
+        if subject.call is not original.call:
             undo_compile_in_place(subject.call)
-        self.entries.append(
-            Entry(
-                name,
-                entered.frame,
-                subject.call,
-                subject.arguments or given,
-                *entered.compiled_with,
-                wrapped=entered.wrapped,
-                modes=entered.modes,
-                twins=tuple(memory.twins),
-                kept=subject.kept_names(),
-                reuses=entered.reuses,
-                weakly_held=subject.weakly_held(),
-            )
-        )
-        self._states.append((get_ident(), self.entries[-1], ProcessState(subject.assigned)))
-        self._keys.append((self.entries[-1], key_of(entered.call)))
+        copy = Entry(
+            name, None, subject.call, subject.arguments or given, *original.compiled_with, modes=original.modes,
+            twins=tuple(memory.twins), kept=subject.kept_names(), weakly_held=subject.weakly_held(),
+        )  # fmt: skip
+        return copy, subject.assigned
 
     @looking_at_tensors()
     def note_start(self, started: StartedCall) -> None:
@@ -221,20 +215,10 @@ class KeptEntries:
         code = getattr(getattr(started.call, "__func__", started.call), "__code__", None)
         if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING:
             return
-        tensors = _tensors(started.call, started.args, started.kwargs)
-        size = sum(tensor.nbytes for tensor in tensors)
-        if _why_too_large(code.co_name, size, self._taken, _limit(tensors) + self._taken) is not None:
-            return
-        given = Arguments(*started.args, **started.kwargs)
-        subject = Subject(started.call, given, KeptMemory())
-        self._taken += size
-        options = started.compiled_with
-        if not callable(options.backend):
-            options = options._replace(backend="eager")
-        kept, name = subject.arguments or given, callable_name(started.call)
-        self.generators.append(
-            Entry(name, None, subject.call, kept, *options, modes=started.modes, kept=subject.kept_names())
-        )
+        copied = self._copied(callable_name(started.call), started)
+        if not isinstance(copied, str):
+            copy, _ = copied
+            self.generators.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
 
     @looking_at_tensors()
     def note_end(self, started: StartedCall, result: Any) -> None:
@@ -254,20 +238,13 @@ class KeptEntries:
             return
         number = self.seen.total_of(key)
         self._with_nan[key] = number, None
-        tensors = _tensors(started.call, started.args, started.kwargs)
-        size = sum(tensor.nbytes for tensor in tensors)
-        if number == 1 or _why_too_large(kept.function, size, self._taken, _limit(tensors) + self._taken) is not None:
-            return
-        memory = KeptMemory()
-        given = Arguments(*started.args, **started.kwargs)
-        subject = Subject(started.call, given, memory)
-        self._taken += size
-        if subject.call is not started.call:
-            undo_compile_in_place(subject.call)
-        self._with_nan[key] = number, replace(
-            kept, call=subject.call, arguments=subject.arguments or given, modes=started.modes,
-            twins=tuple(memory.twins), kept=subject.kept_names(), weakly_held=subject.weakly_held(),
-        )  # fmt: skip
+        copied = self._copied(kept.function, started) if number > 1 else ""
+        if not isinstance(copied, str):
+            copy, _ = copied
+            self._with_nan[key] = number, replace(
+                kept, call=copy.call, arguments=copy.arguments, modes=copy.modes, twins=copy.twins, kept=copy.kept,
+                weakly_held=copy.weakly_held,
+            )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
         """Return the first call of an entry whose result had NaN: its number, and its arguments and state after it.
@@ -353,9 +330,9 @@ def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
 
 
 @contextlib.contextmanager
-def keep_entries(limit: int | None = None, *, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
+def keep_entries(*, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
     """Keep the entries that are compiled while the context is open; see :class:`KeptEntries`."""
-    kept = KeptEntries(limit, looks_for_nan=looks_for_nan)
+    kept = KeptEntries(looks_for_nan=looks_for_nan)
     faults: list[str] = []
 
     def emit(addition: object) -> None:

@@ -36,8 +36,6 @@ class _Opener(NamedTuple):
         Its values with which a file is only read.
     reads_by_default : bool
         Whether that is the default.
-    kind : EffectKind
-        The kind of the effect.
     takes_text : bool
         Whether a text may be something else than a path.
     takes_sql : bool

@@ -117,7 +117,7 @@ class FunctionCopier:
         return result
 
     def copy_function(self, function: types.FunctionType) -> types.FunctionType:
-        """Return a copy of a user's function, or of one that closes over a user's data; other functions stay."""
+        """Return a copy of a user's function, or of one that closes over a user's data; return any other unchanged."""
         known: types.FunctionType | None = self.memo.get(id(function))
         if known is not None:
             return known

@@ -123,8 +123,6 @@ def state_effect(
 
     Parameters
     ----------
-    changes : iterable of StateChange
-        The changes of the state.
     calls : iterable of callable
         The callables that ran.
     lines : dict

@@ -19,7 +19,6 @@ from jupyter_graphbreak.experiments.trial.tensor_changes import (
     negated,
     random_within,
     randomized,
-    replace_argument,
     resize,
     rolled,
     ten_times,
@@ -120,8 +119,6 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     ----------
     first : Arguments
         The input to derive from.
-    fn : callable
-        The function.
     """
     for what, change in _value_changes(first, fn):
         arguments = map_tensors(first, change)
@@ -180,7 +177,7 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
         elif is_instance(value, str | enum.Enum):
             others = other_choices(fn, value)
         for other in others:
-            yield f"{name} = {show(other)}", replace_argument(first, fn, name, other)
+            yield f"{name} = {show(other)}", first.with_argument(fn, name, other)
 
 
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:

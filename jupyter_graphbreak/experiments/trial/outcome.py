@@ -262,7 +262,7 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
         for leaf, _ in left.values():
             leaf.grad = None
         with torch.enable_grad():
-            torch.autograd.backward(list(roots.values()), [_gradient_weights(root) for root in roots.values()])
+            torch.autograd.backward(list(roots.values()), [gradient_weights(root) for root in roots.values()])
         gradients = {place: clone(leaf.grad, digests={}) for place, leaf in leaves.items()}
     except Exception as error:  # noqa: BLE001 - the exception is the finding
         gradients, failed = {}, error.with_traceback(None)
@@ -272,13 +272,16 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
     return gradients, failed
 
 
-def _gradient_weights(root: torch.Tensor) -> torch.Tensor:
-    """Return a different weight for neighbouring elements of a result, so that their gradients do not cancel."""
+def gradient_weights(root: torch.Tensor) -> torch.Tensor:
+    """Return weights for the elements of a result, without a period, so that their gradients do not cancel.
+
+    The weights are the same numbers in every dtype: multiples of 1/64 between 0.5 and 1.5.
+    """
     detached = root.detach()
     if detached.layout != torch.strided or detached.is_nested:
         return torch.ones_like(detached)
-    ramp = torch.arange(detached.numel(), dtype=torch.float64) * 0.6180339887 % 1 + 0.5
-    return ramp.to(detached.device, detached.dtype).reshape(detached.shape)
+    ramp = torch.arange(detached.numel(), dtype=torch.float64) * 0.6180339887 % 1
+    return ((ramp * 64).floor() / 64 + 0.5).to(detached.device, detached.dtype).reshape(detached.shape)
 
 
 class LineLimitError(BaseException):

@@ -120,7 +120,7 @@ def _known_parts(*_: object) -> tuple[Part, ...]:
 
 
 def _parts() -> Iterator[Part]:
-    yield Part(ENVIRONMENT, lambda: dict(os.environ), _set_environment, frozenset({"environ", "putenv", "unsetenv"}))
+    yield Part(ENVIRONMENT, lambda: dict(os.environ), set_environment, frozenset({"environ", "putenv", "unsetenv"}))
     yield Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
     if hasattr(time, "tzset"):  # after the environment, which it reads
         yield Part("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), frozenset({"tzset"}))
@@ -341,7 +341,8 @@ def _file_mask() -> int:
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
 
-def _set_environment(values: dict[str, str]) -> None:
+def set_environment(values: dict[str, str]) -> None:
+    """Restore the environment variables; those that have their value already are not set again."""
     for name in os.environ.keys() - values.keys():
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
@@ -438,7 +439,7 @@ def copied_context() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved_line_cache() -> Iterator[None]:
-    """Restore the lines of files that Python keeps for tracebacks; those of libraries and of new graphs stay."""
+    """Restore the lines of files that Python keeps for tracebacks; those of libraries and of new graphs are kept."""
     before = dict(linecache.cache)
     try:
         yield
@@ -467,8 +468,6 @@ def find_changing_line(
 
     Parameters
     ----------
-    change : StateChange
-        The change.
     codes : iterable of CodeType
         The code to search.
     imported : mapping

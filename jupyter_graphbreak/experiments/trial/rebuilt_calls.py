@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.experiments.trial.code_hints import default_values
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, Root, TensorSketch
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -62,7 +63,6 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
 
     Parameters
     ----------
-    call : callable
     named : mapping
         The arguments by parameter name.
     keywords : collection of str
@@ -118,7 +118,7 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: A
                 return known
         return sketch
 
-    defaults = _defaults(call)
+    defaults = default_values(call)
     names = [
         path.root.name
         for path, sketch in sketches.items()
@@ -132,15 +132,6 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: A
     if "self" in first:
         built.setdefault("self", first["self"])
     return bound_arguments(call, built, repeated.keywords)
-
-
-def _defaults(call: Callable[..., Any]) -> dict[str, Any]:
-    """Return the defaults of a function's or a module's parameters."""
-    try:
-        parameters = inspect.signature(getattr(call, "forward", call)).parameters
-    except (TypeError, ValueError):
-        return {}
-    return {name: known.default for name, known in parameters.items() if known.default is not known.empty}
 
 
 def _built_container(sketch: Container, path: Path, known: Any, build: Callable[[Path, Any], Any]) -> Any:

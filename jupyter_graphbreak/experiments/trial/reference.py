@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,8 +52,6 @@ class Reference:
     ----------
     fn : callable
         The function; it runs on copies.
-    first : Input
-        The first input.
 
     Attributes
     ----------
@@ -89,17 +86,13 @@ class Reference:
         self.repeatable = not self._differs(self._call(first.arguments))
         self.random = self.repeatable and self._differs(self._call(first.arguments, seed=1))
 
-    def cases(
-        self, given: Sequence[Arguments] = (), limit: int | None = None, patience_s: float = _MAX_SECONDS
-    ) -> list[ReferenceCase]:
+    def cases(self, given: Sequence[Arguments] = (), patience_s: float = _MAX_SECONDS) -> list[ReferenceCase]:
         """Return cases for the given inputs, or for derived inputs if none are given.
 
         Parameters
         ----------
         given : sequence of Arguments
             The inputs to use.
-        limit : int, optional
-            The maximum number of derived inputs.
         patience_s : float
             After this many seconds of processor time no further input is derived.
         """
@@ -111,7 +104,7 @@ class Reference:
                     cases.append(ReferenceCase(other, self._run_input(other)))
             return cases
         patience = Patience(patience_s)
-        for derived in itertools.islice(self._derive_inputs(), limit):
+        for derived in self._derive_inputs():
             if patience.is_over:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit():

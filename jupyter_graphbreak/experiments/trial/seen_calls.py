@@ -153,7 +153,6 @@ class SeenCall:
     state : dict or None
         The sketches of the plain values and tensors that the callable reads besides its arguments; ``None`` if they
         were not examined.
-    site : CallSite or None
     keywords : frozenset of str
         The names of the arguments that were passed by keyword.
     modes : CallModes or None
@@ -389,7 +388,6 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
 
     Parameters
     ----------
-    value : object
     path : Path
         The place of the value.
     inside : bool

@@ -47,8 +47,6 @@ class ObservedEffect:
 
     Parameters
     ----------
-    kind : EffectKind
-        The kind of effect.
     what : str
         The effect, worded as the rest of a sentence: "writes to the file rows.csv".
     place : StackEntry or None

@@ -161,8 +161,6 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
 
     Parameters
     ----------
-    value : object
-        The object.
     clone : callable
         Copies the target that an object writes to.
     """

@@ -88,7 +88,7 @@ def attributes_of(items: Iterable[Any]) -> Attributes:
 
 
 def _further_attributes(item: Any, ignored: frozenset[str]) -> Identities:
-    """Return the attributes of an object except some, as names and values in turn."""
+    """Return the attributes of an object except some, as names and values in turn; most loggers have no others."""
     return _NONE if vars(item).keys() <= ignored else Identities(_pairs(vars(item), ignored))
 
 
@@ -199,11 +199,7 @@ def logging_parts() -> Iterator[Part]:
 
 
 def _logger_attributes() -> Attributes:
-    # Most loggers have no further attributes.
-    return Attributes({
-        log: _NONE if vars(log).keys() <= _OF_LOGGERS else _further_attributes(log, _OF_LOGGERS)
-        for log in _LOGGERS.outside_pytorch()
-    })  # fmt: skip
+    return Attributes({log: _further_attributes(log, _OF_LOGGERS) for log in _LOGGERS.outside_pytorch()})
 
 
 class _LoggersByOrigin:
@@ -296,7 +292,7 @@ class _NamedLoggers(dict[str, Any]):
 
 
 def _restore_named_loggers(before: _NamedLoggers) -> None:
-    """Remove the loggers that user code has created; those of modules, which refer to them, stay."""
+    """Remove the loggers that user code has created; those of modules, which refer to them, are kept."""
     named = logging.root.manager.loggerDict
     gone: dict[Any, Any] = {}
     for name, log in named.copy().items():

@@ -256,15 +256,12 @@ class Subject:
     def activated(self) -> Iterator[None]:
         """Apply the modes of the entry's call, and swap the copies in, while the context is open.
 
-        Methods and other code that is not copied read the copies in the meantime. On exit, objects that could not be
-        copied are restored.
+        Code that is not copied, such as methods, reads the copies then; see :meth:`UncopiedCode.using_copies`.
 
         Raises
         ------
-        ThreadSeesCopyError
-            If another user thread is running, which would see the copies.
         TrialStoppedError
-            If the code creates objects whose destructors may run after the context has ended, or leaves a lock locked.
+            If the code leaves a lock locked.
         """
         with self._uncopied.using_copies(), self.modes.entered(), released(self._locks, self.call):
             yield

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
 #: A change of one tensor.
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -54,7 +55,7 @@ def random_within(value: torch.Tensor) -> torch.Tensor:
 
 
 def ten_times(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor times ten; flags stay."""
+    """Return a tensor times ten; flags are unchanged."""
     return value if value.dtype == torch.bool else value * 10
 
 
@@ -152,10 +153,3 @@ def apply_change(value: torch.Tensor, change: Change) -> torch.Tensor:
     if result is value or result.requires_grad:
         return result
     return result.detach().requires_grad_(value.requires_grad and (result.is_floating_point() or result.is_complex()))
-
-
-def replace_argument(first: Arguments, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
-    """Return arguments with one replaced."""
-    bound = inspect.signature(getattr(fn, "forward", fn)).bind(*first.args, **first.kwargs)
-    bound.arguments[name] = value
-    return Arguments(*bound.args, **bound.kwargs)

@@ -314,8 +314,6 @@ def _announcing_attribute(name: str, original: property | None) -> Any:
 
     Parameters
     ----------
-    name : str
-        The name of the attribute.
     original : property or None
         Reads and writes the attribute; without it, instances contain it.
     """

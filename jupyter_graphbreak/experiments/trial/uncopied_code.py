@@ -264,7 +264,6 @@ class UncopiedCode:
 
         Parameters
         ----------
-        functions : list of FunctionType
         are_changed : bool
             Whether code sets attributes, perhaps of these functions.
         """

@@ -8,6 +8,7 @@ import re
 import reprlib
 import sys
 import types
+import weakref
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ _RTOL_OF_TEXT, _ATOL_OF_TEXT = 1e-3, 1e-4
 _MAX_LENGTH = 80
 #: Tolerated rounding, relative to the element and to the largest element: a few units in the last place.
 _NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
+#: The rounding that is left of terms that cancel, by the largest number of all results.
+_CANCELLED = 1e-5
 _MAX_DEPTH = 20
 #: Keys that vary are not at a place of their own.
 _KEYS = "the keys of "
@@ -86,7 +89,13 @@ def _show_tensor(value: torch.Tensor) -> str:
 
 
 def difference(
-    expected: Any, actual: Any, *, values: bool = True, varying: Collection[str] = (), root: str = ""
+    expected: Any,
+    actual: Any,
+    *,
+    values: bool = True,
+    varying: Collection[str] = (),
+    root: str = "",
+    largest: float = 0.0,
 ) -> str | None:
     """Return how a result differs from the expected one, ``None`` if it does not.
 
@@ -103,8 +112,11 @@ def difference(
         Places at which plain values are not compared, see :func:`varying_places`.
     root : str
         The place of the result itself, the beginning of such places.
+    largest : float
+        The largest number among results that are computed together, such as all gradients. If the terms of one cancel,
+        what is left of it is rounding.
     """
-    first = _Comparison(values=values, varying=varying).find(expected, actual, root)
+    first = _Comparison(values=values, varying=varying, largest=largest).find(expected, actual, root)
     if first is None:
         return None
     place, text = _name_of(first[0]), first[1]
@@ -149,10 +161,15 @@ class _Comparison:
         The places at which plain values are not compared.
     collects : bool
         Whether to add places to ``varying`` instead of finding differences there.
+    largest : float
+        As for :func:`difference`.
     """
 
-    def __init__(self, *, values: bool, varying: Collection[str] = (), collects: bool = False) -> None:
+    def __init__(
+        self, *, values: bool, varying: Collection[str] = (), collects: bool = False, largest: float = 0.0
+    ) -> None:
         self.varying = set(varying)
+        self._largest = largest
         self._values = values
         self._collects = collects
         self._seen: set[tuple[int, int]] = set()
@@ -224,6 +241,8 @@ class _Comparison:
             close = _content(stream) == _content(stream_in_memory(actual))
         elif is_instance(expected, torch.Generator):
             close = torch.equal(expected.get_state(), actual.get_state())
+        elif is_instance(expected, weakref.ref):  # `==` would call that of the objects, which may change them
+            close = (expected() is None) == (actual() is None)
         elif is_instance(expected, str | bytes | int | range | AbstractSet | type(None)):
             close = bool(expected == actual)
         elif not is_code(expected) and (attribute_of(expected, "__dict__") is not None or attributes(expected)):
@@ -256,7 +275,7 @@ class _Comparison:
         try:
             torch.testing.assert_close(actual, expected, equal_nan=True, check_stride=False)
         except AssertionError as error:
-            if _differs_by_noise(expected, actual):
+            if _differs_by_noise(expected, actual, self._largest):
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
                 return _both(expected, actual)
@@ -289,10 +308,11 @@ def _both(expected: torch.Tensor, actual: torch.Tensor) -> str:
     return f"{show(actual)} instead of {show(expected)}"
 
 
-def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_all: float) -> bool:
     """Return whether elements differ by no more than rounding of a compiler that fuses operations and reorders sums.
 
-    If terms cancel, the error is proportional to the terms; the largest element is the only hint of their size.
+    If terms cancel, the error is proportional to the terms. The only hints of their size are the largest element, and
+    that of all results.
     """
     noise = _NOISE.get(expected.dtype)
     if noise is None or expected.layout != torch.strided or expected.device != actual.device:
@@ -300,9 +320,8 @@ def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor) -> bool:
     finite = expected[expected.isfinite()].abs()
     largest = float(finite.max()) if finite.numel() else 0.0
     relative, relative_to_largest = noise
-    return torch.allclose(
-        actual, expected, rtol=relative, atol=max(1e-5, relative_to_largest * largest), equal_nan=True
-    )
+    absolute = max(1e-5, relative_to_largest * largest, _CANCELLED * largest_of_all)
+    return torch.allclose(actual, expected, rtol=relative, atol=absolute, equal_nan=True)
 
 
 def attributes(value: Any) -> dict[str, Any]:

@@ -86,8 +86,6 @@ def values_of_entry(
         The lines whose operations are listed one by one; by default the last operation of each line is.
     number, calls : int
         The number of this call in the run, from 1, and the number of all calls.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name.
     """
     with entry.set_up(), sandboxed(), eager_random_numbers():
         recorded = ValueRecorder()

@@ -79,8 +79,6 @@ class ValueRecorder:
             Identifies the operation.
         given : object
             Its arguments.
-        call : callable
-            Runs it.
         makes : Presence
             Values that the program itself writes there, such as ``-inf`` for a mask.
         """
@@ -218,10 +216,6 @@ class PlaceKey(NamedTuple):
 
 class GraphsOneByOne:
     """A backend whose graphs run one operation after the other under a recorder.
-
-    Parameters
-    ----------
-    recorder : ValueRecorder
 
     Attributes
     ----------

@@ -38,7 +38,6 @@ def split(body: list[ast.stmt], code_magic: Callable[[str], bool]) -> tuple[list
 
     Parameters
     ----------
-    body : list of ast.stmt
     code_magic : callable
         Returns whether a line magic runs code.
     """
@@ -84,7 +83,6 @@ def as_function(
 
     Parameters
     ----------
-    body : list of ast.stmt
     at : ast.stmt
         The statement whose place in the source the new code takes.
     call : callable

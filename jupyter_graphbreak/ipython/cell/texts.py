@@ -159,8 +159,6 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     ----------
     text : str
         The text in the notebook's editor, including the magic's line.
-    filename : str
-    shell : InteractiveShell
 
     Raises
     ------

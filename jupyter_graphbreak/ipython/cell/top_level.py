@@ -49,7 +49,6 @@ def computes_alone(lead: list[ast.stmt], body: list[ast.stmt], namespace: Mappin
     ----------
     lead : list of ast.stmt
         The imports and definitions above them.
-    body : list of ast.stmt
     namespace : mapping
         The notebook's names, before the cell runs.
     """
@@ -114,7 +113,7 @@ class _Names:
             case ast.Name(name, ast.Load()):
                 return isinstance(self._known.get(name), torch.Tensor)
             case ast.Call(function):
-                return _is_of(_home(self._resolved(function)), "torch")
+                return _is_of(_module_name(self._resolved(function)), "torch")
         return False
 
     def _allows_call(self, function: ast.expr) -> bool:
@@ -180,7 +179,7 @@ def _computes(called: Any) -> bool:
         return called in {torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast, torch.Size}
     if not isinstance(called, types.FunctionType | types.BuiltinFunctionType):
         return False
-    home = _home(called)
+    home = _module_name(called)
     names = {*home.split("."), called.__name__}
     return _is_of(home, "torch", "math") and not names & _NOT_COMPUTING and not called.__name__.startswith("set_")
 
@@ -195,7 +194,7 @@ def _is_of(home: str, *packages: str) -> bool:
     return home.partition(".")[0] in packages
 
 
-def _home(value: Any) -> str:
+def _module_name(value: Any) -> str:
     home = value.__name__ if isinstance(value, types.ModuleType) else attribute_of(value, "__module__")
     if home is None and isinstance(value, types.BuiltinFunctionType):
         home = type(value.__self__).__module__ if value.__self__ is not None else None

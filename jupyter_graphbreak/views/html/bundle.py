@@ -53,7 +53,6 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
 
     Parameters
     ----------
-    report : Report
     view : LiveView or None
         The widget that shows the report in a live front end, if there is one.
     """

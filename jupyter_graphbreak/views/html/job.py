@@ -38,7 +38,6 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
 
     Parameters
     ----------
-    job : Job
     with_data : bool
         Whether to add to each report the data that :func:`~jupyter_graphbreak.views.html.render.page_script` needs.
     """

@@ -135,10 +135,8 @@ class Links:
 
     Parameters
     ----------
-    report : Report
     prefix : str
         The prefix of all ids in the report's markup.
-    references : References
     is_known : callable
         Returns whether the report contains the line of a place.
     """

@@ -45,7 +45,6 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
 
     Parameters
     ----------
-    view : View
     macros
         The macros of the report's template.
     """
@@ -123,7 +122,7 @@ def render_html(report: Report) -> str:
 
 
 def _with_plain_quotes(markup: str) -> str:
-    """Return markup in which quotation marks are escaped in attributes only, which they may end."""
+    """Return markup that escapes quotation marks only in attributes, whose values they would end."""
     return _QUOTED.sub(lambda text: text[0].replace("&#39;", "'").replace("&#34;", '"'), markup)
 
 
@@ -138,7 +137,6 @@ def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]
 
     Parameters
     ----------
-    report : Report
     name : str or None
         The only list to return; ``None`` for all lists.
     """
@@ -151,7 +149,6 @@ def packed_rest(report: Report, code: Mapping[str, str]) -> str:
 
     Parameters
     ----------
-    report : Report
     code : mapping
         The code of graphs, by their ids, that the output contains nowhere else.
     """
@@ -198,7 +195,6 @@ def page_of(markup: str, title: str) -> str:
     ----------
     markup : str
         The result of :func:`render_with_data`, or several of these, each in its own element.
-    title : str
     """
     script = Markup(page_script())  # noqa: S704 - built from the project's own sources, without text of a report
     template = environment().get_template("page.html.j2")

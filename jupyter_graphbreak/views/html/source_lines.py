@@ -97,8 +97,6 @@ class SourceListing:
 
     Parameters
     ----------
-    index : int
-    source : Source
     numbers : set of int
         All lines of the source that the report contains.
     left_out : int
@@ -190,7 +188,7 @@ class _Rows:
                 label.append("runs eagerly")
             if line.path is not None:
                 label.append(path_beside(line.path))
-            return self._row(line, f"l{index}-{line.number}", runs.on(line.number), width, ", ".join(label))
+            return self._row(line, f"l{index}-{line.number}", runs.on_line(line.number), width, ", ".join(label))
 
         return _SourceRows(lines, row)
 
@@ -257,7 +255,8 @@ class _Runs:
         self._first_lines = [segment.first_line for segment in source.segments]
         self._of_segment = cache(self._of_segment_anew)
 
-    def on(self, number: int) -> list[Run]:
+    def on_line(self, number: int) -> list[Run]:
+        """Return the runs of a line."""
         index = bisect_right(self._first_lines, number) - 1
         if index < 0:
             return []

@@ -202,8 +202,8 @@ class View:
         device = self.report.device
         if not device.note:
             return ""
-        asked = "" if device.requested in {"auto", device.used} else f"{device.requested} was requested; "
-        return f"{asked}ran on {device.used}: {device.note}"
+        request = "" if device.requested in {"auto", device.used} else f"{device.requested} was requested; "
+        return f"{request}ran on {device.used}: {device.note}"
 
     @property
     def about(self) -> list[Row]:

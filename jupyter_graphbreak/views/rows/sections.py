@@ -388,7 +388,10 @@ def _cost(report: Report) -> Section | None:
         *(CostFinding(sentence) for sentence in others if sentence),
         *startup_findings(report),
     ]
-    rows = [Row(str(index), each.sentence, spot=_spot(each.location)) for index, each in enumerate(_limit(findings))]
+    rows = [
+        Row(str(index), finding.sentence, spot=_spot(finding.location))
+        for index, finding in enumerate(_limit(findings))
+    ]
     return _section("cost", "Cost", rows, findings)
 
 

@@ -59,8 +59,6 @@ def aftermath_here(report: Report, graph_break: Break, resumes: Iterable[Resume]
 
     Parameters
     ----------
-    report : Report
-    graph_break : Break
     resumes, eager : iterable of Resume, of Skipped
         The resume functions of the break, and the functions that run eagerly because of it.
     """

@@ -51,7 +51,7 @@ _NOTABLE_S = 1.0
 _MAX_BYPASSED = 3
 #: The maximum number of operations to name, and a lower bound of times, so that no ratio divides by zero.
 _MAX_OPS, _MIN_US = 5, 0.1
-#: At most this many alternatives of an entry are described. Without some guards, a change goes unnoticed.
+#: At most this many alternatives of an entry are described.
 _MAX_ALTERNATIVES = 5
 _UNNOTICED = {
     "skip_guard_on_all_nn_modules_unsafe": "a later change of a module's attribute then goes unnoticed",
@@ -85,8 +85,6 @@ class CostFinding:
 
     Parameters
     ----------
-    sentence : str
-        The sentence.
     share : float
         The cost of the finding as a share of the eager call's; negative if compiling saves it.
     location : Location or None

@@ -78,7 +78,7 @@ def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def several_causes(breaks: Sequence[Break]) -> str:
-    """Return several causes of breaks with one way out: "print (GB0059); Tensor.tolist() (GB0109)"; else empty."""
+    """Return the causes of breaks with one way out, if there are more: "print (GB0059); Tensor.tolist() (GB0109)"."""
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""

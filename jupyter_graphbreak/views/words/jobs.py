@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import counted, number_ranges
 from jupyter_graphbreak.views.words.recompilation import limited_functions
 
 if TYPE_CHECKING:
@@ -103,14 +103,6 @@ def job_notes(job: Job) -> list[Diagnostic]:
 
 def _ranks(ranks: list[int]) -> str:
     """Return ranks, in ascending order, as text: "ranks 0, 2-63"."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    parts: list[str] = []
-    for run in runs:
-        parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)  # noqa: PLR2004
+    parts = number_ranges(ranks, "-")
     names = ", ".join(parts[:_MAX_RUNS]) + (", ..." if len(parts) > _MAX_RUNS else "")
     return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"

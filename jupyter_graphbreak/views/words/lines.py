@@ -33,8 +33,6 @@ class BreakMark:
 
     Parameters
     ----------
-    id : str
-        The id of the break.
     number : int
         The number shown in every view.
     start, end : int
@@ -251,7 +249,6 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
 
     Parameters
     ----------
-    regions : iterable of (Location, object)
     numbers : list of int
         The lines, sorted.
     """

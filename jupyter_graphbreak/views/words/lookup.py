@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.views.words.per_report import per_report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jupyter_graphbreak.report.location import FunctionName, Source
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Frame, Graph, Report, Resume, Scope, Skipped
@@ -85,29 +87,26 @@ def remedies(report: Report) -> dict[str, Remedy]:
 @per_report
 def remedies_by_break(report: Report) -> dict[str, list[Remedy]]:
     """Return the remedies for each break."""
-    index: defaultdict[str, list[Remedy]] = defaultdict(list)
-    for remedy in report.remedies or []:
-        for ident in dict.fromkeys(remedy.breaks):
-            index[ident].append(remedy)
-    return dict(index)
+    return _by_id(report, lambda remedy: remedy.breaks)
 
 
 @per_report
 def remedies_by_frame(report: Report) -> dict[str, list[Remedy]]:
     """Return the remedies for each frame that runs eagerly, without those for a break."""
-    index: defaultdict[str, list[Remedy]] = defaultdict(list)
-    for remedy in report.remedies or []:
-        for ident in dict.fromkeys(remedy.frames) if not remedy.breaks else ():
-            index[ident].append(remedy)
-    return dict(index)
+    return _by_id(report, lambda remedy: [] if remedy.breaks else remedy.frames)
 
 
 @per_report
 def remedies_by_recompile(report: Report) -> dict[str, list[Remedy]]:
     """Return the remedies for each recompile."""
+    return _by_id(report, lambda remedy: remedy.recompiles)
+
+
+def _by_id(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[str, list[Remedy]]:
+    """Return the remedies for each part of the report, given the ids of the parts that a remedy is for."""
     index: defaultdict[str, list[Remedy]] = defaultdict(list)
     for remedy in report.remedies or []:
-        for ident in dict.fromkeys(remedy.recompiles):
+        for ident in dict.fromkeys(ids_of(remedy)):
             index[ident].append(remedy)
     return dict(index)
 

@@ -68,9 +68,9 @@ def path_beside(path: PathDifference) -> str:
 
 def helper_of(report: Report, path: PathDifference) -> str:
     """Return the place of the question if the test is somewhere else; otherwise an empty string."""
-    at, asked = decided_at(path), path.location
-    is_helper = at is not None and asked is not None and (at.source, at.line) != (asked.source, asked.line)
-    return place(report, asked) if is_helper else ""
+    at, question = decided_at(path), path.location
+    is_helper = at is not None and question is not None and (at.source, at.line) != (question.source, question.line)
+    return place(report, question) if is_helper else ""
 
 
 def path_sentence(report: Report, path: PathDifference) -> str:

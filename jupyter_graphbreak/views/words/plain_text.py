@@ -49,6 +49,12 @@ def and_list(words: Sequence[str]) -> str:
 
 def number_list(numbers: Sequence[int]) -> str:
     """Join sorted numbers, with three or more in a row as a range: "1 to 7 and 9"."""
+    parts = number_ranges(numbers, " to ")
+    return and_list(parts) if len(parts) <= _MAX_WORDS else joined(parts, ", ")
+
+
+def number_ranges(numbers: Sequence[int], to: str) -> list[str]:
+    """Return sorted numbers as texts, with three or more in a row as a range."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
@@ -57,8 +63,8 @@ def number_list(numbers: Sequence[int]) -> str:
             ranges.append([number])
     parts: list[str] = []
     for some in ranges:
-        parts += [f"{some[0]} to {some[-1]}"] if len(some) > 2 else map(str, some)  # noqa: PLR2004
-    return and_list(parts) if len(parts) <= _MAX_WORDS else joined(parts, ", ")
+        parts += [f"{some[0]}{to}{some[-1]}"] if len(some) > 2 else map(str, some)  # noqa: PLR2004
+    return parts
 
 
 def duration(seconds: float) -> str:

@@ -329,7 +329,7 @@ def comment_for_code(report: Report, remedy: Remedy) -> list[str]:
 
 
 def how_to_undo(report: Report, remedy: Remedy) -> str:
-    """Return how to undo the lines that a remedy inserts in cells, if deleting them is not enough; else empty."""
+    """Say how to undo the lines that a remedy inserts in cells, if deleting them is not enough."""
     if remedy.kind != "mark" or not remedy.settings or how_to_apply(report, remedy) != "edit":
         return ""
     return _comment(report, remedy, "lines")[-1]

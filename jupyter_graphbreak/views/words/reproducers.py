@@ -23,15 +23,15 @@ def reproducer_sentence(report: Report, reproducer: Reproducer) -> str:
 
 def reproducers_of(report: Report, ident: str) -> list[tuple[int, Reproducer]]:
     """Return the scripts for a break, each with its index in the report."""
-    found = enumerate(report.reproducers or [])
-    return [(index, each) for index, each in found if each.id == ident and each.script is not None]
+    scripts = enumerate(report.reproducers or [])
+    return [(index, script) for index, script in scripts if script.id == ident and script.script is not None]
 
 
 def other_reproducers(report: Report) -> list[tuple[int, Reproducer]]:
     """Return the scripts for anything but breaks, each with its index in the report."""
     breaks = {break_.id for break_ in report.breaks}
-    found = enumerate(report.reproducers or [])
-    return [(index, each) for index, each in found if each.id not in breaks and each.script is not None]
+    scripts = enumerate(report.reproducers or [])
+    return [(index, script) for index, script in scripts if script.id not in breaks and script.script is not None]
 
 
 def _finding_name(report: Report, reproducer: Reproducer) -> str:

@@ -79,9 +79,9 @@ def verdict(report: Report) -> RunVerdict:
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
     """Return why no change was tried for a break, if neither the verdict nor the note on side effects says it."""
     reason = one_line(remedies.untried)
-    said = f"{verdict(report).text} {not_run_again(report)}"
+    shown = f"{verdict(report).text} {not_run_again(report)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
-    return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in said else reason
+    return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in shown else reason
 
 
 def _verdict_on_run(report: Report) -> tuple[Outcome, str]:

@@ -14,7 +14,7 @@ from jupyter_graphbreak.views.words import lookup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.location import Location, Source
     from jupyter_graphbreak.report.schema import Report
 
 
@@ -101,11 +101,16 @@ def without_function(location: Location | None) -> Location | None:
 
 def is_of_library(report: Report, location: Location | None) -> bool:
     """Whether a place is in a library's code."""
-    source = lookup.sources(report).get(location.source) if location is not None else None
-    return source is not None and source.kind == "library"
+    return _library(report, location) is not None
 
 
 def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
     """Whether a place is in a wrapper that torch puts around functions."""
+    source = _library(report, location)
+    return source is not None and (source.path or "").startswith("torch/_dynamo/")
+
+
+def _library(report: Report, location: Location | None) -> Source | None:
+    """Return the source of a place in a library; ``None`` for any other place."""
     source = lookup.sources(report).get(location.source) if location is not None else None
-    return source is not None and source.kind == "library" and (source.path or "").startswith("torch/_dynamo/")
+    return source if source is not None and source.kind == "library" else None

@@ -9,17 +9,21 @@ from typing import Any
 import torch
 
 from jupyter_graphbreak._torch_compat.profile_ranges import Activity
+from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.growth import bytes_per_call, common_holder, memory_growth
+from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.records.records import StackEntry
-from jupyter_graphbreak.report.cost import MemoryGrowth
+from jupyter_graphbreak.report.cost import MemoryCost, MemoryGrowth
 from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.schema import Device, Report
 
 #: The shape of a tensor of float32, and its bytes.
 ROWS, SIZE = (64, 256), 1 << 16
+REPORT = Report("ok", Device("auto", "cpu"))
 
 outputs: list[torch.Tensor] = []
 
@@ -35,7 +39,8 @@ def growth_of(fn: Callable[..., Any], *args: Any) -> MemoryGrowth | None:
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
         for variant in (eager, compiled):
             assert variant.warm_up()
-        return memory_growth(eager, compiled, SIZE, locate)
+        at = SteadyState(entry, eager, compiled, Correspondence(REPORT, REPORT), locate)
+        return memory_growth(at, MemoryCost(SIZE, SIZE, 0, 0))
 
 
 def test_outputs_in_a_list_are_found_with_the_line_and_the_list() -> None:

@@ -9,16 +9,20 @@ import pytest
 import torch
 
 from jupyter_graphbreak.experiments.cost import memory_changes
+from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.memory_changes import agree, tried_changes
+from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.time_limit import limit_time
 from jupyter_graphbreak.report.cost import MemoryChange, MemoryCost
+from jupyter_graphbreak.report.schema import Device, Report
 
 #: The bytes of an input of shape (256, 256), which are one for measurements.
 SIZE = 1 << 18
+REPORT = Report("ok", Device("auto", "cpu"))
 
 
 class Block(torch.nn.Module):
@@ -51,7 +55,8 @@ def changes_of(call: torch.nn.Module, backend: str, seconds: float = 60.0) -> di
             assert eager.warm_up()
             assert compiled.warm_up()
             with limit_time(time.monotonic() + seconds):
-                changes = tried_changes(entry, eager, compiled, MemoryCost(0, 14 * SIZE, 0, 12 * SIZE), 1.0)
+                at = SteadyState(entry, eager, compiled, Correspondence(REPORT, REPORT), lambda _: None)
+                changes = tried_changes(at, MemoryCost(0, 14 * SIZE, 0, 12 * SIZE))
     return {change.change: change for change in changes}
 
 

@@ -16,6 +16,7 @@ from jupyter_graphbreak.experiments.cost import regions
 from jupyter_graphbreak.experiments.cost.blocks import Blocks, repeated_blocks
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
+from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
@@ -72,7 +73,7 @@ def measured(kind: Callable[[int], torch.nn.Module], backend: str = "aot_eager")
             with recorder.record() as recording:
                 assert compiled.warm_up()
             own = build_report(recording.records)
-            return measure_regions(entry, eager, compiled, Correspondence(own, own))
+            return measure_regions(SteadyState(entry, eager, compiled, Correspondence(own, own), lambda _: None))
 
 
 def ways_of(cost: RegionCost | None) -> dict[str, CompiledWay]:

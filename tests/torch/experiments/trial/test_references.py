@@ -292,3 +292,24 @@ def test_the_content_of_streams_in_memory_is_compared() -> None:
         copied.write("b")
         assert difference(stream, copied) is not None
     assert (text.getvalue(), data.buffer.getvalue()) == ("a", b"a")
+
+
+class Lazy:
+    """Computes its number when it is compared, like the transforms of matplotlib."""
+
+    number: float | None = None
+
+    def __eq__(self, other: object) -> bool:
+        self.number = 1.0
+        return isinstance(other, Lazy)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_comparing_weak_references_does_not_compare_what_they_refer_to() -> None:
+    lazy = Lazy()
+    holder = {"reference": weakref.ref(lazy), "lazy": lazy}
+    one, other = clone(holder), clone(holder)
+    assert difference(one, other) is None
+    assert one["lazy"].number is None
+    assert difference({"reference": weakref.ref(lazy)}, {"reference": weakref.ref(Lazy())}) is not None

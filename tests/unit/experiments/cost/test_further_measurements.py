@@ -12,9 +12,9 @@ from jupyter_graphbreak.experiments.cost.further_measurements import (
     MEASUREMENTS,
     MIN_S,
     FurtherMeasurement,
-    SteadyState,
     measured_further,
 )
+from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.trial.time_limit import require_time, seconds_left
 from jupyter_graphbreak.report.cost import EntryCost, MemoryCost, Spread
 
@@ -32,16 +32,7 @@ class Compiled:
 
 def measured(monkeypatch: pytest.MonkeyPatch, rows: list[FurtherMeasurement], *, seconds: float = 100.0) -> EntryCost:
     monkeypatch.setattr(further_measurements, "MEASUREMENTS", rows)
-    at = cast("Any", SteadyState)(
-        entry="the entry",
-        eager=None,
-        compiled=None,
-        correspondence=Compiled(),
-        locate=None,
-        graph_us={},
-        frame_guards=[],
-        used=[],
-    )
+    at = cast("Any", SteadyState)("the entry", eager=None, compiled=None, correspondence=Compiled(), locate=None)
     return measured_further(COST, at, seconds=seconds, end=time.monotonic() + 1000.0)
 
 

@@ -1,0 +1,41 @@
+"""What all measurements of an entry work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards
+    from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+    from jupyter_graphbreak.experiments.cost.variants import Variant
+    from jupyter_graphbreak.experiments.trial.effect_places import Locate
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+
+
+@dataclass(frozen=True)
+class SteadyState:
+    """An entry whose calls no longer compile anything.
+
+    Parameters
+    ----------
+    eager, compiled : Variant
+        Its calls.
+    graph_us : mapping
+        The microseconds of each graph in a call, by its id in the report of the copies.
+    frame_guards : sequence of FrameGuards
+        The guards of the compiled frames; empty if this PyTorch does not show them.
+    used : collection of str
+        The ids of the frames that a call runs, in the report of the copies.
+    """
+
+    entry: Entry
+    eager: Variant
+    compiled: Variant
+    correspondence: Correspondence
+    locate: Locate
+    graph_us: Mapping[str, float] = field(default_factory=dict)
+    frame_guards: Sequence[FrameGuards] = ()
+    used: Collection[str] = ()

@@ -17,6 +17,7 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result,
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience
+from jupyter_graphbreak.experiments.trial.unaudited_functions import announced_sleep
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.report.frontends import Example, Raised
 
@@ -146,7 +147,7 @@ class Reference:
     def repeated_on_new_copies(self) -> Result:
         """Return the result for the first input once more, from different copies of the function and its objects."""
         other = Subject(self.fn, self.first.arguments)
-        with running_eagerly():
+        with running_eagerly(), announced_sleep():
             return run(other.call, other, other.with_copies(self.first.arguments))
 
     def _derive_inputs(self) -> Iterator[Input]:
@@ -184,7 +185,7 @@ class Reference:
         if input_.again and self.changed:
             self._call(self.first.arguments, gradients=False)
             arguments = self.subject.with_copies(input_.arguments)
-            with running_eagerly():
+            with running_eagerly(), announced_sleep():
                 return run(self.subject.call, self.subject, arguments, input_.seed)
         return self._call(input_.arguments, input_.seed, state=input_.state)
 
@@ -199,7 +200,7 @@ class Reference:
         self.subject.restore()
         self.subject.assign(state or {})
         own = self.subject.with_copies(arguments)
-        with running_eagerly():
+        with running_eagerly(), announced_sleep():
             return run(self.subject.call, self.subject, own, seed, gradients=gradients)
 
     def _differs(self, other: Result) -> bool:

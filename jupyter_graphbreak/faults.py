@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     #: Receives our activity ("making the report") and the error.
@@ -38,8 +39,32 @@ def description(fault: BaseException) -> str:
     return type(fault).__name__
 
 
+#: Receives the sentences about internal errors in a trial, whose output and reports of its own nobody sees.
+_collected: ContextVar[list[str] | None] = ContextVar("graphbreak_faults", default=None)
+
+
+@contextlib.contextmanager
+def collected_faults(sentences: list[str]) -> Iterator[None]:
+    """Append the sentences about internal errors to a list while the context is open, instead of printing them."""
+    token = _collected.set(sentences)
+    try:
+        yield
+    finally:
+        _collected.reset(token)
+
+
+def collect_fault(sentence: str) -> bool:
+    """Append the sentence about an internal error to the open list, once; return whether there is one."""
+    sentences = _collected.get()
+    if sentences is not None and sentence not in sentences:
+        sentences.append(sentence)
+    return sentences is not None
+
+
 def print_fault(what: str, fault: BaseException) -> None:
-    """Print the sentence about an internal error to the standard error, for errors that no report can contain."""
+    """Print the sentence about an internal error to the standard error, unless a report collects such sentences."""
+    if collect_fault(internal_error(what, fault)):
+        return
     with contextlib.suppress(Exception):  # a stream that cannot be written to
         print(f"compile_explain: {internal_error(what, fault)}", file=sys.stderr)  # noqa: T201
 
@@ -50,7 +75,7 @@ _printed: set[str] = set()
 def print_fault_once(what: str, fault: BaseException) -> None:
     """Print the sentence about an internal error once per process: a hook of PyTorch may fail thousands of times."""
     sentence = internal_error(what, fault)
-    if sentence not in _printed:
+    if not collect_fault(sentence) and sentence not in _printed:
         _printed.add(sentence)
         print_fault(what, fault)
 

@@ -412,7 +412,7 @@ class _LedgerReader:
 def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.UnrecordedSkips) -> list[Diagnostic]:
     match addition:
         case additions.WatchFailed():
-            return [Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")]
+            return [Diagnostic("error", addition.sentence)]
         case additions.UnrecordedSkips(what=what):
             return [Diagnostic("info", f"Not recorded with this PyTorch: {what}.")] if what else []
         case _:

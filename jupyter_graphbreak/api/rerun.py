@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
+from jupyter_graphbreak.faults import collected_faults
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.report.reproducer import Reproducer
 
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
 #: The time limit, in seconds, for measuring or checking.
 _TIME_LIMIT_S = 120.0
 #: The share of the time for breaks, if there are recompiles as well, and if there are only recompiles.
@@ -59,6 +62,17 @@ def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
 
     with timed_calls() as warm, keep_entries(looks_for_nan=looks_for_nan) as entries:
         yield KeptRun(entries, warm)
+
+
+def _collecting_faults(method: _Method) -> _Method:
+    """Return a method that collects the internal errors of its trials for the report."""
+
+    @functools.wraps(method)
+    def collect(self: Rerun, *args: Any, **kwargs: Any) -> Any:
+        with collected_faults(self._faults):
+            return method(self, *args, **kwargs)
+
+    return cast("_Method", collect)
 
 
 class Rerun:
@@ -94,7 +108,9 @@ class Rerun:
         self._found: FoundRemedies | None = None
         self._found_for_recompiles: FoundRecompileRemedies | None = None
         self._notes: list[str] = []
+        self._faults: list[str] = []
 
+    @_collecting_faults
     def try_remedies(self, **options: Any) -> Report:
         """Try to remove the breaks and to end the recompiles.
 
@@ -137,6 +153,7 @@ class Rerun:
             found = self._found_for_recompiles.report
         return self._update(found)
 
+    @_collecting_faults
     def measure(self, seconds: float | None = None) -> Report:
         """Measure the cost of the entries, and the savings of the remedies found before.
 
@@ -170,6 +187,7 @@ class Rerun:
             return self._update(with_priorities(replace(self.report, cost=cost, startup=joined(starts))))
         return self._update(self.report)
 
+    @_collecting_faults
     def check(self, seconds: float | None = None) -> Report:
         """Compare the compiled results of the entries with their eager results.
 
@@ -196,6 +214,7 @@ class Rerun:
                     self._kept.leave_out(entry, stopped.effect)
         return self._update(replace(self.report, check=checks))
 
+    @_collecting_faults
     def look_at_values(self, at: Sequence[str] = (), seconds: float | None = None) -> Report:
         """Record the values of the entries' lines, and find where NaN and Inf arise.
 
@@ -268,6 +287,7 @@ class Rerun:
             runner=runner,
         )
 
+    @_collecting_faults
     def reproduce_all(self, seconds: float | None = None) -> Report:
         """Find scripts for everything in the report that can have one, as far as time allows.
 
@@ -318,7 +338,10 @@ class Rerun:
 
         report = with_effects(report, self._files, self._kept.effects, self._find_cell)
         sentences = dict.fromkeys([*self._kept.left_out, *self._notes])
-        notes = [Diagnostic("warning", sentence) for sentence in sentences]
+        notes = [
+            *(Diagnostic("warning", sentence) for sentence in sentences),
+            *(Diagnostic("error", sentence) for sentence in [*self._warm.faults, *self._faults]),
+        ]
         new = [note for note in notes if note not in report.diagnostics]
         extended = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))
         self.report = extended.reproduced_by(self.reproduce)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,9 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.experiments.trial.internal_errors import is_internal
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.faults import internal_error
-from jupyter_graphbreak.records.package_paths import OWN_FOLDER
+from jupyter_graphbreak.faults import collected_faults, internal_error
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
@@ -21,7 +20,6 @@ from jupyter_graphbreak.results import Frontends, Report
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
-    from types import CodeType
 
     from jupyter_graphbreak.experiments.frontends import CopiedFunction
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -34,10 +32,6 @@ if TYPE_CHECKING:
 _TIME_LIMIT_S = 120.0
 #: The share of the time limit after which only few calls are timed.
 _SHARE_OF_CALLS = 0.5
-#: The file of Python's own code for copying objects.
-_COPYING = copy.__file__
-#: The function that raises the error of the original again; the traceback of PyTorch's own functions ends there.
-_RAISES_AGAIN = "Reference.__init__"
 
 
 def try_remedies(
@@ -170,6 +164,11 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
         except TrialStoppedError as stopped:
             report = _report_until_stopped(entry, stopped.effect)[0]
             return msgspec.structs.replace(report, cost=Cost(device_of(entry), backend_name(entry.backend), []))
+        except Exception as error:
+            if is_internal(error) or _raises(entry):
+                raise
+            note = f"Measuring was stopped: a repeated call raised {type(error).__name__}: {error}."
+            return _empty_report(Diagnostic("warning", note))
         cost = Cost(device_of(entry), backend_name(entry.backend), [found.cost])
         return with_priorities(msgspec.structs.replace(found.report, cost=cost))
 
@@ -297,17 +296,22 @@ def values(
 
 
 def _reporting_failures(what: str, analyse: Callable[[], schema.Report], **empty: Any) -> Report:
-    """Return the report of an analysis, or after an internal error an empty one with a note.
+    """Return the report of an analysis with notes about internal errors; it is empty if one of them ended the analysis.
 
     Exceptions that the user's code raises are passed on.
     """
     require_torch()
+    sentences: list[str] = []
     try:
-        return Report.of(analyse())
+        with collected_faults(sentences):
+            report = analyse()
+        notes = [Diagnostic("error", sentence) for sentence in sentences]
+        new = [note for note in notes if note not in report.diagnostics]
+        return Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, *new]))
     except TimeUpError:
         return Report.of(_empty_report(Diagnostic("warning", f"{what.capitalize()} took too long and was stopped.")))
     except Exception as fault:
-        if not _is_internal(fault):
+        if not is_internal(fault):
             raise
         note = internal_error(what, fault)
         return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
@@ -317,17 +321,6 @@ def _empty_report(note: Diagnostic) -> schema.Report:
     """Return a report of a call that was not made."""
     device = schema.Device("auto", default_device_name())
     return schema.Report("ok", device, diagnostics=[note])
-
-
-def _is_internal(fault: Exception) -> bool:
-    """Return whether an exception was raised in this package or in ``copy``, not in the user's code."""
-    code: CodeType | None = None
-    last = fault.__traceback__
-    while last is not None:
-        code, last = last.tb_frame.f_code, last.tb_next
-    if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
-        return False  # OSError and ValueError are usage errors, raised on purpose
-    return code.co_filename.startswith((OWN_FOLDER, _COPYING))
 
 
 def compare_frontends(
@@ -430,7 +423,7 @@ def compare(
             except TrialStoppedError as stopped:
                 return _stopped_comparison(entry, first, stopped.effect, find_cell)
     except Exception as fault:
-        if not _is_internal(fault):
+        if not is_internal(fault):
             raise
         return Frontends.of(frontends.frontends_after_fault(fn, fault))
 
@@ -441,6 +434,16 @@ def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, 
 
     report = _report_until_stopped(entry, effect, find_cell)[0]
     return Frontends.of(without_verdicts(entry.call, first, report))
+
+
+def _raises(entry: Entry) -> bool:
+    """Return whether a single call raises, on copies."""
+    from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+    from jupyter_graphbreak.experiments.trial.subject import Subject
+
+    with entry.set_up(), sandboxed():
+        subject = Subject(entry.call, entry.arguments)
+        return run(subject.call, subject, subject.arguments or entry.arguments, gradients=False).raised is not None
 
 
 def _report_until_stopped(

@@ -155,6 +155,11 @@ class Recording:
     def _finish(self, begun: int | None, held: list[ref[CodeType]] | None) -> None:
         for record in self._closing(self.records, begun, held):
             self.append(record)
+        for failed in additions.additions_of(self.records, additions.WatchFailed):
+            faults.collect_fault(failed.sentence)
+        for note in additions.additions_of(self.records, additions.Note):
+            if note.level == "error":
+                faults.collect_fault(note.message)
 
     def _closing(self, records: list[Record], begun: int | None, held: list[ref[CodeType]] | None) -> list[Record]:
         """Return the sources that records mention and a summary of the run."""

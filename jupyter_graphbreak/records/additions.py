@@ -364,6 +364,11 @@ class WatchFailed(Addition, frozen=True, kw_only=True):
     hook: str
     message: str
 
+    @property
+    def sentence(self) -> str:
+        """The sentence for the report's diagnostics."""
+        return f"Watching failed at {self.hook}: {self.message}."
+
 
 class Note(Addition, frozen=True, kw_only=True):
     """A sentence for the report's diagnostics."""

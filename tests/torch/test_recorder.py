@@ -15,6 +15,8 @@ import pytest
 import torch
 
 import jupyter_graphbreak
+from jupyter_graphbreak.faults import internal_error
+from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.recorder import record
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.words.verdict import compiled_name
@@ -211,3 +213,20 @@ def test_a_module_of_torchs_own_class_names_the_wrapper_that_is_compiled() -> No
     text = " ".join(run.report.to_text().split())
     assert "Sequential was compiled twice: len(tests.torch.test_recorder.KEPT) varied" in text
     assert "len(tests.torch.test_recorder.KEPT): 0 -> 1 or more" in text
+
+
+def test_the_report_tells_an_internal_error_in_a_recording_of_a_trial_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> bool:
+        raise RuntimeError("broken")
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    compiled = torch.compile(f, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        compiled(torch.ones(2))
+    monkeypatch.setattr(recorder, "is_known_code", fail)
+    for report in (run.check(), jupyter_graphbreak.check(compiled, torch.ones(2))):
+        assert [note.message for note in report.diagnostics] == [
+            internal_error("listing known code", RuntimeError("broken"))
+        ]

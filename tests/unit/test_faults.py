@@ -84,3 +84,12 @@ def test_the_fallback_sees_the_error_that_the_caller_handles() -> None:
         stack.push(lambda _, error, __: seen.append(shield() is error))
         [].pop()
     assert seen == [True]
+
+
+def test_nothing_is_printed_while_a_report_collects_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    sentences: list[str] = []
+    with faults.collected_faults(sentences):
+        for report in (faults.print_fault, faults.print_fault_once, faults.print_fault_once):
+            report("testing", RuntimeError("broken"))
+    assert sentences == [faults.internal_error("testing", RuntimeError("broken"))]
+    assert not capsys.readouterr().err

@@ -54,19 +54,21 @@ def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) ->
 
     def insert(instructions: list[Any], _: dict[str, Any]) -> None:
         is_entered = False
-        for instruction in list(instructions):
-            place = instructions.index(instruction)
-            if instruction.opname == "RESUME" and not is_entered:
-                instructions[place + 1 : place + 1] = [*call("entered"), *call("marked")]
-                is_entered = True
-            elif instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME):
-                instructions[place:place] = call("resumes")
+        marked: list[Any] = []  # in one pass: code that rebuilds large containers has tens of thousands of instructions
+        for instruction in instructions:
+            if instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME):
+                marked += call("resumes")
             elif instruction.opname in {"RETURN_VALUE", "RETURN_CONST"}:
-                instructions[place:place] = call("left")
+                marked += call("left")
+            marked.append(instruction)
+            if instruction.opname == "RESUME" and not is_entered:
+                marked += [*call("entered"), *call("marked")]
+                is_entered = True
+        instructions[:] = marked
 
     try:
         result = home.transform_code_object(code, insert)
     except Exception:  # noqa: BLE001 - the code then stays without marks
         return None
-    marked: CodeType = result[0] if isinstance(result, tuple) else result
-    return marked
+    new_code: CodeType = result[0] if isinstance(result, tuple) else result
+    return new_code

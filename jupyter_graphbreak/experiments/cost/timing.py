@@ -20,6 +20,7 @@ from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_calls
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
+from jupyter_graphbreak.records.additions import WatchFailed
 from jupyter_graphbreak.report.cost import Spread, overlap
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from jupyter_graphbreak.experiments.cost.clock import Clock
+    from jupyter_graphbreak.records.additions import Addition
 
 #: The minimum number of runs of each variant, however long they take, and the maximum, however short they are.
 MIN_RUNS = 7
@@ -267,6 +269,7 @@ class WarmCalls:
             CudaClock() if torch.cuda.is_available() and torch.cuda.is_initialized() else ProcessorClock()
         )
         self._begun: dict[FrameType, _Begun] = {}
+        self.faults: list[str] = []
         self._finished: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
 
     def note_edge(self, frame: FrameType, wrapped: int) -> None:
@@ -282,6 +285,11 @@ class WarmCalls:
             del finished[:-_MAX_CALLS]
         else:
             self._finished[wrapped].clear()  # earlier calls were not the steady state
+
+    def note_fault(self, addition: Addition) -> None:
+        """Keep the sentence about an internal error."""
+        if isinstance(addition, WatchFailed):
+            self.faults.append(addition.sentence)
 
     def clear(self) -> None:
         """Discard the calls that did not end."""
@@ -300,7 +308,7 @@ def timed_calls() -> Iterator[WarmCalls]:
     """Time the calls of compiled callables while the context is open."""
     warm = WarmCalls()
     try:
-        with watch_calls(warm.note_edge, lambda _: None, lambda _: None):
+        with watch_calls(warm.note_edge, warm.note_fault, lambda _: None):
             yield warm
     finally:
         warm.clear()

@@ -252,13 +252,15 @@ class Variant:
     def results_and_state(self) -> list[torch.Tensor]:
         """Return copies of the tensors in the result of a call, of its gradients, and of what it leaves.
 
-        It leaves its arguments, its state and Python's random numbers, and the length of its output.
+        It leaves its arguments, its state and Python's random numbers, and the length of its output. If it changes its
+        state, the next call counts as well: that is the first one with a different state.
         """
         seen: list[torch.Tensor] = []
 
         def observe(call: Callable[[], Any]) -> None:
-            call()
-            seen.extend(self._left_behind())
+            for _ in range(2 if self._changes_state else 1):
+                call()
+                seen.extend(self._left_behind())
 
         with capture_effects() as effects:
             self.with_backward(observe, seen.append)
@@ -299,7 +301,8 @@ class Variant:
             if not roots:
                 return
             known = itertools.chain(self._reached_tensors(), self.tensors())
-            leaves.update({id(leaf): (leaf, leaf.grad) for leaf in known if _collects_gradients(leaf)})
+            for leaf in filter(_collects_gradients, known):
+                leaves.setdefault(id(leaf), (leaf, leaf.grad))
             for leaf, _ in leaves.values():
                 leaf.grad = None
             _differentiate(roots)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.hoisting import TIMED
 from jupyter_graphbreak.experiments.families.protection import is_protected
-from jupyter_graphbreak.experiments.families.site import Site, arguments_of, dotted, draft_of, names_bound, names_read
+from jupyter_graphbreak.experiments.families.site import (
+    Site,
+    arguments_of,
+    dotted,
+    draft_of,
+    names_bound,
+    names_read,
+    torch_outside,
+)
 from jupyter_graphbreak.experiments.families.wrapping import wrap_function
 
 if TYPE_CHECKING:
@@ -94,7 +102,7 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
     if not parts.is_worthwhile():
         return
     site = Site(source, draft, function.body[0], function.body[0], texts)
-    torch, _ = site.torch()
+    torch, _ = torch_outside(draft, function)
     names = parts.needed()
     what = " and ".join(f"`{parts.shown(name)}`" for name in names)
     for is_tensor, dtype in ((True, f", dtype={torch}.float64"), (True, ""), (False, "")):

@@ -89,12 +89,27 @@ class Site:
 
 def name_of_torch(draft: Draft) -> str | None:
     """Return the name under which a source imports torch."""
+    return next((name for _, name in _imports_of_torch(draft)), None)
+
+
+def torch_outside(draft: Draft, function: ast.stmt) -> tuple[str, list[str]]:
+    """Return the name of torch at the top level before a function, and the lines that import it if necessary."""
+    outermost = next(node for node in draft.tree.body if function in ast.walk(node))
+    imported = list(_imports_of_torch(draft))
+    for node, name in imported:
+        if draft.enclosing_function(node) is None and node.lineno < outermost.lineno:
+            return name, []
+    uses_torch = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(draft.tree))
+    return "torch", [] if uses_torch and not imported else ["import torch"]  # or another cell imports it
+
+
+def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
+    """Yield the statements that import torch, and its name there."""
     for node in ast.walk(draft.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
-                    return alias.asname or "torch"
-    return None
+                    yield node, alias.asname or "torch"
 
 
 @lru_cache(maxsize=32)

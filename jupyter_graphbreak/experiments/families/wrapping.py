@@ -15,6 +15,7 @@ from jupyter_graphbreak.experiments.families.site import (
     names_bound,
     names_read,
     step_of,
+    torch_outside,
 )
 
 if TYPE_CHECKING:
@@ -71,28 +72,32 @@ def wrap_function(
         The changes of the inner function.
     """
     draft = site.draft
-    torch, needed = site.torch()
+    torch, imports = torch_outside(draft, function)
     inner = fresh_name(draft, f"_{function.name}_compiled")
     call = f"{inner}({', '.join([*([parameter] if parameter else []), *_passed_on(function.args)])})"
     elsewhere = _compiled_elsewhere(site, function)
     if elsewhere is None:
         return None
-    parts = _Parts(inner, parameter, body(call), torch, elsewhere)
+    parts = _Parts(inner, parameter, body(call), torch, imports, elsewhere)
     if function in draft.tree.body:
         all_splices = _around_function(draft, function, parts, splices)
     else:
         all_splices = _around_method(draft, function, parts, splices)
-    text = draft.apply_splices([*all_splices, *needed]) if all_splices is not None else None
+    text = draft.apply_splices(all_splices) if all_splices is not None else None
     return {site.source: text, **elsewhere.texts} if text is not None else None
 
 
 class _Parts(NamedTuple):
-    """The inner function's name and additional parameter, the outer one's lines, torch's name, and other sources."""
+    """The inner function's name and additional parameter, the outer one's lines, torch's name, and other sources.
+
+    ``imports`` are the lines that import torch, if the source does not.
+    """
 
     inner: str
     parameter: str | None
     lines: list[str]
     torch: str
+    imports: list[str]
     elsewhere: _Elsewhere
 
 
@@ -312,9 +317,7 @@ def _around_function(
     all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)]
     if not any(compiles(node, parts.torch) for node in function.decorator_list):
         at = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
-        all_splices.append(
-            Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.elsewhere.options}\n")
-        )
+        all_splices.append(Splice(at, at, f"{_decorator(draft, sites, parts)}\n"))
     all_splices.append(Splice(begin, opened + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}"))
     all_splices += _without_defaults(draft, function)
     unit = step_of(draft, function)
@@ -326,6 +329,12 @@ def _around_function(
     outer = "\n".join([signature, *(f"{unit}{line}" for line in lines)])
     end = draft.line_end(function.end_lineno or function.lineno)
     return [*all_splices, Splice(end, end, f"\n\n\n{outer}")]
+
+
+def _decorator(draft: Draft, sites: Sequence[ast.Call], parts: _Parts) -> str:
+    """Return the lines that compile the inner function."""
+    options = _options(draft, sites) or parts.elsewhere.options
+    return "\n".join([*parts.imports, f"@{parts.torch}.compile{options}"])
 
 
 def _without_defaults(draft: Draft, function: FunctionNode) -> list[Splice]:
@@ -377,9 +386,8 @@ def _around_method(
     if not _can_move_options(draft, sites, owner.lineno):
         return None
     head = f"{_extra_parameter(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
-    decorator = f"@{parts.torch}.compile{_options(draft, sites) or parts.elsewhere.options}"
     moved = (line.removeprefix(indent) for line in lines)
-    inner = "\n".join([decorator, f"def {parts.inner}({head}", *moved])
+    inner = "\n".join([_decorator(draft, sites, parts), f"def {parts.inner}({head}", *moved])
     after = draft.line_end(owner.end_lineno or owner.lineno)
     outer = "\n".join(f"{unit}{line}" for line in parts.lines)
     all_splices = [_removal(draft, call, parts.elsewhere.known) for call in sites]

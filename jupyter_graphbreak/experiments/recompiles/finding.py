@@ -18,6 +18,7 @@ from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
 from jupyter_graphbreak.experiments.recompiles.varied import find_varied
 from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.change import Change, decision_for_person, remedy_of_change
+from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
@@ -119,6 +120,7 @@ def find_recompile_remedies(
                 builder.add(search.without_trials(INTERRUPTED))
                 break
             except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
+                note_if_internal("trying fixes for recompiles", error)
                 found = search.without_trials(
                     f"the calls could not be repeated on copies ({type(error).__name__}: {error})"
                 )

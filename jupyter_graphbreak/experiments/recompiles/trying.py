@@ -20,6 +20,7 @@ from jupyter_graphbreak.experiments.remedies.search import RANK
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
 from jupyter_graphbreak.experiments.trial.entry import backend_name
+from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, TensorSketch
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -253,6 +254,7 @@ class CallTrials:
                     reason = self._why_not_on(further, entry, candidate)
                     tried = replace(tried, verdict="works on what ran", reason=reason) if reason is not None else tried
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
+            note_if_internal("trying a fix for a recompile", error)
             verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
             return TriedCandidate(candidate, verdict, reason, seconds=time.perf_counter() - start)
         return replace(tried, seconds=time.perf_counter() - start)

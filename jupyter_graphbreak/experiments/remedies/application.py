@@ -188,7 +188,7 @@ class Program:
 
 
 class NewDefinition(NamedTuple):
-    """A top-level function that the change adds, or whose decorators it changes."""
+    """A top-level function that the change adds, or whose decorators it changes, or a module that it imports there."""
 
     name: str
     code: CodeType
@@ -380,22 +380,30 @@ def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:
 
 @without_warnings()
 def _definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
-    """Return the top-level functions that the new text adds, or decorates differently."""
-    known = {name: _decorators(node) for name, node in _top_functions(old).items()}
+    """Return the top-level functions that the new text adds, or decorates differently, after the imports it adds."""
+    known = {name: _decorators(node) for name, node in _top_definitions(old).items()}
     return [
         NewDefinition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))
-        for name, node in _top_functions(new).items()
+        for name, node in _top_definitions(new).items()
         if known.get(name) != _decorators(node)
     ]
 
 
-def _top_functions(text: str) -> dict[str, ast.FunctionDef]:
+def _top_definitions(text: str) -> dict[str, ast.FunctionDef | ast.Import]:
+    """Return the imported packages and the functions of the top level, by name."""
     tree = parse_python(text) or ast.Module([], [])
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    imports = {
+        alias.asname or alias.name: node
+        for node in tree.body
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.asname is not None or "." not in alias.name
+    }
+    return imports | {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def _decorators(node: ast.FunctionDef) -> list[str]:
-    return [ast.dump(decorator) for decorator in node.decorator_list]
+def _decorators(node: ast.FunctionDef | ast.Import) -> list[str]:
+    return [ast.dump(decorator) for decorator in node.decorator_list] if isinstance(node, ast.FunctionDef) else []
 
 
 @contextlib.contextmanager

@@ -409,12 +409,12 @@ def _alternating(value: torch.Tensor) -> torch.Tensor:
     return value * signs.reshape(value.shape).to(value.dtype)
 
 
-def _length_changes(first: Arguments) -> Iterator[tuple[str, Arguments]]:
+def _length_changes(first: Arguments, only: int | None = None) -> Iterator[tuple[str, Arguments]]:
     given = tensors_in((first.args, first.kwargs))
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
     for size in sizes[:_MAX_SIZES]:
         for new in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
-            if new not in {size, 0}:
+            if new not in {size, 0} and only in {None, new}:
                 change = functools.partial(resize, size=size, new=new)
                 yield f"size {new} instead of {size}", map_tensors(first, change)
 
@@ -431,7 +431,9 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, unchanged)
         numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
-        for what, changed in itertools.chain(numbers, _zero_arguments(first, fn)):
+        same = [("the same values", first)]
+        # The deviation of a single number is nan.
+        for what, changed in itertools.chain(same, numbers, _zero_arguments(first, fn), _length_changes(first, only=1)):
             yield f"{what}, {kind}", kind, map_tensors(changed, require)
 
 

@@ -289,31 +289,41 @@ class LineLimitError(BaseException):
 
 
 class _LineCounter:
-    """A trace function that stops a function which runs too many lines."""
+    """A trace function that notes which lines run, and stops a function which runs too many."""
 
     def __init__(self) -> None:
         # Lines of this package do not count, even if it is not installed: comparisons take many lines.
         self._counted: dict[str, bool] = {}
-        self._lines = 0
+        self._count = 0
+        self.lines: set[tuple[str, int]] = set()
 
     def enter(self, frame: types.FrameType, _: str, __: Any) -> Any:
         filename = frame.f_code.co_filename
         if filename not in self._counted:
             self._counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
-        return self._count if self._counted[filename] else None
+        return self._note if self._counted[filename] else None
 
-    def _count(self, _: Any, event: str, __: Any) -> Any:
-        self._lines += event == "line"
-        if self._lines > _MAX_LINES:
+    def _note(self, frame: types.FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            self._count += 1
+            self.lines.add((frame.f_code.co_filename, frame.f_lineno))
+        if self._count > _MAX_LINES:
             raise LineLimitError
-        return self._count
+        return self._note
 
 
 @contextlib.contextmanager
-def line_limit() -> Iterator[None]:
-    """Stop a function that runs too many lines: for an unexpected input, it may never return."""
-    with _tracing(_LineCounter().enter):
-        yield
+def line_limit() -> Iterator[set[tuple[str, int]]]:
+    """Stop a function that runs too many lines: for an unexpected input, it may never return.
+
+    Yields
+    ------
+    set of tuple
+        The files and numbers of the lines that have run.
+    """
+    counter = _LineCounter()
+    with _tracing(counter.enter):
+        yield counter.lines
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     is_library_code,
 )
 from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER
 from jupyter_graphbreak.experiments.trial.state_parts import (
     MISSING,
@@ -90,7 +91,10 @@ class ProcessState:
 def _read(part: Part) -> Any:
     try:
         return part.read()
-    except Exception:  # noqa: BLE001 - an unreadable part is ignored
+    except (AttributeError, ImportError):  # not in this release of PyTorch, Python or the package
+        return MISSING
+    except Exception as fault:  # noqa: BLE001 - an unreadable part is ignored
+        note_if_internal(f"reading what {part.what}", fault)
         return MISSING
 
 

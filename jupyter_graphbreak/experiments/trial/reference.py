@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,11 +11,13 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.compiled import running_eagerly
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
+from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience
+from jupyter_graphbreak.experiments.trial.unaudited_functions import announced_sleep
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.report.frontends import Example, Raised
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 #: After this many seconds of processor time no further input is derived.
 _MAX_SECONDS = 2.0
+#: The most random seeds to look at for different paths through the function, and the seconds of processor time.
+_MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ class Reference:
     def repeated_on_new_copies(self) -> Result:
         """Return the result for the first input once more, from different copies of the function and its objects."""
         other = Subject(self.fn, self.first.arguments)
-        with running_eagerly():
+        with running_eagerly(), announced_sleep():
             return run(other.call, other, other.with_copies(self.first.arguments))
 
     def _derive_inputs(self) -> Iterator[Input]:
@@ -152,15 +157,35 @@ class Reference:
         yield from (replace(other, again=True) for other in other_inputs(self.first.arguments, self.fn))
 
     def _reseeded(self) -> Iterator[Input]:
-        if self.random:
-            values = self.first.example.values
-            yield replace(self.first, example=Example("the first input, different random seed", values), seed=1)
+        values = self.first.example.values
+        for seed in self._seeds:
+            yield replace(self.first, example=Example("the first input, different random seed", values), seed=seed)
+
+    @functools.cached_property
+    def _seeds(self) -> list[int]:
+        """Another random seed if the result depends on it, and seeds for which different lines run."""
+        found = [1] if self.random else []
+        seed_all(0)
+        if not self.repeatable or random_states() == self.result.random:  # it draws no random numbers
+            return found
+        patience = Patience(_MAX_SECONDS_FOR_SEEDS)
+        paths: set[frozenset[tuple[str, int]]] = set()
+        with contextlib.suppress(LineLimitError, TrialStoppedError):
+            for seed in range(_MAX_SEEDS):
+                if patience.is_over:
+                    break
+                with line_limit() as lines:
+                    self._call(self.first.arguments, seed, gradients=False)
+                if frozenset(lines) not in paths and seed not in (0, *found):
+                    found.append(seed)
+                paths.add(frozenset(lines))
+        return found
 
     def _run_input(self, input_: Input) -> Result:
         if input_.again and self.changed:
             self._call(self.first.arguments, gradients=False)
             arguments = self.subject.with_copies(input_.arguments)
-            with running_eagerly():
+            with running_eagerly(), announced_sleep():
                 return run(self.subject.call, self.subject, arguments, input_.seed)
         return self._call(input_.arguments, input_.seed, state=input_.state)
 
@@ -175,7 +200,7 @@ class Reference:
         self.subject.restore()
         self.subject.assign(state or {})
         own = self.subject.with_copies(arguments)
-        with running_eagerly():
+        with running_eagerly(), announced_sleep():
             return run(self.subject.call, self.subject, own, seed, gradients=gradients)
 
     def _differs(self, other: Result) -> bool:

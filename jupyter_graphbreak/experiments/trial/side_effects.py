@@ -321,7 +321,8 @@ def _describe_attribute(args: tuple[Any, ...]) -> str | None:
     return f"changes the base classes of {owner.__name__}" if name == "__bases__" else None
 
 
-def _describe_sleep(args: tuple[Any, ...]) -> str | None:
+def describe_sleep(args: tuple[Any, ...]) -> str | None:
+    """Return the effect of a long sleep; ``None`` for a short one, which is none."""
     return f"sleeps for {args[0]:.0f} s" if float(args[0]) > MAX_SLEEP_S else None
 
 
@@ -338,8 +339,8 @@ _IMPORT = "import"
 #: The effect of code that passes work to existing threads or processes.
 SUBMITS = "passes work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
-#: The effect of code that waits with an empty queue, an event or a future. Trials start no threads, so nobody may ever
-#: end it, and a thread that waits cannot be stopped.
+#: The effect of code that waits with an empty queue, an event, a future or an open file, or for a signal. Trials start
+#: no threads, so nobody may ever end it, and a thread that waits cannot be stopped.
 WAITS_FOR_THREAD = "waits for another thread"
 COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"
@@ -388,7 +389,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "sqlite3.connect": ("database", _describe_database),
     "builtins.input": ("process", _constant_description(WAITS_FOR_INPUT)),
     "builtins.breakpoint": ("process", _constant_description("waits for a debugger")),
-    "time.sleep": ("process", _describe_sleep),
+    "time.sleep": ("process", describe_sleep),
     "ctypes.dlopen": ("process", _with_first_argument("loads the library")),
     "ctypes.call_function": ("process", _constant_description("calls a function of a library")),
     **dict.fromkeys(

@@ -12,7 +12,8 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
-from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_data
+from jupyter_graphbreak.experiments.trial.left_locks import released
+from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is_data
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, from_slot, to_slot
@@ -120,6 +121,7 @@ class Subject:
         if blocks is not None:
             return
         self._values = [(place, to_slot(place.read())) for place in self._places]
+        self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
         self._saved = SavedState((value for _, value in self.roots()), self.memory.restores)
         self.initial = self.state()
 
@@ -255,8 +257,13 @@ class Subject:
         """Apply the modes of the entry's call, and swap the copies in, while the context is open.
 
         Code that is not copied, such as methods, reads the copies then; see :meth:`UncopiedCode.using_copies`.
+
+        Raises
+        ------
+        TrialStoppedError
+            If the code leaves a lock locked.
         """
-        with self._uncopied.using_copies(), self.modes.entered():
+        with self._uncopied.using_copies(), self.modes.entered(), released(self._locks, self.call):
             yield
 
 

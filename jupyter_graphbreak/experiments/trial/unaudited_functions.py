@@ -12,10 +12,12 @@ import logging
 import os
 import sys
 import threading
+import time
 from types import BuiltinMethodType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
+from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak._torch_compat.process_settings import (
     collectives,
     file_writers,
@@ -35,6 +37,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     WAITS_FOR_INPUT,
     WAITS_FOR_THREAD,
     before_imports,
+    describe_sleep,
     handle_import,
     is_in_trial,
     notice,
@@ -70,7 +73,13 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
         **dict.fromkeys(("siginterrupt", "set_wakeup_fd"), ("state", "sets signal handlers")),
+        **dict.fromkeys(("pause", "sigwait", "sigwaitinfo", "sigtimedwait"), ("process", WAITS_FOR_THREAD)),
     },
+    "select": {"select": ("process", WAITS_FOR_THREAD)},
+    "selectors": dict.fromkeys(
+        ("SelectSelector.select", "PollSelector.select", "EpollSelector.select", "KqueueSelector.select"),
+        ("process", WAITS_FOR_THREAD),
+    ),
     "_thread": {"interrupt_main": ("process", "sends a signal")},
     "faulthandler": {
         "dump_traceback": ("file", "writes to an open file"),
@@ -349,6 +358,24 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
 UNAUDITED = Replacements(_unaudited_functions)
 #: Replacements for trials only, which are stopped before the originals are called.
 REFUSABLE = Replacements(_refusable_functions)
+
+
+@contextlib.contextmanager
+def announced_sleep() -> Iterator[None]:
+    """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
+
+    Later releases of Python than 3.12 have an audit event. Dynamo would give a different reason for the break at a
+    replacement.
+    """
+    original = time.sleep
+
+    def announce(seconds: float) -> None:
+        if (what := describe_sleep((seconds,))) is not None:
+            notice("process", what, sys._getframe(1))  # noqa: SLF001 - there is no public function
+        original(seconds)
+
+    with patched_here(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
+        yield
 
 
 def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:

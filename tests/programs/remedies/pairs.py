@@ -2902,3 +2902,59 @@ def f(x):
     return y
 def given():
     return (torch.linspace(-1, 2, 6),)
+# === coins for an augmentation, right
+def f(x, coin):
+    x = torch.where(coin[:, None] < 0.5, x.flip(-1), x)
+    print("flipped", coin.shape[0])
+    return x
+def given():
+    return (torch.arange(6.0).reshape(2, 3), torch.tensor([0.2, 0.9]))
+# === coins for an augmentation, wrong
+def f(x):
+    if torch.rand(1) < 0.5:
+        x = x.flip(-1)
+    if random.random() < 0.5:
+        x = x + 0.1
+    return x
+def given():
+    return (torch.arange(6.0).reshape(2, 3),)
+# === advantages that are normalized, right
+def f(x):
+    std = x.std(correction=0)
+    if std > 1e-3:
+        x = x - x.mean()
+    return x.clamp(-2, 2)
+def given():
+    return (torch.tensor([1.0, -1.0, 0.5]),)
+# === advantages that are normalized, wrong
+def f(x):
+    std = x.std()
+    if std > 1e-3:
+        x = (x - x.mean()) / std
+    return x.clamp(-2, 2)
+def given():
+    return (torch.tensor([1.0, -1.0, 0.5], requires_grad=True),)
+def hostile():
+    return [(torch.ones(1, requires_grad=True),), (torch.tensor([1.0, math.inf], requires_grad=True),)]
+# === a codebook with dead codes, right
+code, use = torch.linspace(-1, 1, 3), torch.zeros(3)
+def f(x):
+    i = (x[..., None] - code).abs().argmin(-1)
+    use.index_add_(0, i, torch.ones(i.shape[0]))
+    print("used", int((use > 0).sum()))
+    return code[i]
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a codebook with dead codes, wrong
+code, use = torch.linspace(-1, 1, 3), torch.zeros(3)
+def f(x):
+    i = (x[..., None] - code).abs().argmin(-1)
+    use.index_add_(0, i, torch.ones(i.shape[0]))
+    dead = use < 0.1
+    if dead.any():
+        code[dead] = x[: int(dead.sum())]
+    return code[i]
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    return [(torch.tensor([-1.0, 0.0, 1.0]),), (torch.zeros(0),)]

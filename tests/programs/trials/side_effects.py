@@ -30,6 +30,7 @@ import pathlib
 import pickle
 import queue
 import random
+import select
 import shelve
 import shutil
 import signal
@@ -113,7 +114,8 @@ COUNTS = Counts()
 
 
 def open_all() -> None:
-    global SHELF, BATCHES, MAPPED, FUTURE
+    global SHELF, BATCHES, MAPPED, FUTURE, LOCK
+    LOCK = threading.Lock()
     MAPPED, FUTURE = zip(map(PRIVATE.append, itertools.repeat(1.0))), torch.futures.Future()
     SHELF = shelve.open(os.path.abspath("open.shelf"), writeback=True)
     SHELF["calls"] = []
@@ -841,4 +843,14 @@ def prints(x):
 
 def tells_time(x):
     time.perf_counter()
+    return finish(x)
+
+
+def leaves_lock(x):
+    LOCK.acquire()  # state
+    return finish(x)
+
+
+def waits_for_file(x):
+    select.select([DESCRIPTOR], [], [])  # process
     return finish(x)

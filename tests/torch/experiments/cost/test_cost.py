@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code
 from jupyter_graphbreak._torch_compat.profile_ranges import Activity
 from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
@@ -627,3 +630,30 @@ def test_the_branch_that_only_compiled_code_takes_has_its_own_time() -> None:
     assert branch.location is not None
     assert branch.location.line == with_own_path.__code__.co_firstlineno + 1
     assert branch.before.median_us > 3 * branch.time.median_us
+
+
+def test_code_is_marked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searching for the place of each instruction took a quarter of an hour for code with 30,000 of them."""
+
+    def fail(*_: object) -> bool:
+        raise AssertionError
+
+    entered: list[str] = []
+    torch.compiler.reset()
+    monkeypatch.setattr("torch._dynamo.bytecode_transformation.Instruction.__eq__", fail)
+    with marked_code(lambda moment: functools.partial(entered.append, moment)):
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    assert entered == ["entered", "marked", "left"]
+
+
+def test_a_function_that_cannot_be_called_often_raises_nothing(tmp_path: Path) -> None:
+    (path := tmp_path / "data").write_bytes(bytes(range(9)))
+    with path.open("rb") as data:
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            return x.mul(data.read(3)[0])
+
+        report = jupyter_graphbreak.measure(torch.compile(f, backend="eager"), torch.ones(3))
+        assert data.tell() == 0
+    (note,) = report.diagnostics
+    assert note.message == "Measuring was stopped: a repeated call raised IndexError: index out of range."

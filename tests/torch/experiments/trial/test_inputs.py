@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import enum
 import queue
+import time
 import types
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass
@@ -167,6 +169,18 @@ def test_a_run_stops_before_it_waits_for_another_thread() -> None:
 
     with sandboxed(), pytest.raises(TrialStoppedError, match="waits for another thread"):
         Reference(wait, next(other_inputs(Arguments(torch.ones(2)), wait)))
+
+
+@pytest.mark.timeout(60)
+def test_a_run_stops_before_it_sleeps_for_long() -> None:
+    def wait(x: torch.Tensor, seconds: float) -> torch.Tensor:
+        time.sleep(seconds)
+        return x
+
+    for seconds in (0.001, 100.0):
+        expectation = pytest.raises(TrialStoppedError, match="sleeps for 100 s")
+        with sandboxed(), expectation if seconds > 1 else contextlib.nullcontext():
+            Reference(wait, next(other_inputs(Arguments(torch.ones(2), seconds), wait)))
 
 
 def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:

@@ -291,3 +291,17 @@ def test_modules_of_python_are_not_changed(tmp_path: Path) -> None:
         pass
     assert set(sys.modules) == modules
     assert sys.path == path
+
+
+def test_a_change_may_import_a_package_for_a_decorator(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        def f(x):
+            return x
+        """)  # fmt: skip
+    new = "import functools\n@functools.cache\ndef inner(x):\n    return x * 10\n\n\ndef f(x):\n    return inner(x)"
+    with applied(made.program, {"s1": new}) as change:
+        assert change.defined_names == {"functools", "inner"}
+        with change.with_definitions():
+            assert made.f(2) == 20
+    assert made.f(2) == 2
+    assert not {"functools", "inner"} & vars(made.module).keys()

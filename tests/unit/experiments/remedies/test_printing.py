@@ -68,6 +68,24 @@ def test_a_default_that_is_a_call_runs_once_and_the_function_registers_under_its
     assert not any("_f_compiled" in changed_text for changed_text in texts("output", registered))
 
 
+@pytest.mark.parametrize(
+    ("before", "imported"),
+    [
+        ("", "import torch\n"),  # the module that calls `f` compiles it
+        ("def g(x):\n    import torch as t\n    return t.sin(x)\n", "import torch\n"),
+        ("class A:\n    seen = torch.ones(2)\n", ""),  # another cell imports it
+        ("from torch import nn\n", "import torch\n"),
+    ],
+)
+def test_a_source_that_does_not_import_torch(before: str, imported: str) -> None:
+    text = f"{before}def f(x):\n    print(x.sum())\n    return x\n"
+    (first, *_) = texts("output", problem(text, "print(x.sum())", "GB0059", entry="def f("))
+    assert first.startswith(f"{before}{imported}@torch.compile\ndef _f_compiled(later, x):\n")
+    method = f"{before}class M:\n    def forward(self, x):\n        print(x.sum())\n        return x\n"
+    (first, *_) = texts("output", problem(method, "print(x.sum())", "GB0059", entry="def forward("))
+    assert f"\n\n\n{imported}@torch.compile\ndef _forward_compiled(later, self, x):\n" in first
+
+
 def test_the_compile_call_moves_to_the_inner_function() -> None:
     text = "import torch as T\ndef f(x):\n\tprint(f'{x.mean():.2f} ü')\n\treturn x\ng = T.compile(f, dynamic=False)\n"
     (first, *_) = texts("output", problem(text, "print(f'{x.mean():.2f} ü')", "GB0059", entry="def f("))

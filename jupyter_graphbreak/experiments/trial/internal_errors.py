@@ -1,0 +1,37 @@
+"""Distinguish internal errors from those that the user's code raises."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.faults import collect_fault, internal_error
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+#: The file of Python's own code for copying objects.
+_COPYING = copy.__file__
+#: Exceptions of this package are raised on purpose.
+_PACKAGE = __name__.partition(".")[0]
+#: The function that raises the error of the original again; the traceback of PyTorch's own functions ends there.
+_RAISES_AGAIN = "Reference.__init__"
+
+
+def is_internal(fault: Exception) -> bool:
+    """Return whether an exception was raised in this package or in ``copy``, not in the user's code."""
+    code: CodeType | None = None
+    last = fault.__traceback__
+    while last is not None:
+        code, last = last.tb_frame.f_code, last.tb_next
+    if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
+        return False  # OSError and ValueError are usage errors, raised on purpose
+    return code.co_filename.startswith((OWN_FOLDER, _COPYING))
+
+
+def note_if_internal(what: str, error: BaseException) -> None:
+    """Note an error for the report if it is an internal one that is not raised on purpose; ``what`` follows "while"."""
+    on_purpose = isinstance(error, LookupError) or type(error).__module__.startswith(f"{_PACKAGE}.")
+    if isinstance(error, Exception) and not on_purpose and is_internal(error):
+        collect_fault(internal_error(what, error))

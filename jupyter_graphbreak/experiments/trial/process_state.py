@@ -1,4 +1,4 @@
-"""Process state that code can change and that can be restored: environment, handlers, limits, settings."""
+"""Process state that code can change and that can be restored: environment, handlers, limits, settings, locks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
 )
 from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
-from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER
+from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, ObservedEffect, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.state_parts import (
     MISSING,
     Identities,
@@ -44,11 +44,12 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
     setter_of,
 )
 from jupyter_graphbreak.recording.steady import DEFERRED
+from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.trial.state_parts import Attributes
 
@@ -495,3 +496,40 @@ def find_changing_line(
                 if place is not None and place.lineno is not None:
                     return StackEntry(code.co_filename, place.lineno, code.co_name, code.co_firstlineno)
     return None
+
+
+_LEFT_LOCK = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}), frozenset())
+
+
+@contextlib.contextmanager
+def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
+    """Release copied locks, which are free when the context begins, if code in the context leaves them locked.
+
+    Parameters
+    ----------
+    locks : sequence of Lock or RLock
+    call : callable
+        The callable that runs; its code is searched for the line that acquires a lock.
+
+    Raises
+    ------
+    TrialStoppedError
+        If a lock was left locked.
+    """
+    try:
+        yield
+    finally:
+        left = [lock for lock in locks if _release(lock)]
+    if left:
+        raise TrialStoppedError(
+            ObservedEffect("state", _LEFT_LOCK.what, find_changing_line(_LEFT_LOCK, own_codes(call), {}))
+        )
+
+
+def _release(lock: Any) -> bool:
+    """Release a lock that only this thread uses; return whether it was locked."""
+    is_locked = lock.locked if isinstance(lock, type(threading.Lock())) else lock._is_owned  # noqa: SLF001 - until 3.14
+    was_locked: bool = is_locked()
+    while is_locked():
+        lock.release()
+    return was_locked

@@ -12,9 +12,9 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
-from jupyter_graphbreak.experiments.trial.left_locks import released
 from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is_data
 from jupyter_graphbreak.experiments.trial.places import named_objects
+from jupyter_graphbreak.experiments.trial.process_state import released
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, from_slot, to_slot
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames

@@ -448,6 +448,17 @@ def issue_139603(compiler: Compiler) -> Tensor:
     return compiler(forked)(torch.ones(1))
 
 
+def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
+    """Return the gradient of a cumulative sum, which flips the gradient before softmax's own reads it."""
+    torch.manual_seed(0)
+    x = torch.randn(4, 8, requires_grad=True)
+    weights = torch.rand(4, 8)
+    result = compiler(lambda x: (x.softmax(-1) * 2).cumsum(-1))(x)
+    return torch.autograd.grad(result, x, weights)[0]
+
+
+#: The programs of bugs without an issue.
+_WITHOUT_ISSUE = ("flex_attention_of_three_projections", "cumulative_sum_of_scaled_probabilities")
 #: The backend with which a program meets its bug; "inductor" for those that are not listed.
 BACKENDS = {
     **dict.fromkeys(
@@ -474,7 +485,7 @@ BACKENDS = {
 PROGRAMS: dict[str, Callable[[Compiler], Any]] = {
     name.removeprefix("issue_"): value
     for name, value in dict(globals()).items()
-    if name.startswith("issue_") or name == "flex_attention_of_three_projections"
+    if name.startswith("issue_") or name in _WITHOUT_ISSUE
 }
 
 

@@ -39,6 +39,8 @@ _KEPT = re.compile(
 _OF_METHOD_OWNER = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 #: Dynamo's name for a compiled function without its own code, such as a partial.
 _COMPILED = "fn"
+#: As :func:`changed_settings` names it.
+_GRAD_MODE = "the grad mode"
 _FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are expected."
 _GRADIENTS = (
     "`{name}` requires a gradient in some calls only: each kind has its own graph, and two graphs are expected."
@@ -344,7 +346,7 @@ def _about_length(variation: OtherVariation) -> str:
 def _about_guard(guard: str) -> str:
     text = plain_guard(guard)
     if settings := changed_settings(guard):
-        if "the grad mode" in settings:
+        if _GRAD_MODE in settings:
             return (
                 "The function is called with and without gradients (such as for training and for evaluation), and "
                 "each has its own graph: two graphs are expected."
@@ -364,11 +366,11 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
 
 
 def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether the recompiles are right: flags, functions or similar values select between a few programs."""
+    """Return whether the recompiles are right: flags, functions, the grad mode or the like select between programs."""
     if any(recompile.limit_hit for recompile in recompiles) or named.sizes or named.numbers:
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if guards and all(map(varied_function, guards)):
+    if guards and all(varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
         return len(recompiles) < _MAX_RIGHT_VALUES
     selecting = {"flag", "none", "requires_grad"}
     return bool(named.others) and all(

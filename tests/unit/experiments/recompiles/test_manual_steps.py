@@ -79,6 +79,13 @@ def test_each_function_that_is_passed_has_its_own_graph() -> None:
     assert guard.variation == "`kernel` is a different function"
 
 
+def test_training_and_evaluation_have_a_graph_each() -> None:
+    recompile = Recompile("0/1", "0/0", "forward", None, [GuardFailure("GLOBAL_STATE changed: grad_mode ")])
+    assert right_number(Varied(), [recompile])
+    other = replace(recompile, reasons=[GuardFailure("GLOBAL_STATE changed: grad_mode num_threads ")])
+    assert not right_number(Varied(), [other])
+
+
 def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:
     recompile = Recompile("1/1", "1/0", "step", None, [GuardFailure("___stack0.__self__.n == 0")], id="r1")
     ((step, _),) = manual_steps(Varied(), [recompile], SpecializingLine("s1", 11, "self.n += n"))

@@ -136,7 +136,7 @@ def followed_here(owner: Any, name: str, after: Callable[..., None]) -> Abstract
 
 @contextlib.contextmanager
 def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterator[None]:
-    """Prepare each call of one of Dynamo's functions on the thread that opens the context, while it is open.
+    """Call ``prepare`` before each call of one of Dynamo's functions on this thread, while the context is open.
 
     If preparing fails, Dynamo gives up the frame that it compiles and the function is not called, because its changes
     could not be undone.

@@ -282,7 +282,7 @@ def _context_variables_with(_: int) -> frozenset[ContextVar[Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
-    """Search PyTorch's modules, of which there are that many; searching them takes longer than counting them."""
+    """Search PyTorch's modules again only if their number, the argument, has changed: counting them is faster."""
     found: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
         if name.partition(".")[0] == "torch":

@@ -210,7 +210,7 @@ class ThreadCompilations:
             yield
 
     def earlier(self, code: CodeType) -> Collection[int]:
-        """Return the ids of the guard managers of the versions of a code object that Dynamo had before."""
+        """Return the ids of the guard managers of a code object's versions that were compiled before the context."""
         known = self._before.get(id(code))
         return known[1] if known is not None and known[0]() is code else ()
 

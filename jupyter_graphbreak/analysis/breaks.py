@@ -516,7 +516,7 @@ def _may_be_same(known: FoldedBreak, location: Location | None, preceding: int) 
 
 
 def _may_overlap(one: Location | None, other: Location | None) -> bool:
-    """Return whether two places on one line may be one expression; an event names all of it, a part, or the line."""
+    """Return whether two places on one line may be one expression; an event names it, a part of it, or the line."""
     if one is None or other is None or one.column is None or other.column is None:
         return True
     first, second = sorted([one, other], key=lambda place: place.column or 0)

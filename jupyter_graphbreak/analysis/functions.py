@@ -19,7 +19,7 @@ _UNNAMED: dict[str, type[ast.expr]] = {
 
 
 def end_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
-    """Return the last line of the innermost function with a name around a line, ``None`` if there is none.
+    """Return the last line of the innermost named function around a line, ``None`` if there is none.
 
     Parameters
     ----------

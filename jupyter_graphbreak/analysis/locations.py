@@ -397,7 +397,7 @@ class Sources:
         return self._branch_uses[text.filename].get(location.line)
 
     def filename_ending_with(self, path: str) -> str | None:
-        """Return the file name of the recorded source whose path ends with this; ``None`` unless there is only one."""
+        """Return the file name of the only recorded source whose path ends like this; ``None`` if there are several."""
         known = [filename for filename in self._texts if filename.endswith(path)]
         return known[0] if len(known) == 1 else None
 

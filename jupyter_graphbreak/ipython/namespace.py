@@ -21,5 +21,5 @@ def named_in(tree: ast.AST, namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def named_by(names: Iterable[str], namespace: dict[str, Any]) -> dict[str, Any]:
-    """Return the objects with some names, except for IPython's history."""
+    """Return the objects with the given names, except for IPython's history."""
     return {name: namespace[name] for name in sorted(names) if name in namespace and not _HISTORY.fullmatch(name)}

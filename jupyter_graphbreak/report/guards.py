@@ -62,7 +62,7 @@ def is_number_of_break(guard: str) -> bool:
 
 
 def varied_function(guard: str) -> str:
-    """Return the name of a variable for which another function was passed; empty for any other guard."""
+    """Return the name of a variable for which a different function was passed; empty for any other guard."""
     text = plain_guard(guard)
     return next((match["name"] for pattern in _FUNCTION if (match := pattern.fullmatch(text))), "")
 

@@ -225,7 +225,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
 
     def observation(call: WatchedCall) -> ResumeCreated:
         result = call.result
-        resume = result if hasattr(result, "co_name") else result[0]  # some releases pair it with its name
+        resume = result if hasattr(result, "co_name") else result[0]  # some releases return it with its name
         code = call.argument("code")
         arguments = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
         inner = arguments.get("nested_code_objs")

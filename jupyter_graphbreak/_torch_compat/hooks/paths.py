@@ -196,7 +196,7 @@ class _Steps:
             return
         instruction = tracer.instructions[at]
         for branch in self._open:
-            if at == branch.otherwise:  # the compiled program continues there as well
+            if at == branch.otherwise:  # compiled code runs this instruction as well
                 branch.skipped = []
         self._close(lambda branch: at in {branch.otherwise, branch.joint})
         targets = self._targets(at)
@@ -281,7 +281,7 @@ class _Steps:
         return following
 
     def _region(self, at: int, taken: int, otherwise: int) -> tuple[int | None, frozenset[Any], list[int]]:
-        """Return where both branches of a jump meet, and the positions and lines of the uncompiled one."""
+        """Return where both branches of a jump meet, and the positions and lines of the branch that eager code takes."""
         regions, key = self._follower.regions, (self._tracer.f_code, at, otherwise)
         if key not in regions:
             joint = self._joint(at, otherwise)

@@ -49,7 +49,7 @@ _RIGHT_BACKEND = "aot_eager"
 
 
 def measure_regions(at: SteadyState) -> RegionCost | None:
-    """Compile the blocks of an entry in different ways; ``None`` if it has none or compiling it is quick.
+    """Compile the blocks of an entry in different ways; ``None`` if the entry has no blocks or compiles quickly.
 
     Nothing is compiled either if the run found its code in PyTorch's caches.
     """

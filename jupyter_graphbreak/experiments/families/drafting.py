@@ -51,7 +51,7 @@ class Draft:
 
     @classmethod
     def of(cls, text: str, taken: frozenset[str] = frozenset()) -> Draft | None:
-        """Read a text; ``None`` if it is not Python, or if its line numbers differ from Python's."""
+        """Return the draft of a text; ``None`` if it is not Python, or if its line numbers differ from Python's."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)

@@ -75,7 +75,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
 
 
 def _handled_code(problem: Problem) -> str | None:
-    """Return the code of a break, or of a call that led to it, whose errors code of the compiled function handles."""
+    """Return the code of a break, or of a call that led to it, if the compiled function handles errors of that code."""
     compiled = {
         (frame.location.source, frame.function.rpartition(".")[2])
         for frame in problem.report.frames

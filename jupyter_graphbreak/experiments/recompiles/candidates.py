@@ -268,7 +268,7 @@ def _is_symbolic_if_dynamic(number: Number) -> bool:
 
 
 def _is_assignable(number: Number, given: Circumstances) -> bool:
-    """Return whether code before the call can replace a number."""
+    """Return whether code before the call can assign a different value to a number."""
     return not number.is_fixed and (number.path.root.kind != "closure" or _is_reached(number, given.visible))
 
 

@@ -268,7 +268,7 @@ class EntrySearch:
                 break
 
     def _program(self, source: str) -> Program:
-        """Return the texts that changes may edit: one source, and all that may compile the function."""
+        """Return the texts that changes may edit: one source, and all sources that may compile the function."""
         sources = dict.fromkeys([source, *self._texts.all_texts(self._sites())])
         return self._texts.program(list(sources), self._compile_text)
 

@@ -241,7 +241,7 @@ class _CallWriter:
         return ast.get_source_segment(self._text, node) or ""
 
     def _hoist(self, argument: ast.expr, name: str) -> bool:
-        """Evaluate an argument before the statement, after those that the call evaluates before it.
+        """Evaluate an argument before the statement, after the arguments that the call evaluates earlier.
 
         Return whether that is possible: the callee must be a mere lookup.
         """
@@ -325,7 +325,7 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
 
 
 def _unpacked(node: ast.Call) -> ast.expr | None:
-    """Return the mapping that a call unpacks, if it is only one and can be looked up again."""
+    """Return the mapping that a call unpacks, if it unpacks only one, and looking it up again is safe."""
     mappings = [keyword.value for keyword in node.keywords if keyword.arg is None]
     return mappings[0] if len(mappings) == 1 and _is_lookup(mappings[0]) else None
 

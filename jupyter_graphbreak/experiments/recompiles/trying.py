@@ -216,7 +216,7 @@ class CallTrials:
 
     @property
     def fewest(self) -> int:
-        """The number of frames that are compiled for the first call alone."""
+        """The number of frames that the first call compiles."""
         return self.original.counts[0].frames
 
     def right_number(self, selecting: Sequence[OtherVariation]) -> int:
@@ -321,7 +321,7 @@ class CallTrials:
         return TriedCandidate(candidate, verdict, reason, texts, evidence, ended)
 
     def _compiles_less(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:
-        """Return how a change makes Dynamo compile less than before; ``None`` if it does not."""
+        """Return how the changed function compiles worse than the original; ``None`` if it does not."""
         first, original = replayed.counts[0], self.original.counts[0]
         # Not all breaks are counted as such, but each splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
@@ -502,7 +502,7 @@ def calls_with_edge_numbers(
 
 
 def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
-    """Return a call with tensors of other dtypes, and without dimensions, than those of its arguments."""
+    """Return copies of a call: with different dtypes, and with tensors without dimensions."""
     calls: list[RepeatedCall] = []
     for what, floating, dtype, has_dimensions in _OTHER_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)

@@ -184,7 +184,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     searched: set[str] = set()
 
     def unsearched() -> set[str]:
-        """Return the breaks that no search has met."""
+        """Return the breaks that no search has reached."""
         return {break_.id for break_ in report.breaks} - searched - fixed
 
     try:

@@ -111,7 +111,7 @@ def _command(function: str) -> list[str]:
 
 
 def _answer_of_new_process(script: str, limit: float) -> str:
-    """Return the answer of a new process, where processes cannot fork; empty if it took longer than a limit."""
+    """Return the answer of a new process, for systems without fork; empty if it took longer than a limit."""
     try:
         done = subprocess.run(
             _command("answer_once"), input=script, capture_output=True, text=True, check=False, timeout=limit + _START_S

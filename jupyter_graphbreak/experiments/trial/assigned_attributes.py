@@ -353,7 +353,7 @@ def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...
 
 
 def _named_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the same for calls such as ``setattr(owner, "name", 1)``."""
+    """Yield the same pairs as :func:`_assignments` for calls such as ``setattr(owner, "name", 1)``."""
     begun = False
     root: str | None = None
     path: tuple[str, ...] = ()

@@ -72,7 +72,7 @@ class ProcessState:
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
-        """Return the changes since that moment."""
+        """Return the changes since this state was read."""
         return [part.change(before, after) for part, before, after in self._changed()]
 
     def restore(self) -> list[StateChange]:

@@ -163,7 +163,7 @@ class Reference:
 
     @functools.cached_property
     def _seeds(self) -> list[int]:
-        """Another random seed if the result depends on it, and seeds for which different lines run."""
+        """A different random seed if the result depends on the seed, and seeds for which different lines run."""
         found = [1] if self.random else []
         seed_all(0)
         if not self.repeatable or random_states() == self.result.random:  # it draws no random numbers

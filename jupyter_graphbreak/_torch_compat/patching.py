@@ -95,7 +95,7 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
         function, args, kwargs = chosen or (original, args, kwargs)
         return function(*args, **kwargs)
 
-    with patched(owner, name, _as(static, dispatch)):
+    with patched(owner, name, _with_same_binding(static, dispatch)):
         try:
             yield
         finally:
@@ -198,5 +198,5 @@ def _function(static: Any) -> Any:
     return static.__func__ if isinstance(static, classmethod | staticmethod) else static
 
 
-def _as(static: Any, function: Any) -> Any:
+def _with_same_binding(static: Any, function: Any) -> Any:
     return type(static)(function) if isinstance(static, classmethod | staticmethod) else function

@@ -149,8 +149,8 @@ def advise(
     if owner != "own":
         return [Advice(text, "graphbreak") for text in _for_user_of(owner, cause, stack)]
     known = known_cause(cause.gb_id, cause.gb_type, cause.context)
-    ours = dict(known.advice_by_use).get(use, known.advice) if use is not None else known.advice
-    advice = [Advice(ours, "graphbreak")] if ours is not None else []
+    our_advice = dict(known.advice_by_use).get(use, known.advice) if use is not None else known.advice
+    advice = [Advice(our_advice, "graphbreak")] if our_advice is not None else []
     advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.GENERAL_HINTS)]
     if consequence is not None:
         further = known_cause(consequence.gb_id, consequence.gb_type).advice_if_consequence

@@ -135,7 +135,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         if frame.start is not None:
             parts.for_each("scopes", [frame.start.fullgraph_site], scopes.open_fullgraph)
     parts.for_each("breaks", ledger.started, breaks.fold)
-    parts.for_each("refused functions", [ledger], lambda ledger: _read_refusals(ledger, sources, breaks, skips))
+    parts.for_each("refused functions", [ledger], lambda ledger: _add_refusals(ledger, sources, breaks, skips))
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
     parts.for_each("graphs", ledger.started, lambda frame: graphs.add(frame, breaks.ending(frame)))
     parts.for_each("eager functions", ledger.started, skips.add_frame)
@@ -232,7 +232,7 @@ class _PartBuilder:
             self.build(part, functools.partial(add, item), None)
 
 
-def _read_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
+def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
     """Add the functions that Dynamo refused to begin or to compile again, except our own."""
     for refusal, order in ledger.refusals:
         if (sources.module_path(refusal.filename or "") or "").startswith("jupyter_graphbreak/"):

@@ -202,8 +202,8 @@ def _uncrowded_parts(spans: list[_Span], crowded: list[tuple[float, float]]) -> 
     """Yield the parts of a rank's compilations during which at most half of the ranks compile."""
     for span in spans:
         start = span.start
-        inside = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded)  # type: ignore[misc]
-        for first, last in inside:
+        overlapping = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded)  # type: ignore[misc]
+        for first, last in overlapping:
             if last <= start:
                 continue
             if first > start:

@@ -487,8 +487,8 @@ class Sources:
     def _id(self, filename: str) -> str:
         if filename not in self._ids:
             text = self._texts.get(filename)
-            others = (ident for other, ident in self._ids.items() if _is_same_cell(text, self._texts.get(other)))
-            self._ids[filename] = next(others, f"s{len(set(self._ids.values())) + 1}")
+            same_cell_ids = (ident for other, ident in self._ids.items() if _is_same_cell(text, self._texts.get(other)))
+            self._ids[filename] = next(same_cell_ids, f"s{len(set(self._ids.values())) + 1}")
         return self._ids[filename]
 
     def _line(self, text: SourceText, line: int) -> str | None:

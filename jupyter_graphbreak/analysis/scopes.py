@@ -55,10 +55,10 @@ class SourceRegions:
                 self._regions += _regions(tree, segment.first_line - 1)
 
     def withs_around(self, line: int) -> list[Region]:
-        """Return the ``with`` regions around a line, outermost first."""
+        """Return the ``with`` regions enclosing a line, outermost first."""
         withs = (region for region in self._regions if region.form == "with")
-        around = (region for region in withs if region.line <= line <= region.last_line)
-        return sorted(around, key=lambda region: (region.line, region.column))
+        enclosing = (region for region in withs if region.line <= line <= region.last_line)
+        return sorted(enclosing, key=lambda region: (region.line, region.column))
 
     def opener_at(self, line: int, column: int | None) -> Region | None:
         """Return the region that opens a scope at a line: a ``with`` item, a decorator, or else a call."""

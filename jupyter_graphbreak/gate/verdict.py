@@ -188,10 +188,12 @@ class _GoneFunctions:
 
     def pop_match(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
         """Return and remove the first function with the same name or file."""
-        places = [same[0] for same in (self._by_function[now.function], self._by_path[now.path]) if self._is_left(same)]
+        places = [
+            same[0] for same in (self._by_function[now.function], self._by_path[now.path]) if self._has_unused(same)
+        ]
         return self._left.pop(min(places)) if places else None
 
-    def _is_left(self, same: deque[int]) -> bool:
+    def _has_unused(self, same: deque[int]) -> bool:
         while same and same[0] not in self._left:
             same.popleft()
         return bool(same)

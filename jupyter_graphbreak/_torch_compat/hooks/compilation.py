@@ -108,16 +108,16 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
     parameters = list(inspect.signature(original).parameters)
     if "skip" not in parameters:
         return original
-    place, ours = parameters.index("skip"), 2
+    place, frame_count = parameters.index("skip"), 2
 
     @functools.wraps(original)
     def log_dynamo_start(*args: Any, **kwargs: Any) -> Any:
         skip = args[place] if len(args) > place else kwargs.get("skip", 0)
         if isinstance(skip, int):
             if len(args) > place:
-                args = (*args[:place], skip + ours, *args[place + 1 :])
+                args = (*args[:place], skip + frame_count, *args[place + 1 :])
             else:
-                kwargs["skip"] = skip + ours
+                kwargs["skip"] = skip + frame_count
         return original(*args, **kwargs)
 
     return log_dynamo_start

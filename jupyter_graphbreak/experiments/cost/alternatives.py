@@ -62,7 +62,7 @@ def measure_alternatives(at: SteadyState, whole: Spread, guards: Sequence[GuardC
         for path in paths:
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
-                return answered_as_uncompiled(lambda asking: _is_at(at.locate([asking]), path.location))
+                return answered_as_uncompiled(lambda asking: _is_same_line(at.locate([asking]), path.location))
 
             times = _times(unchanged, Variant(at.entry, compiled=True, applied=without_branch))
             if times is not None:
@@ -87,7 +87,7 @@ def _question(path: PathDifference) -> tuple[str, int | None, str | None]:
     return path.function, at.line if at is not None else None, at.function if at is not None else None
 
 
-def _is_at(one: Location | None, other: Location | None) -> bool:
+def _is_same_line(one: Location | None, other: Location | None) -> bool:
     return one is not None and other is not None and (one.source, one.line) == (other.source, other.line)
 
 

@@ -17,7 +17,7 @@ from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.memory_changes import agree
+from jupyter_graphbreak.experiments.cost.memory_changes import agree_within_rounding
 from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
@@ -188,11 +188,11 @@ class _Trial:
     def _is_equal(self, variant: Variant, make: Callable[[Entry], Variant]) -> bool:
         """Return whether results and gradients agree with those of the whole model."""
         if not self._is_random:
-            return agree(self._expected, variant.results_and_gradients(), self._eagerly)
+            return agree_within_rounding(self._expected, variant.results_and_gradients(), self._eagerly)
         other = make(replace(self._entry, backend=_RIGHT_BACKEND))
         with eager_random_numbers(), recompiling(other.subject.call):
             other.warm_up()
-            return agree(self._expected, other.results_and_gradients(), self._eagerly)
+            return agree_within_rounding(self._expected, other.results_and_gradients(), self._eagerly)
 
 
 def _shared_regions(module: torch.fx.GraphModule) -> int:

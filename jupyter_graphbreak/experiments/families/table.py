@@ -41,7 +41,7 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 }
 
 
-#: Families whose changes concern code that raises nothing, or that keep it where its errors are handled.
+#: Families whose changes concern code that raises nothing, or leave the code inside its error handling.
 _WITHOUT_ERRORS = {markers.FAMILY, printing.FAMILY}
 #: A graph runs as a whole, and moved code runs before the call: neither runs inside the handler.
 _NEVER_RAISES = "it assumes that {}, whose errors the code around it handles, never raises"

@@ -323,7 +323,7 @@ def _about(variation: OtherVariation) -> str:
 
 
 def _about_own_state(variation: OtherVariation) -> str:
-    """Return a sentence about the function's state if it becomes a tensor, or gains dimensions, after the first call."""
+    """Return a sentence about the function's state if it becomes a tensor or gains dimensions after the first call."""
     kinds = {type(value) for value in variation.values}
     if variation.path.root.kind == "argument":
         return ""

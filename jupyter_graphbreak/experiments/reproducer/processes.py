@@ -211,9 +211,9 @@ def answer_once() -> None:
 def _silenced_output() -> int:
     """Drop the output of this process from now on; return a descriptor of its standard output."""
     output = os.dup(1)
-    with Path(os.devnull).open("r+b") as nothing:
+    with Path(os.devnull).open("r+b") as null_device:
         for descriptor in (1, 2):
-            os.dup2(nothing.fileno(), descriptor)
+            os.dup2(null_device.fileno(), descriptor)
     return output
 
 

@@ -85,7 +85,7 @@ def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
     """Return other members of an enumeration, or strings that a function may accept in place of one."""
     if isinstance(value, enum.Enum):
         return [member for member in type(value) if member is not value][:2]
-    # The keys of a dict that has this one as well select between its values.
+    # If the string is a key of a dict, the dict's other keys select its other values.
     keys = [key for known in _dicts_of_names(fn) if value in known for key in known]
     constants = [text for text in constants_in_code(fn) if isinstance(text, str) and text.isprintable()]
     return [text for text in dict.fromkeys([*keys, *constants]) if text != value][:2]

@@ -160,7 +160,7 @@ def file_functions() -> Iterator[tuple[Any, str, Any]]:
 
 
 def load(name: str) -> bool:
-    """Import a module with functions to replace, and return whether that was one."""
+    """Import a module if it is one of :data:`MODULES`; return whether this imported it."""
     if name not in MODULES or name in sys.modules:
         return False
     importlib.import_module(name)

@@ -153,8 +153,8 @@ class Subject:
 
     def weakly_held(self) -> tuple[Any, ...]:
         """Return the copies to which other copies have weak references."""
-        held = [copy() for copy in self._copier.memo.values() if type(copy) is weakref.ref]
-        return tuple(copy for copy in held if copy is not None)
+        references = [copy() for copy in self._copier.memo.values() if type(copy) is weakref.ref]
+        return tuple(copy for copy in references if copy is not None)
 
     def state(self, memo: dict[Any, Any] | None = None) -> dict[str, Any]:
         """Return a copy, for comparison, of everything that a call may have changed, by name."""

@@ -278,7 +278,7 @@ class _Comparison:
             if _differs_by_noise(expected, actual, self._largest):
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
-                return _both(expected, actual)
+                return _texts_of_both(expected, actual)
             return _summary(str(error))
         except Exception:  # noqa: BLE001 - layouts that cannot be compared
             return None
@@ -299,7 +299,7 @@ class _Comparison:
         return None
 
 
-def _both(expected: torch.Tensor, actual: torch.Tensor) -> str:
+def _texts_of_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
     """Return two small tensors as text, with all digits if the usual four would hide the difference."""
     is_comparable = expected.layout == actual.layout == torch.strided and expected.device == actual.device
     is_comparable = is_comparable and expected.is_floating_point()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.ipython.cell.function import (
-    FUNCTION,
+    CELL_FUNCTION,
     as_function,
     as_module_code,
     can_compile_without_warning,
@@ -202,4 +202,4 @@ def _compiled(tree: ast.Module, filename: str) -> CodeType:
 def _functions(module: CodeType) -> list[CodeType]:
     """Return the code of the function that contains the cell's code, in the form in which it runs."""
     codes = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
-    return [as_module_code(code) for code in codes if code.co_name == FUNCTION]
+    return [as_module_code(code) for code in codes if code.co_name == CELL_FUNCTION]

@@ -290,7 +290,7 @@ def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
             settings = getattr(module, "__dict__", {}).get("_config")
             if isinstance(settings, dict):
                 values += [getattr(entry, "user_override", None) for entry in settings.values()]
-            found.update(value for value in values if type(value) is ContextVar)  # `isinstance` asks some to warn
+            found.update(value for value in values if type(value) is ContextVar)  # `isinstance` makes some objects warn
     return frozenset(found)
 
 

@@ -122,7 +122,7 @@ def watch_entries(
         code = call.argument("code")
         wrapper = _wrapper(call.caller)
         if wrapper is not None and vars(running).get("entered") is not wrapper and not is_resume(code.co_name):
-            running.entered = wrapper  # what its compiled code calls is compiled on its own, and is no entry
+            running.entered = wrapper  # what its compiled code calls is compiled on its own, and is not an entry
             entered = _entered(code, call, wrapper)
             frames.setdefault(code, entered.frame or "")
             report_first(code, entered)

@@ -107,7 +107,7 @@ def _times(unchanged: Variant, other: Variant) -> tuple[Spread, Spread] | None:
     """Return the times of another call and of the unchanged one; ``None`` if the other cannot be timed."""
     require_time()
     begun = time.monotonic()
-    with recompiling(other.subject.call), contextlib.suppress(Exception):  # it may need the branch or the guards
+    with recompiling(other.subject.call), contextlib.suppress(Exception):  # the call may need the branch or the guards
         if other.warm_up():
             calls = time_in_turn([other.run, unchanged.run], _BUDGET, end=begun + 10 * _BUDGET.seconds)
             return spread_of(calls[0]), spread_of(calls[1])

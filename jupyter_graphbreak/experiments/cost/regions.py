@@ -121,7 +121,7 @@ class _Trial:
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
-        if thread_at_work(files) is not None:  # it would run the classes' marked methods
+        if thread_at_work(files) is not None:  # that thread would run the classes' marked methods
             return None
         return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
 

@@ -127,7 +127,7 @@ class EntrySearch:
         trials = self._trials = CallTrials(self._entry, seen)
         if trials.original.frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
             return self.without_trials(
-                f"the arguments of {trials.left_out} of {len(seen)} calls cannot be made again"
+                f"the arguments of {trials.left_out} of {len(seen)} calls cannot be created again"
                 if trials.left_out
                 else "repeated on copies, the calls were not compiled again"
             )

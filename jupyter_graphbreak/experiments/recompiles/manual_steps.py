@@ -141,7 +141,7 @@ def manual_steps(
     by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_number_of_break(reason.guard) for reason in recompile.reasons):
-            continue  # it ends with the break, which has its own remedies
+            continue  # this recompile ends with the break, which has its own remedies
         named = varied.named_by(reason.guard for reason in recompile.reasons)
         same = [other for other in recompiles if other.of == recompile.of]
         graphs = 0 if any(other.limit_hit for other in same) else len(same) + 1

@@ -257,7 +257,7 @@ def _load_packages(script: str) -> None:
                 continue
         for module in modules:
             if module not in sys.modules:
-                with contextlib.suppress(Exception):  # the script will raise the same
+                with contextlib.suppress(Exception):  # the script itself will raise the same error
                     importlib.import_module(module)
 
 

@@ -331,7 +331,7 @@ def _edge_values_of_parts(value: Any) -> Iterator[Any]:
         for key, part in value.items():
             yield from ({**value, key: other} for other in _edge_values(part) if not is_instance(part, torch.Tensor))
     elif type(value) in {list, tuple}:
-        for index in sorted({0, len(value) - 1} & set(range(len(value)))):  # code after a loop's exit reads the last
+        for index in sorted({0, len(value) - 1} & set(range(len(value)))):  # code after a loop reads the last item
             part = value[index]
             others = _edge_values(part) if is_instance(part, bool | int | float) else iter(())
             for other in itertools.islice(others, _MAX_ITEM_VALUES):
@@ -432,7 +432,7 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
         require = functools.partial(change, unchanged)
         numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
         same = [("the same values", first)]
-        # The deviation of a single number is nan.
+        # The standard deviation of a single number is nan.
         for what, changed in itertools.chain(same, numbers, _zero_arguments(first, fn), _length_changes(first, only=1)):
             yield f"{what}, {kind}", kind, map_tensors(changed, require)
 

@@ -200,7 +200,7 @@ def _writers_of(module: ModuleType, examined: set[int]) -> list[tuple[ModuleType
         return known[2]
     found: list[tuple[ModuleType | type, str]] = []
     for name, value in list(content.items()):
-        # The replacement of a function, which may be there now, refers to it.
+        # The name may refer to a replacement now, which refers to the original.
         if _WRITER.search(str(name)) and is_compiled(unwrapped(value)):
             found.append((module, name))
         if is_instance(value, type):

@@ -110,7 +110,9 @@ class Reference:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit():
                 case = ReferenceCase(derived, self._run_input(derived))
-                if case.expected.raised is None or not derived.special:  # else it does not accept the input
+                if (
+                    case.expected.raised is None or not derived.special
+                ):  # otherwise the function rejects the input
                     cases.append(case)
         return cases
 
@@ -133,7 +135,7 @@ class Reference:
                 with contextlib.suppress(LineLimitError), line_limit():
                     case = ReferenceCase(derived, self._run_input(derived))
             except TrialStoppedError as stopped:
-                if stopped.effect.what != WAITS_FOR_THREAD:  # like an endless loop, no result to compare
+                if stopped.effect.what != WAITS_FOR_THREAD:  # as with an endless loop, there is no result to compare
                     raise
             if case is not None and self.repeats(case):
                 yield case

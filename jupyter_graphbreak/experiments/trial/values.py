@@ -241,7 +241,7 @@ class _Comparison:
             close = _content(stream) == _content(stream_in_memory(actual))
         elif is_instance(expected, torch.Generator):
             close = torch.equal(expected.get_state(), actual.get_state())
-        elif is_instance(expected, weakref.ref):  # `==` would call that of the objects, which may change them
+        elif is_instance(expected, weakref.ref):  # `==` would call the objects' own `__eq__`, which may change them
             close = (expected() is None) == (actual() is None)
         elif is_instance(expected, str | bytes | int | range | AbstractSet | type(None)):
             close = bool(expected == actual)

@@ -474,7 +474,7 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
         return _Variation(f"{settings} changed", "", None, "")
     if guard.startswith(_OTHER_BACKEND):
         advice = "pass the same backend, mode and options each time; make a backend function once"
-        return _Variation("`torch.compile` was called with another backend, mode or options", "", None, advice)
+        return _Variation("`torch.compile` was called with a different backend, mode or options", "", None, advice)
     return None
 
 

@@ -344,7 +344,7 @@ def _comment(report: Report, remedy: Remedy, what: Literal["cell", "code", "line
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
     edited = ", undo the edits of the other cells" if "cell" in kinds else ""
     undo = "To undo: delete these lines" if what == "lines" else f"To undo: delete this {what}{edited}"
-    if remedy.kind == "mark" and what == "code" and not remedy.settings:  # it marks nothing beyond its call
+    if remedy.kind == "mark" and what == "code" and not remedy.settings:  # a mark affects only its own call
         return [does, *differs, undo]
     undo += ", then restart the kernel"
     if kinds - {"cell"}:

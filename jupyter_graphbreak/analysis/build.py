@@ -316,8 +316,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     names = {parsed.cause.gb_type, error.type, _RAISED_AS.get(error.type)}
     if error.type == _INTERNAL_ERROR:
         names.add(message.partition(":")[0])
-    same = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
-    cause = same[-1] if same else None
+    matching = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
+    cause = matching[-1] if matching else None
     location = cause.location if cause is not None else (stack[-1] if stack else None)
     return RunError(error.type, message, location, cause.id if cause is not None else None)
 

@@ -589,5 +589,7 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
 
 def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
     """Return whether an entry is a resume function of its caller, or the function that its caller, a cell, became."""
-    same = plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
-    return same and (is_resume(entry.function) or entry.function == _MODULE)
+    is_same_function = (
+        plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
+    )
+    return is_same_function and (is_resume(entry.function) or entry.function == _MODULE)

@@ -258,9 +258,9 @@ def _matched(
             waiting[now.gb_type, new_key(now)].append(now)
         left = []
         for old in gone:
-            same = waiting.get((old.gb_type, old_key(old)))
-            if same:
-                now = same.popleft()
+            matching = waiting.get((old.gb_type, old_key(old)))
+            if matching:
+                now = matching.popleft()
                 pairs.append((old, now))
                 paired.add(id(now))
             else:

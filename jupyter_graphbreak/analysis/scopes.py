@@ -179,12 +179,12 @@ class ScopeTable:
             region_index = None
             if _is_reopened(scope):
                 # Scopes that Dynamo reopens together are those around one line, from the outermost to the innermost.
-                same = [
+                reopened_together = [
                     i
                     for i, other in enumerate(scopes)
                     if _is_reopened(other) and _entered_function(other) == _entered_function(scope)
                 ]
-                region_index = same.index(index) - len(same)
+                region_index = reopened_together.index(index) - len(reopened_together)
             ident = self._find(scope, stack, region_index, chain[-1] if chain else None)
             if ident is not None and ident not in chain:
                 chain.append(ident)
@@ -223,8 +223,8 @@ class ScopeTable:
         filename, line = entered.filename, entered.line
         regions = self._regions_in(filename)
         if region_index is not None:
-            same = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
-            line = next(same, line)
+            lines = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
+            line = next(lines, line)
             around = regions.withs_around(self._source_line(filename, line))
             named = [region for region in around if self._opens_scope(filename, region)]
             region = named[region_index] if len(named) >= -region_index else None

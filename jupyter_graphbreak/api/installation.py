@@ -269,7 +269,7 @@ def _compiler(known: str | None) -> Requirement:
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why compiled code does not run, and whether the compiler did its part."""
+    """Why compiled code does not run, and whether the compiler itself succeeded."""
 
     error: str
     is_built: bool = False

@@ -268,7 +268,7 @@ class Variant:
         return [*seen, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
 
     def _left_behind(self) -> Iterator[torch.Tensor]:
-        """Yield some elements of each tensor of its arguments and of its state, and the plain values in the state."""
+        """Yield some elements of each tensor in the call's arguments and state, and the plain values in the state."""
         known = itertools.chain(self._reached_tensors(), self.tensors())
         for tensor in {id(tensor): tensor for tensor in known}.values():
             if tensor.layout == torch.strided and not tensor.is_nested:
@@ -353,12 +353,12 @@ class Variant:
         """
         given, used = ((arguments.args, arguments.kwargs) for arguments in (self._given, self._arguments))
         pairs = zip(named_tensors(given, ""), named_tensors(used, ""), strict=True)
-        same = {id(original): copy for (_, original), (_, copy) in pairs if _collects_gradients(copy)}
-        leaves = [*filter(_collects_gradients, self._reached_tensors()), *same.values()]
+        copies = {id(original): copy for (_, original), (_, copy) in pairs if _collects_gradients(copy)}
+        leaves = [*filter(_collects_gradients, self._reached_tensors()), *copies.values()]
         grads = [leaf.grad for leaf in leaves]
 
         def call() -> None:
-            own = self._given.copy(self.subject.state_memo() | same)
+            own = self._given.copy(self.subject.state_memo() | copies)
             roots = _differentiable(self._program(*own.args, **own.kwargs))
             if backward and roots:
                 for leaf in leaves:
@@ -373,12 +373,12 @@ class Variant:
                 leaf.grad = grad
 
     def held_memory(self) -> set[int]:
-        """Return the addresses of the memory of its arguments and of its state, parameters included."""
+        """Return the addresses of the memory of the call's arguments and state, parameters included."""
         tensors = itertools.chain(self._reached_tensors(), self.tensors())
         return {address for tensor in tensors if (address := memory_address(tensor)) is not None}
 
     def named_state(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the tensors of its state by place, such as ``self.history[2]``."""
+        """Yield the tensors of the call's state by place, such as ``self.history[2]``."""
         seen: set[int] = set()
         for name, root in self.subject.roots():
             yield from named_tensors(root, name or "self", seen)

@@ -143,8 +143,8 @@ def manual_steps(
         if all(is_number_of_break(reason.guard) for reason in recompile.reasons):
             continue  # this recompile ends with the break, which has its own remedies
         named = varied.named_by(reason.guard for reason in recompile.reasons)
-        same = [other for other in recompiles if other.of == recompile.of]
-        graphs = 0 if any(other.limit_hit for other in same) else len(same) + 1
+        of_function = [other for other in recompiles if other.of == recompile.of]
+        graphs = 0 if any(other.limit_hit for other in of_function) else len(of_function) + 1
         by_sentence.setdefault(manual_step(varied, named, [recompile], line, graphs), []).append(recompile.id)
     if len(by_sentence) > 1:
         by_sentence.pop(GENERAL_STEP, None)

@@ -397,8 +397,8 @@ class Search:
 
     def _unfixed(self) -> frozenset[str]:
         """Return the breaks to remove that no candidate removes without changing results."""
-        same = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
-        fixed = {ident for candidate in same for ident in candidate.breaks}
+        working = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
+        fixed = {ident for candidate in working for ident in candidate.breaks}
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
         return breaks if self.wanted is None else breaks & self.wanted
 

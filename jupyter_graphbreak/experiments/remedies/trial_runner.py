@@ -462,8 +462,8 @@ class TrialRunner:
             seen = seen.extended(self._compiled_differences(*pair) for pair in pairs)
             if seen.noted is None and not self._removes(candidate, gone, before, again):
                 # With other dimensions, other code of PyTorch runs: it reads a mask without dimensions as a number.
-                same = (case for case in cases if not case.input.has_other_rank)
-                still = next((case for case in same if self._breaks_with(candidate, gone, before, case)), None)
+                same_rank = (case for case in cases if not case.input.has_other_rank)
+                still = next((case for case in same_rank if self._breaks_with(candidate, gone, before, case)), None)
                 what = still.input.example.what if still is not None else None
                 seen = replace(seen, noted=f"it still breaks with {what}" if what is not None else None)
         return seen

@@ -431,9 +431,11 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, unchanged)
         numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
-        same = [("the same values", first)]
+        unchanged_numbers = [("the same values", first)]
         # The standard deviation of a single number is nan.
-        for what, changed in itertools.chain(same, numbers, _zero_arguments(first, fn), _length_changes(first, only=1)):
+        for what, changed in itertools.chain(
+            unchanged_numbers, numbers, _zero_arguments(first, fn), _length_changes(first, only=1)
+        ):
             yield f"{what}, {kind}", kind, map_tensors(changed, require)
 
 

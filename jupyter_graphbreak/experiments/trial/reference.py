@@ -110,9 +110,7 @@ class Reference:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit():
                 case = ReferenceCase(derived, self._run_input(derived))
-                if (
-                    case.expected.raised is None or not derived.special
-                ):  # otherwise the function rejects the input
+                if case.expected.raised is None or not derived.special:  # otherwise the function rejects the input
                     cases.append(case)
         return cases
 

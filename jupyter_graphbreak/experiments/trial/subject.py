@@ -226,8 +226,8 @@ class Subject:
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for place in self._places:
             if _is_variable(place.read()):
-                same = [it.write for it in self._places if it is place or (it.key == place.key is not None)]
-                result.setdefault(place.name, (place.read(), functools.partial(_write_all, same)))
+                setters = [it.write for it in self._places if it is place or (it.key == place.key is not None)]
+                result.setdefault(place.name, (place.read(), functools.partial(_write_all, setters)))
         for name, root in self.roots():
             parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:

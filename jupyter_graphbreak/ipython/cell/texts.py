@@ -98,7 +98,7 @@ class CellTexts:
         return known.get(filename)
 
     def _running_number(self, filename: str, text: str) -> int:
-        """Return the number of the running cell; IPython counts on before it runs a cell of a magic such as %%time."""
+        """Return the number of the running cell; IPython increments it before a magic such as %%time runs its cell."""
         history = self._shell.history_manager
         raw = history.input_hist_raw if history is not None else []
         if text.lstrip().startswith("%%") and raw and raw[-1].strip() == text.strip():

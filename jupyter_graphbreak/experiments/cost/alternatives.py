@@ -69,7 +69,7 @@ def measure_alternatives(at: SteadyState, whole: Spread, guards: Sequence[GuardC
                 found.append(Alternative("branch", path.function, path.branch or path.location, *times))
         for name, selects in filters:
             times = _times(unchanged, Variant(replace(at.entry, guard_filter=selects), compiled=True))
-            if times is not None and _saves(times, _SAVED_SHARE * spent_us):
+            if times is not None and _is_faster_by(times, _SAVED_SHARE * spent_us):
                 found.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
                 break
     return found
@@ -98,7 +98,7 @@ def _filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[..., Any]]
     return [(name, getattr(torch.compiler, name)) for name in names if hasattr(torch.compiler, name)]
 
 
-def _saves(times: tuple[Spread, Spread], least_us: float) -> bool:
+def _is_faster_by(times: tuple[Spread, Spread], least_us: float) -> bool:
     after, before = times
     return before.median_us - after.median_us >= least_us and are_apart(after, before)
 

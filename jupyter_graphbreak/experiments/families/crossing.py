@@ -222,7 +222,7 @@ def _branches(function: FunctionNode) -> Iterator[ast.If | ast.While | ast.IfExp
 
 
 def _arms(block: ast.If | ast.While | ast.IfExp | ast.BoolOp) -> Iterator[tuple[ast.expr, bool, _Arm]]:
-    """Yield the arms of a branch, with the tests that decide about them and the sides of the tests."""
+    """Yield the arms of a branch, each with the test that selects it and the side of the test."""
     if isinstance(block, ast.BoolOp):
         side = isinstance(block.op, ast.And)
         yield from ((test, side, arm) for test, arm in itertools.pairwise(block.values))

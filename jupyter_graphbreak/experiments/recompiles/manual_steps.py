@@ -168,7 +168,7 @@ def _about_arguments(varied: Varied) -> str:
 
 
 def _about_sizes_and_numbers(named: Varied) -> str:
-    """Return a sentence about sizes and numbers without a known line that makes constants of them, if any."""
+    """Return a sentence about sizes and numbers that vary; empty if there are none."""
     if len(named.sizes) == 1 and not named.numbers:
         (size,) = named.sizes
         return _about_size(size)

@@ -379,9 +379,9 @@ def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:
     for change in sorted(memory.changes, key=lambda change: (change.peak_bytes, change.saved_bytes)):
         if not change.equal:
             continue
-        if _saves(memory.compiled_peak_bytes, change.peak_bytes):
+        if _saves_memory(memory.compiled_peak_bytes, change.peak_bytes):
             saved = f"peak {memory_text(change.peak_bytes)} instead of {memory_text(memory.compiled_peak_bytes)}"
-        elif _saves(memory.compiled_saved_bytes, change.saved_bytes):
+        elif _saves_memory(memory.compiled_saved_bytes, change.saved_bytes):
             kept = memory_text(change.saved_bytes) if change.saved_bytes else "nothing"
             saved = f"keeps {kept} for the backward pass instead of {memory_text(memory.compiled_saved_bytes)}"
             saved += f", with the peak at {memory_text(change.peak_bytes)}"
@@ -391,7 +391,7 @@ def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:
     return map(CostFinding, sentences[:_MAX_CHANGES])
 
 
-def _saves(before: int, after: int) -> bool:
+def _saves_memory(before: int, after: int) -> bool:
     return before - after >= max(_WORTH_BYTES, _WORTH_SHARE * before)
 
 

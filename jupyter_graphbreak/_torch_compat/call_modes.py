@@ -147,7 +147,7 @@ def restored_functorch_depth() -> Iterator[None]:
         yield
     finally:
         while undo is not None and (now := functorch_depth()) > depth:
-            with contextlib.suppress(RuntimeError):  # torch 2.9 raises one after it has ended the transform
+            with contextlib.suppress(RuntimeError):  # torch 2.9 raises an error after it has ended the transform
                 undo(now - 1)
             if functorch_depth() >= now:
                 break

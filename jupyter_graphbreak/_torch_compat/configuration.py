@@ -115,7 +115,7 @@ def is_compiler_logger(logger: str) -> bool:
 
 def ignore_set_logs() -> None:
     """Turn ``torch._logging.set_logs`` into a function that does nothing, in a process that runs one script."""
-    importlib.import_module("torch._logging").__dict__["set_logs"] = _nothing_for
+    importlib.import_module("torch._logging").__dict__["set_logs"] = _ignore_options
 
 
 @contextlib.contextmanager
@@ -205,7 +205,7 @@ def _hidden_compiler_warnings() -> Iterator[None]:
     @disable_dynamo
     def drop_compiler_warnings(message: Any) -> Any:
         is_hidden = message.filename == operators or is_compiler_warning(message.filename)
-        return (_nothing, (), {}) if is_hidden else None
+        return (_do_nothing, (), {}) if is_hidden else None
 
     try:
         with redirected_here(warnings, "_showwarnmsg", drop_compiler_warnings):
@@ -218,11 +218,11 @@ def _hidden_compiler_warnings() -> Iterator[None]:
                 now.update(registry)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None
 
 
-def _nothing_for(**_: Any) -> None:
+def _ignore_options(**_: Any) -> None:
     return None
 
 

@@ -29,7 +29,7 @@ def default_device(device: str | None) -> Iterator[None]:
 
 
 def default_device_state() -> tuple[Any, bool]:
-    """Return the default device for new tensors, and whether none was ever set; to restore them."""
+    """Return the state to restore: the default device for new tensors, and whether none was ever set."""
     import torch
 
     context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)

@@ -89,7 +89,7 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
 
 
 def _pairs(nodes: list[Any], reasons: dict[tuple[str, str], str], extern: type) -> Iterator[UnfusedPair]:
-    """Yield each kernel with each kernel whose results it uses."""
+    """Yield each pair of kernels of which the second uses results of the first."""
     writers: dict[str, Any] = {}
     for node in nodes:
         reads = {dep.name: dep for dep in node.read_writes.reads}

@@ -47,11 +47,11 @@ def _removed_static_marks() -> Iterator[None]:
     decorators = importlib.import_module("torch._dynamo.decorators")
     with contextlib.ExitStack() as undo:
 
-        def marking(tensor: Any, *_: Any, **__: Any) -> None:
+        def mark_until_end(tensor: Any, *_: Any, **__: Any) -> None:
             if _MARK not in vars(tensor):
                 undo.callback(vars(tensor).pop, _MARK, None)
 
-        with prepared_here(decorators, "mark_static_address", marking):
+        with prepared_here(decorators, "mark_static_address", mark_until_end):
             yield
 
 

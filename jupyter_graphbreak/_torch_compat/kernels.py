@@ -31,12 +31,14 @@ def python_kernels() -> Iterator[types.FunctionType]:
 
 
 def _held_outside_python() -> list[types.FunctionType]:
-    functions = {id(item): item for item in gc.get_objects() if _is_users(item)}
-    held = Counter(id(item) for item in gc.get_referents(*gc.get_objects()) if id(item) in functions)
-    further = [(sys.getrefcount(function) - held[number], function) for number, function in functions.items()]
+    functions = {id(item): item for item in gc.get_objects() if _is_user_function(item)}
+    reference_counts = Counter(id(item) for item in gc.get_referents(*gc.get_objects()) if id(item) in functions)
+    further = [
+        (sys.getrefcount(function) - reference_counts[number], function) for number, function in functions.items()
+    ]
     usual = max(Counter(count for count, _ in further).items(), key=lambda item: item[1], default=(0, 0))[0]
     return [function for count, function in further if count > usual]
 
 
-def _is_users(value: Any) -> bool:
+def _is_user_function(value: Any) -> bool:
     return type(value) is types.FunctionType and not is_library(value.__code__.co_filename)

@@ -95,7 +95,7 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
         function, args, kwargs = chosen or (original, args, kwargs)
         return function(*args, **kwargs)
 
-    with patched(owner, name, _as(static, dispatch)):
+    with patched(owner, name, _with_same_binding(static, dispatch)):
         try:
             yield
         finally:
@@ -136,7 +136,7 @@ def followed_here(owner: Any, name: str, after: Callable[..., None]) -> Abstract
 
 @contextlib.contextmanager
 def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterator[None]:
-    """Prepare each call of one of Dynamo's functions on the thread that opens the context, while it is open.
+    """Call ``prepare`` before each call of one of Dynamo's functions on this thread, while the context is open.
 
     If preparing fails, Dynamo gives up the frame that it compiles and the function is not called, because its changes
     could not be undone.
@@ -198,5 +198,5 @@ def _function(static: Any) -> Any:
     return static.__func__ if isinstance(static, classmethod | staticmethod) else static
 
 
-def _as(static: Any, function: Any) -> Any:
+def _with_same_binding(static: Any, function: Any) -> Any:
     return type(static)(function) if isinstance(static, classmethod | staticmethod) else function

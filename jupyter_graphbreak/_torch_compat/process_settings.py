@@ -282,7 +282,7 @@ def _context_variables_with(_: int) -> frozenset[ContextVar[Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
-    """Search PyTorch's modules, of which there are that many; searching them takes longer than counting them."""
+    """Search PyTorch's modules again only if their number, the argument, has changed: counting them is faster."""
     found: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
         if name.partition(".")[0] == "torch":
@@ -290,7 +290,7 @@ def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
             settings = getattr(module, "__dict__", {}).get("_config")
             if isinstance(settings, dict):
                 values += [getattr(entry, "user_override", None) for entry in settings.values()]
-            found.update(value for value in values if type(value) is ContextVar)  # `isinstance` asks some to warn
+            found.update(value for value in values if type(value) is ContextVar)  # `isinstance` makes some objects warn
     return frozenset(found)
 
 

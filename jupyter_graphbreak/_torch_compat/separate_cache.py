@@ -129,7 +129,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         if (reached := seen()) is not None:  # the run may reach it indirectly
             _allow_compiling(reached)
     with (
-        while_converting(_unless_ours(codes, compiled.converting)), restored_counters(), removed_globals(),
+        while_converting(_without_our_codes(codes, compiled.converting)), restored_counters(), removed_globals(),
         _own_cache_sizes(compiled.earlier), _restored_frame_counts(), _disabled_reset(), _restored_module_hooks(),
         _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(), _emptied_guards(),
         _reading_copied_globals(),
@@ -140,7 +140,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
             compiled.forget()
 
 
-def _unless_ours(
+def _without_our_codes(
     codes: Iterable[CodeType], converting: Callable[[CodeType], contextlib.AbstractContextManager[None]]
 ) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
     """Return a function like ``converting`` that leaves out code of this package that a program calls at a break.
@@ -210,7 +210,7 @@ class ThreadCompilations:
             yield
 
     def earlier(self, code: CodeType) -> Collection[int]:
-        """Return the ids of the guard managers of the versions of a code object that Dynamo had before."""
+        """Return the ids of the guard managers of a code object's versions that were compiled before the context."""
         known = self._before.get(id(code))
         return known[1] if known is not None and known[0]() is code else ()
 

@@ -106,8 +106,10 @@ def _narrowed(original: Callable[..., Any], logger: logging.Logger, kept: frozen
     @functools.wraps(original)
     def trace_structured(*args: Any, **kwargs: Any) -> Any:
         # logging.config in the cell disables loggers that it does not name; our handlers must still receive entries.
-        ours = [reader.handler for reader in _readers]
-        if not ours or (not logger.disabled and any(handler not in ours for handler in logger.handlers)):
+        our_handlers = [reader.handler for reader in _readers]
+        if not our_handlers or (
+            not logger.disabled and any(handler not in our_handlers for handler in logger.handlers)
+        ):
             return original(*args, **kwargs)
         kind = "entry"
         try:

@@ -46,7 +46,7 @@ def _is_captured(tensor: torch.Tensor) -> bool:
 
 
 def changes_in_place(tensor: torch.Tensor) -> int | None:
-    """Return how often a tensor was changed in place; ``None`` for a tensor that does not count it.
+    """Return how often a tensor was changed in place; ``None`` for a tensor that does not count changes.
 
     Subclasses of the user do not see that the tensor is read.
     """

@@ -112,11 +112,11 @@ class ResumeTable:
                 if index is None:  # there is no record of its creation: match it by name
                     index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
                 if index is None:  # its name contains the line of the break in its own function
-                    own = ended.get((plain_function(name), filename, line))
+                    break_index = ended.get((plain_function(name), filename, line))
                     created = additions.ResumeCreated(
                         name=name, filename=filename, firstlineno=line, line=frame.resumed_at
                     )
-                    index = self._add(created, own or self._breaks.first_through(filename, line))
+                    index = self._add(created, break_index or self._breaks.first_through(filename, line))
                 by_frame[frame.key.autograd, frame.key.frame] = index
             self._store_ending(frame, ended)
             if index is None:
@@ -228,7 +228,7 @@ def skip_reason_of_refusal(reason: str) -> SkipReason | None:
     """Return why Dynamo did not begin a frame, ``None`` if a different part of the report gives the reason."""
     if reason.startswith("remembered"):
         if "skipfiles" in reason:
-            return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with another frame
+            return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with a different frame
         return REMEMBERED_MODE if "torch dispatch mode" in reason else REMEMBERED
     if "torch dispatch mode" in reason:
         return MODE

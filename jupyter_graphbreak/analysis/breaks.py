@@ -149,8 +149,8 @@ def advise(
     if owner != "own":
         return [Advice(text, "graphbreak") for text in _for_user_of(owner, cause, stack)]
     known = known_cause(cause.gb_id, cause.gb_type, cause.context)
-    ours = dict(known.advice_by_use).get(use, known.advice) if use is not None else known.advice
-    advice = [Advice(ours, "graphbreak")] if ours is not None else []
+    our_advice = dict(known.advice_by_use).get(use, known.advice) if use is not None else known.advice
+    advice = [Advice(our_advice, "graphbreak")] if our_advice is not None else []
     advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.GENERAL_HINTS)]
     if consequence is not None:
         further = known_cause(consequence.gb_id, consequence.gb_type).advice_if_consequence
@@ -516,7 +516,7 @@ def _may_be_same(known: FoldedBreak, location: Location | None, preceding: int) 
 
 
 def _may_overlap(one: Location | None, other: Location | None) -> bool:
-    """Return whether two places on one line may be one expression; an event names all of it, a part, or the line."""
+    """Return whether two places on one line may be one expression; an event names it, a part of it, or the line."""
     if one is None or other is None or one.column is None or other.column is None:
         return True
     first, second = sorted([one, other], key=lambda place: place.column or 0)

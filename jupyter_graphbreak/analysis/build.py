@@ -135,7 +135,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         if frame.start is not None:
             parts.for_each("scopes", [frame.start.fullgraph_site], scopes.open_fullgraph)
     parts.for_each("breaks", ledger.started, breaks.fold)
-    parts.for_each("refused functions", [ledger], lambda ledger: _read_refusals(ledger, sources, breaks, skips))
+    parts.for_each("refused functions", [ledger], lambda ledger: _add_refusals(ledger, sources, breaks, skips))
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
     parts.for_each("graphs", ledger.started, lambda frame: graphs.add(frame, breaks.ending(frame)))
     parts.for_each("eager functions", ledger.started, skips.add_frame)
@@ -232,7 +232,7 @@ class _PartBuilder:
             self.build(part, functools.partial(add, item), None)
 
 
-def _read_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
+def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
     """Add the functions that Dynamo refused to begin or to compile again, except our own."""
     for refusal, order in ledger.refusals:
         if (sources.module_path(refusal.filename or "") or "").startswith("jupyter_graphbreak/"):
@@ -316,8 +316,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     names = {parsed.cause.gb_type, error.type, _RAISED_AS.get(error.type)}
     if error.type == _INTERNAL_ERROR:
         names.add(message.partition(":")[0])
-    same = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
-    cause = same[-1] if same else None
+    matching = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
+    cause = matching[-1] if matching else None
     location = cause.location if cause is not None else (stack[-1] if stack else None)
     return RunError(error.type, message, location, cause.id if cause is not None else None)
 

@@ -19,7 +19,7 @@ _UNNAMED: dict[str, type[ast.expr]] = {
 
 
 def end_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
-    """Return the last line of the innermost function with a name around a line, ``None`` if there is none.
+    """Return the last line of the innermost named function enclosing a line, ``None`` if there is none.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def end_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
         The name in the code object, e.g. ``forward`` or ``<lambda>``.
     """
     functions = ((_first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
-    around = [(first, last) for first, last in functions if first <= line <= last]
-    return min(around, key=lambda lines: lines[1] - lines[0])[1] if around else None
+    enclosing = [(first, last) for first, last in functions if first <= line <= last]
+    return min(enclosing, key=lambda lines: lines[1] - lines[0])[1] if enclosing else None
 
 
 def is_in_head(tree: ast.AST, line: int) -> bool:
@@ -51,13 +51,13 @@ def end_by_indentation(lines: Sequence[str], index: int) -> int:
     first = lines[index].lstrip()
     if not first.startswith(("@", "def ", "async def ")):
         return index
-    around = _indentation(lines[index])
+    indentation = _indentation(lines[index])
     last, is_defined = index, False
     for number, line in enumerate(lines[index:], start=index):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
-        if _indentation(line) <= around and not text.startswith(")"):
+        if _indentation(line) <= indentation and not text.startswith(")"):
             if is_defined:
                 break
             is_defined = not text.startswith("@")

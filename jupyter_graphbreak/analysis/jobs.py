@@ -97,7 +97,7 @@ def _folded(processes: list[Process]) -> list[Process]:
 
 
 def _ranks(process: Process) -> Iterator[int]:
-    """Yield the ranks of a process and of those that are equal to it."""
+    """Yield the ranks of a process and of the processes that are equal to it."""
     for member in process.members:
         if member.rank is not None:
             yield member.rank
@@ -133,7 +133,7 @@ def _place(sources: Mapping[str, Source], break_: Break) -> JobPlace | None:
 
 
 class _Span(msgspec.Struct):
-    """A time without a pause in which one rank compiled, with its functions."""
+    """An uninterrupted time in which one rank compiled, with its functions."""
 
     start: float
     end: float
@@ -202,8 +202,8 @@ def _uncrowded_parts(spans: list[_Span], crowded: list[tuple[float, float]]) -> 
     """Yield the parts of a rank's compilations during which at most half of the ranks compile."""
     for span in spans:
         start = span.start
-        inside = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded)  # type: ignore[misc]
-        for first, last in inside:
+        overlapping = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded)  # type: ignore[misc]
+        for first, last in overlapping:
             if last <= start:
                 continue
             if first > start:
@@ -214,7 +214,7 @@ def _uncrowded_parts(spans: list[_Span], crowded: list[tuple[float, float]]) -> 
 
 
 def _function_at(span: _Span, start: float, end: float) -> str | None:
-    """Return the function that took most of a time, from the innermost compilation that names one."""
+    """Return the function that took most of a span, from the innermost compilation that names one."""
     named = [time for time in span.times if time.function is not None]
     overlaps = {time: min(end, time.start + time.seconds) - max(start, time.start) for time in named}
     longest = max(overlaps, key=lambda time: overlaps[time], default=None)

@@ -133,8 +133,8 @@ class FrameLedger:
             at = known + 1 if known is not None else at
         name, filename, line = self.code
         for index, entry in enumerate(stack[at:], start=at):
-            same = _line(entry)[:2] == (filename, plain_function(name))
-            if same and (is_resume(name) or (entry.line or 0) >= line):
+            is_same_function = _line(entry)[:2] == (filename, plain_function(name))
+            if is_same_function and (is_resume(name) or (entry.line or 0) >= line):
                 return stack[index:]
         return []
 

@@ -397,7 +397,7 @@ class Sources:
         return self._branch_uses[text.filename].get(location.line)
 
     def filename_ending_with(self, path: str) -> str | None:
-        """Return the file name of the recorded source whose path ends with this; ``None`` unless there is only one."""
+        """Return the file name of the only recorded source whose path ends like this; ``None`` if there are several."""
         known = [filename for filename in self._texts if filename.endswith(path)]
         return known[0] if len(known) == 1 else None
 
@@ -487,8 +487,8 @@ class Sources:
     def _id(self, filename: str) -> str:
         if filename not in self._ids:
             text = self._texts.get(filename)
-            others = (ident for other, ident in self._ids.items() if _is_same_cell(text, self._texts.get(other)))
-            self._ids[filename] = next(others, f"s{len(set(self._ids.values())) + 1}")
+            same_cell_ids = (ident for other, ident in self._ids.items() if _is_same_cell(text, self._texts.get(other)))
+            self._ids[filename] = next(same_cell_ids, f"s{len(set(self._ids.values())) + 1}")
         return self._ids[filename]
 
     def _line(self, text: SourceText, line: int) -> str | None:
@@ -589,5 +589,7 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
 
 def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
     """Return whether an entry is a resume function of its caller, or the function that its caller, a cell, became."""
-    same = plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
-    return same and (is_resume(entry.function) or entry.function == _MODULE)
+    is_same_function = (
+        plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
+    )
+    return is_same_function and (is_resume(entry.function) or entry.function == _MODULE)

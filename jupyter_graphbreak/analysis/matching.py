@@ -100,7 +100,7 @@ class Reuse:
 
     @property
     def hides_something(self) -> bool:
-        """Whether the other run may have reused any part of the run."""
+        """Whether the other run may have reused compiled code for any part of this run."""
         parts: list[Frame | Skipped] = [*self._run.frames, *self._run.skipped]
         return bool(self.hidden) or any(map(self._is_left_out, parts))
 
@@ -182,7 +182,7 @@ def _first_line(part: Frame | Skipped) -> Line | None:
     return (part.location.source, part.location.line) if part.location is not None else None
 
 
-#: Comparisons of lines that a diff of two texts may take.
+#: The maximum number of line comparisons for a diff of two texts.
 _MAX_STEPS = 100_000_000
 
 
@@ -258,9 +258,9 @@ def _matched(
             waiting[now.gb_type, new_key(now)].append(now)
         left = []
         for old in gone:
-            same = waiting.get((old.gb_type, old_key(old)))
-            if same:
-                now = same.popleft()
+            matching = waiting.get((old.gb_type, old_key(old)))
+            if matching:
+                now = matching.popleft()
                 pairs.append((old, now))
                 paired.add(id(now))
             else:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.locations import Sources
 
 
-#: The file of the function that PyTorch compiles instead of an object that can be called, or of a module whose
-#: ``forward`` is its own, such as a ``Sequential``, and the variable in it that is the object.
+#: The file of the function that PyTorch compiles instead of a callable object, or of a module whose ``forward`` is
+#: PyTorch's own, such as a ``Sequential``; and the variable in that function that holds the object.
 _WRAPPERS = "torch/_dynamo/external_utils.py"
 _WRAPPED_OBJECT = re.compile(r"(?<![\w.\]])fn(?=\.(?!__))")
 

@@ -55,10 +55,10 @@ class SourceRegions:
                 self._regions += _regions(tree, segment.first_line - 1)
 
     def withs_around(self, line: int) -> list[Region]:
-        """Return the ``with`` regions around a line, outermost first."""
+        """Return the ``with`` regions enclosing a line, outermost first."""
         withs = (region for region in self._regions if region.form == "with")
-        around = (region for region in withs if region.line <= line <= region.last_line)
-        return sorted(around, key=lambda region: (region.line, region.column))
+        enclosing = (region for region in withs if region.line <= line <= region.last_line)
+        return sorted(enclosing, key=lambda region: (region.line, region.column))
 
     def opener_at(self, line: int, column: int | None) -> Region | None:
         """Return the region that opens a scope at a line: a ``with`` item, a decorator, or else a call."""
@@ -179,12 +179,12 @@ class ScopeTable:
             region_index = None
             if _is_reopened(scope):
                 # Scopes that Dynamo reopens together are those around one line, from the outermost to the innermost.
-                same = [
+                reopened_together = [
                     i
                     for i, other in enumerate(scopes)
                     if _is_reopened(other) and _entered_function(other) == _entered_function(scope)
                 ]
-                region_index = same.index(index) - len(same)
+                region_index = reopened_together.index(index) - len(reopened_together)
             ident = self._find(scope, stack, region_index, chain[-1] if chain else None)
             if ident is not None and ident not in chain:
                 chain.append(ident)
@@ -223,8 +223,8 @@ class ScopeTable:
         filename, line = entered.filename, entered.line
         regions = self._regions_in(filename)
         if region_index is not None:
-            same = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
-            line = next(same, line)
+            lines = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
+            line = next(lines, line)
             around = regions.withs_around(self._source_line(filename, line))
             named = [region for region in around if self._opens_scope(filename, region)]
             region = named[region_index] if len(named) >= -region_index else None

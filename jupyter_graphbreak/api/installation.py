@@ -150,7 +150,7 @@ def _file_and_time(path: str) -> str:
 
 
 class _Success(msgspec.Struct, frozen=True):
-    """The last examination that found no fault."""
+    """The last check that found no problem."""
 
     date: str
     state: _State
@@ -161,7 +161,7 @@ def _success_file() -> Path:
 
 
 def _last_success() -> _Success | None:
-    """Return the last examination that found no fault, if nothing has changed since."""
+    """Return the last check that found no problem, if nothing has changed since."""
     try:
         success = msgspec.json.decode(read_regular(_success_file(), 1 << 20), type=_Success)
         return success if success.state == _State.now(success.state.compiler) else None
@@ -269,7 +269,7 @@ def _compiler(known: str | None) -> Requirement:
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why compiled code does not run, and whether the compiler did its part."""
+    """Why compiled code does not run, and whether the compiler itself succeeded."""
 
     error: str
     is_built: bool = False
@@ -299,7 +299,7 @@ def _compile(compiler: str, headers: list[str]) -> _Problem | None:
 
 
 def _triton(*, is_known: bool) -> tuple[Requirement, bool]:
-    """Examine Triton; return also whether PyTorch's compiler cannot be imported because of it.
+    """Check Triton; also return whether PyTorch's compiler cannot be imported because of it.
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
     """

@@ -229,7 +229,7 @@ class Rerun:
         from jupyter_graphbreak.experiments.values.finding import values_of_entry
         from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
 
-        lines = [WantedLine.of(text) for text in at]
+        lines = [WantedLine.parse(text) for text in at]
         end, late = _limits(seconds)
         found = []
         for entry in self._entries(late, "looked into"):

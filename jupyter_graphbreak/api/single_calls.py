@@ -276,7 +276,7 @@ def values(
     from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
 
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
-    lines = [WantedLine.of(text) for text in at]
+    lines = [WantedLine.parse(text) for text in at]
 
     def analyse() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)

@@ -305,7 +305,7 @@ def _summary_of(result: Report | Job, ident: str) -> dict[str, Any]:
 
 
 def _report_summary(report: Report, ident: str) -> dict[str, Any]:
-    """Return a summary of a report; lists are cut, and ``counts`` has their lengths."""
+    """Return a summary of a report; long lists are cut, and ``counts`` has their full lengths."""
     breaks = {break_.id: break_ for break_ in report.breaks}
     ordered = [breaks[id_] for id_ in report.order or breaks if id_ in breaks]
     answer: dict[str, Any] = {

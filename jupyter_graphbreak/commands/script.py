@@ -198,7 +198,7 @@ def _refuse_unknown_lines(at: tuple[str, ...]) -> None:
 
     for text in at:
         try:
-            WantedLine.of(text)
+            WantedLine.parse(text)
         except ValueError as error:
             raise click.UsageError(f"--at {error}") from None
 

@@ -288,7 +288,7 @@ class CompiledCalls:
             make = weakref.WeakMethod if isinstance(target, types.MethodType) else weakref.ref
             reference = make(target)
         except TypeError:  # objects without weak references are not kept
-            reference = _nothing
+            reference = _no_object
         module_type = type(target).__name__ if isinstance(target, torch.nn.Module) else None
         name = module_type or _name_of(target)
         line = _line_of(self.filename) if self.filename is not None else None
@@ -366,7 +366,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return one is other
 
 
-def _nothing() -> None:
+def _no_object() -> None:
     return None
 
 

@@ -94,9 +94,9 @@ def path_to(target: Any, namespace: Mapping[str, Any]) -> str | None:
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     if is_instance(value, types.ModuleType | type | types.FunctionType):
         return
-    held = attribute_of(value, "__dict__")
-    if is_instance(held, dict):
-        parts = [held, held["_modules"]] if is_instance(held.get("_modules"), dict) else [held]
+    attributes = attribute_of(value, "__dict__")
+    if is_instance(attributes, dict):
+        parts = [attributes, attributes["_modules"]] if is_instance(attributes.get("_modules"), dict) else [attributes]
         for part in parts:
             yield from list(part.items())[:_MAX_ATTRIBUTES]
 

@@ -210,8 +210,11 @@ class _Uses:
             seen.add(current.__code__)
             names = set(_names(current.__code__))
             self.names |= names
-            held = getattr(holder, "__dict__", {})
-            values = [*_named_values(current, names), *(held[name] for name in sorted(names) if name in held)]
+            attributes = getattr(holder, "__dict__", {})
+            values = [
+                *_named_values(current, names),
+                *(attributes[name] for name in sorted(names) if name in attributes),
+            ]
             self.values += values
             methods = [] if holder is None else [(getattr(type(holder), name, None), holder) for name in sorted(names)]
             for value, receiver in [*((value, None) for value in values), *methods]:
@@ -301,7 +304,7 @@ def _drives(value: Any) -> bool:
         return False
     if package in {"builtins", "torch", "numpy", "functools", "collections"} or is_user_written(kind.__init__):
         return False
-    held = attribute_of(value, "__dict__")
-    return is_instance(held, dict) and any(
-        is_instance(part, torch.nn.Module | torch.optim.Optimizer) for part in list(held.values())[:_MAX_ITEMS]
+    attributes = attribute_of(value, "__dict__")
+    return is_instance(attributes, dict) and any(
+        is_instance(part, torch.nn.Module | torch.optim.Optimizer) for part in list(attributes.values())[:_MAX_ITEMS]
     )

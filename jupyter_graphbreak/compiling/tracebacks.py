@@ -239,8 +239,10 @@ _NEW_LOCALS = 0x0002
 
 def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
     code, calling = entry.tb_frame.f_code, caller.tb_frame.f_code
-    same = plain_function(code.co_name) == plain_function(calling.co_name) and code.co_filename == calling.co_filename
-    return is_resume(code.co_name) and same
+    is_same_function = (
+        plain_function(code.co_name) == plain_function(calling.co_name) and code.co_filename == calling.co_filename
+    )
+    return is_resume(code.co_name) and is_same_function
 
 
 def _linked(

@@ -149,9 +149,9 @@ def _without_pairs(
                 waiting[key(entry)].append(index)
         unpaired = []
         for entry in new:
-            same = waiting.get(key(entry))
-            if same:
-                old[same.popleft()] = None
+            matching = waiting.get(key(entry))
+            if matching:
+                old[matching.popleft()] = None
             else:
                 unpaired.append(entry)
         new = unpaired
@@ -168,8 +168,8 @@ def _more_recompiles(
         times = allowed.get((new.path, new.function))
         if times is None:
             # A function that is gone may have been renamed, or moved to a different file.
-            same = moved.pop_match(new)
-            times = same.times if same is not None else 0
+            former = moved.pop_match(new)
+            times = former.times if former is not None else 0
         most = max(times, baseline.max_recompiles)
         if new.times > most:
             yield MoreRecompiles(new.path, new.function, most, new.times)
@@ -188,10 +188,14 @@ class _GoneFunctions:
 
     def pop_match(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
         """Return and remove the first function with the same name or file."""
-        places = [same[0] for same in (self._by_function[now.function], self._by_path[now.path]) if self._is_left(same)]
+        places = [
+            matching[0]
+            for matching in (self._by_function[now.function], self._by_path[now.path])
+            if self._has_unused(matching)
+        ]
         return self._left.pop(min(places)) if places else None
 
-    def _is_left(self, same: deque[int]) -> bool:
+    def _has_unused(self, same: deque[int]) -> bool:
         while same and same[0] not in self._left:
             same.popleft()
         return bool(same)

@@ -17,7 +17,7 @@ from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile, notes_on_saving
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
 from jupyter_graphbreak.ipython.cell.top_level import lines_that_compute
-from jupyter_graphbreak.ipython.namespace import named_in
+from jupyter_graphbreak.ipython.namespace import objects_in_code
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.records.additions import ORIG_MOD
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -143,7 +143,7 @@ class CellRuns:
         namespace = self._shell.user_ns
         if mentions_compile(tree, namespace):
             return True
-        return "torch" in sys.modules and leads_to_compiled(named_in(tree, namespace).values())
+        return "torch" in sys.modules and leads_to_compiled(objects_in_code(tree, namespace).values())
 
     def runs_code(self, magic: str) -> bool:
         """Return whether a line magic runs code."""
@@ -191,7 +191,7 @@ class CellRuns:
             raise AssertionError("an empty text is valid Python")
         if options.frontends and not calls.last_called(tree, lambda _: True):
             raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
-        named = named_in(tree, self._shell.user_ns)
+        named = objects_in_code(tree, self._shell.user_ns)
         worth = self._worth_showing(plan) if only_torch else None
         observation = Observation(self._shell, self._cells, options, named, self._live, self._id_of_cell(), worth)
         self._observation = observation

@@ -25,7 +25,7 @@ from jupyter_graphbreak.ipython.cell.rewriting import (
 )
 from jupyter_graphbreak.ipython.cell.texts import CellTexts
 from jupyter_graphbreak.ipython.cell_run import CellRuns
-from jupyter_graphbreak.ipython.namespace import named_in
+from jupyter_graphbreak.ipython.namespace import objects_in_code
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.ipython.options import read_options
 from jupyter_graphbreak.ipython.output import LiveOutputs
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _LOADED: dict[int, CompileExplain] = {}
 
 
-def _nothing(*_: object, **__: object) -> None:
+def _do_nothing(*_: object, **__: object) -> None:
     return None
 
 
@@ -124,7 +124,7 @@ def _never() -> bool:
     return False
 
 
-begin = with_fallback("watching the cell", _begin, _nothing, passing=(UsageError,))
+begin = with_fallback("watching the cell", _begin, _do_nothing, passing=(UsageError,))
 cell_caller = with_fallback("compiling the cell", _cell_caller, _uncompiled_cell_caller)
 trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _strip_own_frame)
 begin_repeat = with_fallback("running the cell again", _begin_repeat, _never)
@@ -165,7 +165,7 @@ class CompileExplain(Magics):
                 self._add_transformer,
                 lambda: shell.ast_transformers.append(self._ast_transformer),
             ),
-            "pre_run_cell": with_fallback("reading the request", self.runs.enter, _nothing),
+            "pre_run_cell": with_fallback("reading the request", self.runs.enter, _do_nothing),
             "post_run_cell": with_fallback("making the report", self.runs.end, self.runs.drop),
         }
 
@@ -343,7 +343,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     observation: Observation | None = None
     with suppress_faults("watching the call", passing=(UsageError,)):
         cells.enter_caller()
-        observation = Observation(shell, cells, options, named_in(tree, shell.user_ns), live)
+        observation = Observation(shell, cells, options, objects_in_code(tree, shell.user_ns), live)
     if observation is None:
         function, arguments, keywords = evaluate(calls[0], shell.user_ns)
         return function(*arguments, **keywords)

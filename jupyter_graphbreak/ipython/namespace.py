@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
 
 
-def named_in(tree: ast.AST, namespace: dict[str, Any]) -> dict[str, Any]:
+def objects_in_code(tree: ast.AST, namespace: dict[str, Any]) -> dict[str, Any]:
     """Return the objects to which code refers, by name."""
-    return named_by(names_read(tree), namespace)
+    return objects_by_name(names_read(tree), namespace)
 
 
-def named_by(names: Iterable[str], namespace: dict[str, Any]) -> dict[str, Any]:
-    """Return the objects with some names, except for IPython's history."""
+def objects_by_name(names: Iterable[str], namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the objects with the given names, except for IPython's history."""
     return {name: namespace[name] for name in sorted(names) if name in namespace and not _HISTORY.fullmatch(name)}

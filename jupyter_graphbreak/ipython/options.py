@@ -153,7 +153,7 @@ def _refuse_unknown_lines(at: list[str]) -> None:
 
     for text in at:
         try:
-            WantedLine.of(text)
+            WantedLine.parse(text)
         except ValueError as error:
             raise UsageError(f"--at {error}") from None
 

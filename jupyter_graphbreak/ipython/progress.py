@@ -22,7 +22,7 @@ INTERVAL_S = 0.8
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The state of a run: the activity, the function it is about, counts, and seconds since the start and left."""
+    """The state of a run: the activity, its function, counts, the seconds since the start, and the seconds left."""
 
     phase: str
     function: str | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CacheBypass:
-    """Why the caches of AOTAutograd, of inductor or of both are bypassed.
+    """A reason why the caches of AOTAutograd, of inductor or of both are bypassed.
 
     Parameters
     ----------

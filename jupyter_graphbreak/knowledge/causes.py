@@ -165,7 +165,7 @@ CAUSES = (
         "GB0006",
         ("Attempted to call a super() attribute that is not a function or method",),
         title="`super()` of a class that is implemented in C",
-        advice="in an exception class, leave out the own __init__ and pass the values as arguments: they are in args",
+        advice="in an exception class, remove your own __init__ and pass the values as arguments: they are in args",
     ),
     KnownCause(
         "GB0007",
@@ -893,7 +893,7 @@ CAUSES = (
     KnownCause(
         "GB0247",
         ("Shape mismatch with out= tensor variant",),
-        title="`out=` with a tensor of another shape",
+        title="`out=` with a tensor of a different shape",
         advice="use the result of the operation instead of out=",
     ),
     KnownCause(
@@ -913,7 +913,7 @@ CAUSES = (
     KnownCause(
         "GB0256",
         ("User-defined object with non-function __getattr__",),
-        title="`__getattr__` that is no Python function",
+        title="`__getattr__` that is not a Python function",
         advice="write __getattr__ as a function: def __getattr__(self, name): return self[name]",
     ),
     KnownCause(

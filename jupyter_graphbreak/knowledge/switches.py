@@ -273,10 +273,10 @@ def switches_for(place: CodePlace, stack: Sequence[CodePlace]) -> Iterator[Known
 
 
 def switch_with(code: str) -> KnownSwitch | None:
-    """Return the switch that runs a piece of code; ``None`` if it is not in the table."""
+    """Return the switch that is set by this code; ``None`` if the table has none."""
     return next((switch for switch in SWITCHES if switch.code == code), None)
 
 
 def switch_with_title(title: str) -> KnownSwitch | None:
-    """Return the switch with a title; ``None`` if there is none."""
+    """Return the switch with this title; ``None`` if the table has none."""
     return next((switch for switch in SWITCHES if switch.title == title), None)

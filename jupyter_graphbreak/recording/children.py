@@ -161,7 +161,7 @@ def _current_block() -> _WatchedBlock | None:
 
 
 def _restore_environment(folder: str) -> None:
-    """Set the environment to the folder of a block that is still watched, after the block of this folder ended."""
+    """After a folder's block has ended, let the environment name the folder of a block that is still watched."""
     if os.environ.get(_VARIABLE) == folder:
         _set_variable(_blocks[-1].folder if _blocks else None)
     if not _blocks:
@@ -232,7 +232,7 @@ def _choosing_folder(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _setting_folder(original: Callable[[Any], int]) -> Any:
-    """Return an ``os.system`` whose shell sets the variable: others must not wait until its command has ended."""
+    """Return an ``os.system`` whose shell sets the variable: other threads must not wait for its command."""
 
     @functools.wraps(original)
     def system(command: str | bytes | os.PathLike[str]) -> int:

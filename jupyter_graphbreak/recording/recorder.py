@@ -184,7 +184,7 @@ class Recording:
     def _read_held(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
         with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._still_held(held)) if held is not None else None
-        return None  # comparisons of runs then claim less
+        return None  # comparisons of runs are then less certain
 
     def _still_held(self, held: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
         """Yield the code that Dynamo held when the run began and still holds, without functions that were redefined."""

@@ -172,7 +172,7 @@ class RegistryEntry(msgspec.Struct, frozen=True):
 
 
 class FrameRefused(Conditions, frozen=True, kw_only=True):
-    """Dynamo does not begin a frame at all.
+    """A frame that Dynamo did not even begin to compile.
 
     Parameters
     ----------
@@ -474,7 +474,7 @@ class SettingsInForce(Addition, frozen=True, kw_only=True):
 
 
 class HeldCode(CodeObject, frozen=True, kw_only=True):
-    """A code object that Dynamo held when the run began; ``cell`` is the name of its cell, if it is from one.
+    """A code object that Dynamo held when the run began; ``cell`` is the name of its cell, if it has one.
 
     For a cell, ``firstlineno`` is the line number that the user sees.
     """

@@ -27,11 +27,12 @@ def counted_functions(report: Report, functions: Collection[Skipped]) -> list[Sk
         if source.kind == "library" and _top_module(source.path or "") in sys.stdlib_module_names
     }
     own = [function for function in functions if function.location is None or function.location.source not in of_python]
-    around = [function.location for function in own if function.function not in _COMPREHENSIONS]
+    enclosing = [function.location for function in own if function.function not in _COMPREHENSIONS]
     return [
         function
         for function in own
-        if function.function not in _COMPREHENSIONS or not any(_contains(lines, function.location) for lines in around)
+        if function.function not in _COMPREHENSIONS
+        or not any(_contains(lines, function.location) for lines in enclosing)
     ]
 
 

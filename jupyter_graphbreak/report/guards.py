@@ -17,7 +17,7 @@ OF_BREAK = "___stack"
 #: The object whose method is called with what the break returned, as in ``meter.update(loss.item())``.
 METHOD_OWNER = re.compile(rf"\b{OF_BREAK}\d+\.__self__\b")
 _NUMBER_OF_BREAK = re.compile(rf"(?:L\[')?{OF_BREAK}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-#: Guards that fail because another function is passed: on its code, or on a function that has none in Python.
+#: Guards that fail because a different function is passed: on its code, or on a function that has none in Python.
 _FUNCTION = (
     re.compile(r"___check_obj_id\((?P<name>.+)\.__code__, \d+\), type=<class 'code'>", re.DOTALL),
     re.compile(r"___check_obj_id\((?P<name>.+), \d+\), type=<class 'builtin_function_or_method'>", re.DOTALL),
@@ -62,7 +62,7 @@ def is_number_of_break(guard: str) -> bool:
 
 
 def varied_function(guard: str) -> str:
-    """Return the name of a variable for which another function was passed; empty for any other guard."""
+    """Return the name of a variable for which a different function was passed; empty for any other guard."""
     text = plain_guard(guard)
     return next((match["name"] for pattern in _FUNCTION if (match := pattern.fullmatch(text))), "")
 

@@ -137,7 +137,7 @@ def is_trace(file: Path) -> bool:
 
 
 def is_url(path: str) -> bool:
-    """Return whether this names storage that fsspec opens, rather than a local path."""
+    """Return whether a path names storage that fsspec opens, rather than a local file."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and all(character.isalnum() or character in "+-.:" for character in scheme)
 

@@ -81,12 +81,12 @@ class _Unpacked:
         self._left = max_size
 
     def read(self, size: int) -> bytes:
-        return self._counted(self._stream.read(size))
+        return self._count_bytes(self._stream.read(size))
 
     def readline(self, size: int) -> bytes:
-        return self._counted(self._stream.readline(size))
+        return self._count_bytes(self._stream.readline(size))
 
-    def _counted(self, text: bytes) -> bytes:
+    def _count_bytes(self, text: bytes) -> bytes:
         self._left -= len(text)
         if self._left < 0:
             raise TooMuchUnpacked

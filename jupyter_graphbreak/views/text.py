@@ -169,8 +169,8 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
         else []
     )
     trials = _trials(report, dataclasses.replace(remedies, person=person), number)
-    nothing = [] if remedies.untried else [f"{INDENT}tried: nothing, no known remedy applies"]
-    return [*untried, *trials] or nothing
+    no_trials = [] if remedies.untried else [f"{INDENT}tried: nothing, no known remedy applies"]
+    return [*untried, *trials] or no_trials
 
 
 def remedies_of_frame(report: Report, skipped: Skipped) -> list[str]:
@@ -530,8 +530,8 @@ def _listings(report: Report) -> list[str]:
         room = _MAX_LINES - len(lines)
         if room < _AROUND:
             break
-        some = _listing(report, source, room, listed)
-        lines += ["", *some] if some else []
+        shown = _listing(report, source, room, listed)
+        lines += ["", *shown] if shown else []
     return lines
 
 

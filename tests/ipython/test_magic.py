@@ -413,7 +413,7 @@ MAGIC_FUNCTIONS = (
     "magic:_begin",
     "magic:_cell_caller",
     "options:read_options",
-    "cell_run:named_in",
+    "cell_run:objects_in_code",
     "cell_run:_describe",
     "cell_run:as_module_code",
     "cell_run:CellRuns.enter",

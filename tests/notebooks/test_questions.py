@@ -340,7 +340,7 @@ mode and options together | cost#which-mode | list_mode_options
 an operation without inductor code: implicit fallback | cost#which-operation-is-slow | extern kernel
 what does freezing do? | causes/bypass-freezing | may go unnoticed
 accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | keep_torch_compile
-Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its wrapper inside
+Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its own wrapper inside
 a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
 failed to eagerly compile backwards for dynamic | messages#warnings-that-are-not-errors | Only a later
 last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call

@@ -108,16 +108,16 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
     parameters = list(inspect.signature(original).parameters)
     if "skip" not in parameters:
         return original
-    place, ours = parameters.index("skip"), 2
+    place, frame_count = parameters.index("skip"), 2
 
     @functools.wraps(original)
     def log_dynamo_start(*args: Any, **kwargs: Any) -> Any:
         skip = args[place] if len(args) > place else kwargs.get("skip", 0)
         if isinstance(skip, int):
             if len(args) > place:
-                args = (*args[:place], skip + ours, *args[place + 1 :])
+                args = (*args[:place], skip + frame_count, *args[place + 1 :])
             else:
-                kwargs["skip"] = skip + ours
+                kwargs["skip"] = skip + frame_count
         return original(*args, **kwargs)
 
     return log_dynamo_start
@@ -225,7 +225,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
 
     def observation(call: WatchedCall) -> ResumeCreated:
         result = call.result
-        resume = result if hasattr(result, "co_name") else result[0]  # some releases pair it with its name
+        resume = result if hasattr(result, "co_name") else result[0]  # some releases return it with its name
         code = call.argument("code")
         arguments = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
         inner = arguments.get("nested_code_objs")

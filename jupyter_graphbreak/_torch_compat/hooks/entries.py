@@ -122,7 +122,7 @@ def watch_entries(
         code = call.argument("code")
         wrapper = _wrapper(call.caller)
         if wrapper is not None and vars(running).get("entered") is not wrapper and not is_resume(code.co_name):
-            running.entered = wrapper  # what its compiled code calls is compiled on its own, and is no entry
+            running.entered = wrapper  # what its compiled code calls is compiled on its own, and is not an entry
             entered = _entered(code, call, wrapper)
             frames.setdefault(code, entered.frame or "")
             report_first(code, entered)
@@ -210,7 +210,7 @@ def _started(wrapper: FrameType) -> StartedCall:
     if isinstance(owner, _module_class()) and call.__name__ in _CALLS:
         call = owner
     elif isinstance(call, types.FunctionType) and _is_method(call, args):
-        call, args = _method(call, args[0]), args[1:]
+        call, args = _called_object(call, args[0]), args[1:]
     caller = next(
         (frame for frame in frames_outward(wrapper.f_back, _MAX_FRAMES) if not _is_machinery(frame.f_code.co_filename)),
         None,
@@ -257,7 +257,7 @@ def _entered(code: CodeType, compiling: WatchedCall, wrapper: FrameType) -> Ente
     if code.co_filename.endswith("torch/_dynamo/external_utils.py") and closure:
         call = closure[0].cell_contents  # Dynamo's wrapper around a library's module
     elif _is_method(function, args):
-        call, args = _method(function, args[0]), args[1:]
+        call, args = _called_object(function, args[0]), args[1:]
     return EnteredCall(
         call,
         args,
@@ -283,10 +283,10 @@ def _is_method(function: types.FunctionType, args: Sequence[Any]) -> bool:
     return is_in_class or not code.co_argcount or code.co_varnames[0] == "self"
 
 
-def _method(function: types.FunctionType, module: Any) -> Any:
+def _called_object(function: types.FunctionType, module: Any) -> Any:
     """Return the module if the function implements its call, else the bound method."""
-    known = getattr(type(module), function.__name__, None)
-    if function.__name__ in _CALLS and getattr(known, "__code__", None) is function.__code__:
+    class_attribute = getattr(type(module), function.__name__, None)
+    if function.__name__ in _CALLS and getattr(class_attribute, "__code__", None) is function.__code__:
         return module
     return types.MethodType(function, module)
 

@@ -105,7 +105,7 @@ class _Branch:
         The place of the jump.
     otherwise : int
         The index of the instruction at which the uncompiled program continues.
-    joint : int or None
+    merge_point : int or None
         The index of the instruction at which both branches meet, ``None`` if they only meet outside of the function.
     shared : frozenset
         The positions of instructions that each branch has its own copy of, such as ``return`` since Python 3.12.
@@ -118,7 +118,7 @@ class _Branch:
     answer: AnswerDiffers
     test: StackEntry
     otherwise: int
-    joint: int | None
+    merge_point: int | None
     shared: frozenset[Any]
     skipped: list[int]
     is_test: bool = True
@@ -196,9 +196,9 @@ class _Steps:
             return
         instruction = tracer.instructions[at]
         for branch in self._open:
-            if at == branch.otherwise:  # the compiled program continues there as well
+            if at == branch.otherwise:  # compiled code runs this instruction as well
                 branch.skipped = []
-        self._close(lambda branch: at in {branch.otherwise, branch.joint})
+        self._close(lambda branch: at in {branch.otherwise, branch.merge_point})
         targets = self._targets(at)
         for branch in self._open:
             if branch.is_test and len(targets) > 1 and branch.otherwise in targets:  # a later operand of the same test
@@ -241,7 +241,7 @@ class _Steps:
         """Add the lines that may run after the last traced instruction: after a break, resume functions run them."""
         tracer = self._tracer
         current = tracer.instructions.index(tracer.current_instruction)
-        for at in sorted(self._reachable(current, {branch.otherwise, branch.joint})):
+        for at in sorted(self._reachable(current, {branch.otherwise, branch.merge_point})):
             self._add_line(branch, at)
 
     def _reachable(self, start: int, ends: Container[int | None]) -> set[int]:
@@ -281,19 +281,19 @@ class _Steps:
         return following
 
     def _region(self, at: int, taken: int, otherwise: int) -> tuple[int | None, frozenset[Any], list[int]]:
-        """Return where both branches of a jump meet, and the positions and lines of the uncompiled one."""
+        """Return where both branches of a jump meet, and the positions and lines of the eager program's branch."""
         regions, key = self._follower.regions, (self._tracer.f_code, at, otherwise)
         if key not in regions:
-            joint = self._joint(at, otherwise)
+            merge_point = self._merge_point(at, otherwise)
             instructions = self._tracer.instructions
-            other = self._reachable(otherwise, {joint, at})
+            other = self._reachable(otherwise, {merge_point, at})
             ways = self._reachable(0, {at}) | self._reachable(taken, {at, otherwise})
             both = {instructions[index].positions for index in ways}
             test = _line(instructions[at])
             lines = {_line(instructions[index]) for index in other if self._is_statement(index, both)}
             positions = frozenset(instructions[index].positions for index in other)
             skipped = sorted(line for line in lines if line is not None and line != test)
-            regions[key] = joint, positions, skipped[:_MAX_LINES]
+            regions[key] = merge_point, positions, skipped[:_MAX_LINES]
         return regions[key]
 
     def _is_statement(self, at: int, others: Container[Any]) -> bool:
@@ -301,7 +301,7 @@ class _Steps:
         instruction = self._tracer.instructions[at]
         return instruction.opname not in _WITHOUT_STATEMENT and instruction.positions not in others
 
-    def _joint(self, at: int, otherwise: int) -> int | None:
+    def _merge_point(self, at: int, otherwise: int) -> int | None:
         """Return the index of the first instruction that both branches of a jump reach, unless they raise an error."""
         import networkx as nx
 
@@ -316,8 +316,8 @@ class _Steps:
                 backwards.add_edge(following, index)
         # There are dominators only for instructions from which the function can return.
         dominators = nx.immediate_dominators(backwards, end)
-        joint: int | None = dominators.get(at) if otherwise in dominators else None
-        return None if joint == end else joint
+        merge_point: int | None = dominators.get(at) if otherwise in dominators else None
+        return None if merge_point == end else merge_point
 
     def _is_implicit_return(self, at: int, test: StackEntry) -> bool:
         """Return whether an instruction belongs to the implicit ``return``, which has the line of the test."""

@@ -103,7 +103,7 @@ def _original(observer: Observer, frame: FrameType, manager: Any) -> Any:
 
 
 def is_wrapper(code: CodeType) -> bool:
-    """Return whether this is the code that torch wraps around a function decorated with a scope."""
+    """Return whether a code object is the one that torch wraps around a function decorated with a scope."""
     return code.co_filename.endswith("external_utils.py") and {"self", "func"} <= set(code.co_freevars)
 
 

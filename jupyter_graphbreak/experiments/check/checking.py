@@ -189,7 +189,7 @@ class _CompiledCall:
 
     @property
     def changes_state(self) -> bool:
-        """Whether the last call has left a state that differs from the first one."""
+        """Whether the last call changed the state."""
         after = self.subject.state(self.subject.unchanged_memo())
         self.subject.restore()
         return difference(self.subject.state(self.subject.unchanged_memo()), after) is not None
@@ -199,7 +199,7 @@ class _CompiledCall:
         return _observe(self._program, self.subject, calls=calls)
 
     def call(self) -> None:
-        """Call it only to run its graphs."""
+        """Call the entry only to run its graphs."""
         self.subject.restore()
         _call(self._program, self.subject)
 
@@ -314,7 +314,7 @@ def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
 
 
 def _differences_after(earlier: Sequence[Entry], entry: Entry) -> list[str]:
-    """Return how an entry differs from eager code if entries before it were compiled, whose code it may use."""
+    """Return how an entry differs from eager code if earlier entries, whose code it may use, were compiled."""
     subject = Subject(entry.call, entry.arguments)
     backend = entry.backend if callable(entry.backend) else own_backend(entry.backend)  # the same for all of them
     with recompiling(subject.call):

@@ -17,19 +17,19 @@ from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: A result may be this many times as far from the one in double precision as rounding explains.
+#: The maximum distance of a result from the one in double precision, as a multiple of what rounding explains.
 _FACTOR = 8.0
 #: If eager's distance is more than this many times the rounding, eager took a different branch or is imprecise itself.
 _OTHER_BRANCH = 100.0
-#: The largest distance of an imprecise result, such as eager's norm of a million numbers, by its largest number.
+#: The largest distance, relative to its largest number, of an imprecise result such as a norm of a million numbers.
 _IMPRECISE = 1e-3
-#: The same by the largest number of all results. If terms cancel, only rounding is left of them: a bias before batch
-#: normalization has no gradient, but eager computes one.
+#: The same, relative to the largest number of all results. If terms cancel, only rounding is left of them: a bias
+#: before batch normalization has no gradient, but eager computes one.
 _CANCELLED = 1e-4
 #: By how many rounding errors of its largest number a gradient may be off because it was summed in a different order.
 #: Sums of a hundred thousand products in float32, of both signs, were off by up to 600: eager's and inductor's.
 _SUMMATION = 128
-#: A result may be this many times as far off as the jumps that were seen.
+#: The maximum distance of a result that jumps, as a multiple of the jumps that were seen.
 _JUMP_FACTOR = 2.0
 _DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
 #: By how many rounding errors the inputs change: a little, which shows the size of rounding in a result, and more,

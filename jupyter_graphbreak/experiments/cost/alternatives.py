@@ -62,14 +62,14 @@ def measure_alternatives(at: SteadyState, whole: Spread, guards: Sequence[GuardC
         for path in paths:
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
-                return answered_as_uncompiled(lambda asking: _is_at(at.locate([asking]), path.location))
+                return answered_as_uncompiled(lambda asking: _is_same_line(at.locate([asking]), path.location))
 
             times = _times(unchanged, Variant(at.entry, compiled=True, applied=without_branch))
             if times is not None:
                 found.append(Alternative("branch", path.function, path.branch or path.location, *times))
         for name, selects in filters:
             times = _times(unchanged, Variant(replace(at.entry, guard_filter=selects), compiled=True))
-            if times is not None and _saves(times, _SAVED_SHARE * spent_us):
+            if times is not None and _is_faster_by(times, _SAVED_SHARE * spent_us):
                 found.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
                 break
     return found
@@ -87,7 +87,7 @@ def _question(path: PathDifference) -> tuple[str, int | None, str | None]:
     return path.function, at.line if at is not None else None, at.function if at is not None else None
 
 
-def _is_at(one: Location | None, other: Location | None) -> bool:
+def _is_same_line(one: Location | None, other: Location | None) -> bool:
     return one is not None and other is not None and (one.source, one.line) == (other.source, other.line)
 
 
@@ -98,7 +98,7 @@ def _filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[..., Any]]
     return [(name, getattr(torch.compiler, name)) for name in names if hasattr(torch.compiler, name)]
 
 
-def _saves(times: tuple[Spread, Spread], least_us: float) -> bool:
+def _is_faster_by(times: tuple[Spread, Spread], least_us: float) -> bool:
     after, before = times
     return before.median_us - after.median_us >= least_us and are_apart(after, before)
 
@@ -107,7 +107,7 @@ def _times(unchanged: Variant, other: Variant) -> tuple[Spread, Spread] | None:
     """Return the times of another call and of the unchanged one; ``None`` if the other cannot be timed."""
     require_time()
     begun = time.monotonic()
-    with recompiling(other.subject.call), contextlib.suppress(Exception):  # it may need the branch or the guards
+    with recompiling(other.subject.call), contextlib.suppress(Exception):  # the call may need the branch or the guards
         if other.warm_up():
             calls = time_in_turn([other.run, unchanged.run], _BUDGET, end=begun + 10 * _BUDGET.seconds)
             return spread_of(calls[0]), spread_of(calls[1])

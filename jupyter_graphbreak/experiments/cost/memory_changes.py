@@ -50,7 +50,7 @@ def tried_changes(at: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
     expected, eagerly = compiled.results_and_state(), at.eager.results_and_state()
 
     def is_right(actual: Sequence[torch.Tensor]) -> bool:
-        return agree(expected, actual, eagerly)
+        return agree_within_rounding(expected, actual, eagerly)
 
     for code, make in _candidates(at.entry, compiled):
         if make is not None and seconds_left() < _COMPILE_TIMES * at.correspondence.compile_seconds():
@@ -140,7 +140,9 @@ def _measured(
     return MemoryChange(code, peak, saved.most, is_right(results), ratio)
 
 
-def agree(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor], eager: Sequence[torch.Tensor] = ()) -> bool:
+def agree_within_rounding(
+    expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor], eager: Sequence[torch.Tensor] = ()
+) -> bool:
     """Return whether tensors are equal, except for rounding.
 
     Differences in the last half of the digits are ignored, and so are those of about the size of the difference from

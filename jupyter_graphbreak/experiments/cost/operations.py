@@ -81,7 +81,7 @@ def _slow_operations(at: SteadyState, inputs: Mapping[int, list[Any]]) -> list[O
             for candidate in _candidates(timer.modules[number], given, unexplained_us, timer.clock):
                 if unexplained_us < _EXPLAINED_SHARE * graph_us[graph.id]:
                     break
-                times, op = _times_if_slower(candidate, timer), _op(candidate.name, graph, run[ident])
+                times, op = _times_if_slower(candidate, timer), _op_of_run(candidate.name, graph, run[ident])
                 if times is not None and op is not None:
                     costs.append(OpCost(ident, op.target, op.location, *times))
                     unexplained_us -= times[1].median_us
@@ -91,9 +91,9 @@ def _slow_operations(at: SteadyState, inputs: Mapping[int, list[Any]]) -> list[O
     return sorted(costs, key=lambda cost: cost.eager.median_us - cost.compiled.median_us)
 
 
-def _op(name: str, own: Graph, run: Graph) -> Op | None:
+def _op_of_run(name: str, graph: Graph, run_graph: Graph) -> Op | None:
     """Return an operation of a graph from the run's report; ``None`` if its line could not be read."""
-    return next((there for op, there in zip(own.ops, run.ops, strict=True) if op.name == name), None)
+    return next((run_op for op, run_op in zip(graph.ops, run_graph.ops, strict=True) if op.name == name), None)
 
 
 def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float, clock: Clock) -> Iterator[_Candidate]:

@@ -17,7 +17,7 @@ from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.memory_changes import agree
+from jupyter_graphbreak.experiments.cost.memory_changes import agree_within_rounding
 from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
@@ -49,7 +49,7 @@ _RIGHT_BACKEND = "aot_eager"
 
 
 def measure_regions(at: SteadyState) -> RegionCost | None:
-    """Compile the blocks of an entry in different ways; ``None`` if it has none or compiling it is quick.
+    """Compile the blocks of an entry in different ways; ``None`` if the entry has no blocks or compiles quickly.
 
     Nothing is compiled either if the run found its code in PyTorch's caches.
     """
@@ -121,7 +121,7 @@ class _Trial:
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
-        if thread_at_work(files) is not None:  # it would run the classes' marked methods
+        if thread_at_work(files) is not None:  # that thread would run the classes' marked methods
             return None
         return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
 
@@ -188,11 +188,11 @@ class _Trial:
     def _is_equal(self, variant: Variant, make: Callable[[Entry], Variant]) -> bool:
         """Return whether results and gradients agree with those of the whole model."""
         if not self._is_random:
-            return agree(self._expected, variant.results_and_gradients(), self._eagerly)
+            return agree_within_rounding(self._expected, variant.results_and_gradients(), self._eagerly)
         other = make(replace(self._entry, backend=_RIGHT_BACKEND))
         with eager_random_numbers(), recompiling(other.subject.call):
             other.warm_up()
-            return agree(self._expected, other.results_and_gradients(), self._eagerly)
+            return agree_within_rounding(self._expected, other.results_and_gradients(), self._eagerly)
 
 
 def _shared_regions(module: torch.fx.GraphModule) -> int:

@@ -106,7 +106,11 @@ def _paired(seen: list[_Kind], expected: list[SavedTensor]) -> dict[int, SavedTe
         places[kind].append(place)
     for saved in expected:
         waiting[saved.shape, saved.dtype].append(saved)
-    pairs = (zip(same, waiting[kind], strict=True) for kind, same in places.items() if len(same) == len(waiting[kind]))
+    pairs = (
+        zip(places_of_kind, waiting[kind], strict=True)
+        for kind, places_of_kind in places.items()
+        if len(places_of_kind) == len(waiting[kind])
+    )
     return dict(itertools.chain.from_iterable(pairs))
 
 

@@ -96,10 +96,10 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
     reasons = _bypasses(_states(records))
     settings = CacheSettings()
     for _ in range(_MAX_ROUNDS):
-        further = settings.extended(reasons)
-        if further == settings:
+        extended_settings = settings.extended(reasons)
+        if extended_settings == settings:
             break
-        settings = further
+        settings = extended_settings
         reasons = _bypasses(_states(_start(entry, settings)))
         if not reasons:
             again = list(_start(entry, settings))

@@ -150,15 +150,15 @@ class Variant:
         self.first_call_s = self.second_call_s = 0.0
 
     def tensors(self) -> Iterator[torch.Tensor]:
-        """Yield the tensors of its copies."""
+        """Yield the tensors of the variant's copies."""
         yield from tensors_of(self.subject, self._arguments)
 
     def nbytes(self) -> int:
-        """Return the size of the tensors of its copies."""
+        """Return the size of the tensors of the variant's copies."""
         return sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in self.tensors()}.values())
 
     def warm_up(self) -> bool:
-        """Call it until nothing more is compiled; return whether this state was reached."""
+        """Call the variant until nothing more is compiled; return whether this state was reached."""
         with self.timer.marking_code() if self._marked else contextlib.nullcontext():
             return self._warm_up()
 
@@ -194,11 +194,11 @@ class Variant:
         return (SEEDS if self.second_call_s < _SLOW_S else 1) if self.random else 1
 
     def run(self) -> CallTime:
-        """Call it with the next random seed, and return the time."""
+        """Call the variant with the next random seed, and return the time."""
         return self._timed(next(self._seeds), parts=False)
 
     def run_in_parts(self) -> CallTime:
-        """Call it with the next random seed, and return the time with marks."""
+        """Call the variant with the next random seed, and return the time with marks."""
         return self._timed(next(self._seeds_of_parts), parts=True)
 
     def _timed(self, seed: int, *, parts: bool) -> CallTime:
@@ -219,15 +219,15 @@ class Variant:
         return taken
 
     def profiled(self, seed: int = 0) -> list[Range]:
-        """Call it under a profiler, and return the recorded ranges."""
+        """Call the variant under a profiler, and return the recorded ranges."""
         return self._observed(seed, lambda call: self.timer.profiling(lambda: profiled(call)))
 
     def device_activities(self) -> list[Activity]:
-        """Call it under a profiler, and return the activities of its device."""
+        """Call the variant under a profiler, and return the activities of its device."""
         return self._observed(0, device_activities)
 
     def graph_inputs(self) -> dict[int, list[Any]]:
-        """Call it, and return the inputs of each graph, by number."""
+        """Call the variant, and return the inputs of each graph, by the graph's number."""
         return self._observed(0, self.timer.inputs_in)
 
     def as_called(self, observe: Callable[[], _T]) -> _T:
@@ -250,7 +250,7 @@ class Variant:
         return seen
 
     def results_and_state(self) -> list[torch.Tensor]:
-        """Return copies of the tensors in the result of a call, of its gradients, and of what it leaves.
+        """Return copies of the tensors in the result of a call, of its gradients, and of the state that it leaves.
 
         It leaves its arguments, its state and Python's random numbers, and the length of its output. If it changes its
         state, the next call counts as well: that is the first one with a different state.
@@ -268,7 +268,7 @@ class Variant:
         return [*seen, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
 
     def _left_behind(self) -> Iterator[torch.Tensor]:
-        """Yield some elements of each tensor of its arguments and of its state, and the plain values in the state."""
+        """Yield some elements of each tensor in the call's arguments and state, and the plain values in the state."""
         known = itertools.chain(self._reached_tensors(), self.tensors())
         for tensor in {id(tensor): tensor for tensor in known}.values():
             if tensor.layout == torch.strided and not tensor.is_nested:
@@ -353,12 +353,12 @@ class Variant:
         """
         given, used = ((arguments.args, arguments.kwargs) for arguments in (self._given, self._arguments))
         pairs = zip(named_tensors(given, ""), named_tensors(used, ""), strict=True)
-        same = {id(original): copy for (_, original), (_, copy) in pairs if _collects_gradients(copy)}
-        leaves = [*filter(_collects_gradients, self._reached_tensors()), *same.values()]
+        copies = {id(original): copy for (_, original), (_, copy) in pairs if _collects_gradients(copy)}
+        leaves = [*filter(_collects_gradients, self._reached_tensors()), *copies.values()]
         grads = [leaf.grad for leaf in leaves]
 
         def call() -> None:
-            own = self._given.copy(self.subject.state_memo() | same)
+            own = self._given.copy(self.subject.state_memo() | copies)
             roots = _differentiable(self._program(*own.args, **own.kwargs))
             if backward and roots:
                 for leaf in leaves:
@@ -373,12 +373,12 @@ class Variant:
                 leaf.grad = grad
 
     def held_memory(self) -> set[int]:
-        """Return the addresses of the memory of its arguments and of its state, parameters included."""
+        """Return the addresses of the memory of the call's arguments and state, parameters included."""
         tensors = itertools.chain(self._reached_tensors(), self.tensors())
         return {address for tensor in tensors if (address := memory_address(tensor)) is not None}
 
     def named_state(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the tensors of its state by place, such as ``self.history[2]``."""
+        """Yield the tensors of the call's state by place, such as ``self.history[2]``."""
         seen: set[int] = set()
         for name, root in self.subject.roots():
             yield from named_tensors(root, name or "self", seen)

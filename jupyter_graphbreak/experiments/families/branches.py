@@ -159,10 +159,10 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
         later = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
         conditions = [node for node in later if not named.isdisjoint(names_read(node.test))]
     for node in conditions:
-        around = draft.enclosing(node, ast.stmt)
-        if around is None:
+        enclosing = draft.enclosing(node, ast.stmt)
+        if enclosing is None:
             continue
-        site = Site(source, draft, node, around, {source: text})
+        site = Site(source, draft, node, enclosing, {source: text})
         if isinstance(node, ast.If):
             proposals = _propose_for_statement(site, node)
         else:

@@ -71,7 +71,7 @@ def _has_effects(site: Site, moved: Sequence[ast.stmt]) -> bool:
 def _readers_after(
     site: Site, function: FunctionNode, moved: Sequence[ast.stmt], first: tuple[int, int]
 ) -> tuple[Condition, ...]:
-    """Return the conditions of the arms after moved code that read more than the function's own names."""
+    """Return the conditions whose arms follow the moved code and read more than the function's own names."""
     own = {part for statement in moved for part in ast.walk(statement)}
     local = names_bound(function) | parameters_of(function)
 
@@ -159,7 +159,7 @@ def _conditions_of(
 
 
 def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
-    """Yield the functions and methods of a name in the user's sources."""
+    """Yield the functions and methods of this name in the user's sources."""
     for source, text in {site.source: site.draft.text, **site.texts}.items():
         draft = draft_of(text) if f"def {name}(" in text else None
         for node in ast.walk(draft.tree) if draft is not None else ():
@@ -213,7 +213,7 @@ def _position(node: ast.AST) -> tuple[int, int]:
 
 
 def _branches(function: FunctionNode) -> Iterator[ast.If | ast.While | ast.IfExp | ast.BoolOp]:
-    """Yield the branches of a function: of its ``and`` and ``or``, those whose results are not used."""
+    """Yield the branches of a function, including ``and`` and ``or`` whose results are not used."""
     for node in ast.walk(function):
         if isinstance(node, ast.If | ast.While | ast.IfExp):
             yield node
@@ -222,7 +222,7 @@ def _branches(function: FunctionNode) -> Iterator[ast.If | ast.While | ast.IfExp
 
 
 def _arms(block: ast.If | ast.While | ast.IfExp | ast.BoolOp) -> Iterator[tuple[ast.expr, bool, _Arm]]:
-    """Yield the arms of a branch, with the tests that decide about them and the sides of the tests."""
+    """Yield the arms of a branch, each with the test that selects it and the side of the test."""
     if isinstance(block, ast.BoolOp):
         side = isinstance(block.op, ast.And)
         yield from ((test, side, arm) for test, arm in itertools.pairwise(block.values))

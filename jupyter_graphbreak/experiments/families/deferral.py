@@ -105,7 +105,9 @@ def defer(
         changed = _changed_in_place(function, leaf) or (cloned and _augmented(function, leaf))
         values[name] = f"{text}.clone()" if changed else text
         changes[leaf] = name
-    return DeferredStatement(statement, list(values), list(values.values()), _afterwards(draft, statement, changes))
+    return DeferredStatement(
+        statement, list(values), list(values.values()), _lines_after_call(draft, statement, changes)
+    )
 
 
 def raises(statement: ast.stmt) -> bool:
@@ -123,11 +125,11 @@ def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
     return False
 
 
-def _afterwards(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) -> list[str]:
+def _lines_after_call(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) -> list[str]:
     if not isinstance(statement, ast.If):
         return [draft.rewritten(statement, changes)]
     unit = step_of(draft, statement)
-    block = [f"{unit}{line}" for node in statement.body for line in _afterwards(draft, node, changes)]
+    block = [f"{unit}{line}" for node in statement.body for line in _lines_after_call(draft, node, changes)]
     return [f"if {draft.rewritten(statement.test, changes)}:", *block]
 
 

@@ -51,7 +51,7 @@ class Draft:
 
     @classmethod
     def of(cls, text: str, taken: frozenset[str] = frozenset()) -> Draft | None:
-        """Read a text; ``None`` if it is not Python, or if its line numbers differ from Python's."""
+        """Return the draft of a text; ``None`` if it is not Python, or if its line numbers differ from Python's."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)
@@ -131,8 +131,8 @@ class Draft:
         ending = [node for node in nodes if self.end_of(node) == wanted[1] and self.start_of(node) >= wanted[0]]
         if ending:
             return ending[0]
-        over = [node for node in nodes if self.start_of(node) <= wanted[0] and wanted[1] <= self.end_of(node)]
-        return min(over, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
+        containing = [node for node in nodes if self.start_of(node) <= wanted[0] and wanted[1] <= self.end_of(node)]
+        return min(containing, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
 
     def indent_of(self, statement: ast.stmt) -> str | None:
         """Return the indentation of a statement; ``None`` if other code precedes it on its line."""
@@ -206,9 +206,9 @@ class Draft:
         indent = self.indent_of(statement)
         if indent is None or not self.has_own_lines(statement):
             return None
-        at = min(self._starts[statement.end_lineno or statement.lineno], len(self.text))
-        lead = "" if self.text[:at].endswith("\n") else "\n"
-        return Splice(at, at, lead + "".join(f"{indent}{line}\n" for line in lines))
+        offset = min(self._starts[statement.end_lineno or statement.lineno], len(self.text))
+        lead = "" if self.text[:offset].endswith("\n") else "\n"
+        return Splice(offset, offset, lead + "".join(f"{indent}{line}\n" for line in lines))
 
     def insertion_at_start(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
         """Return the splice that inserts lines at the start of a function, after its docstring."""

@@ -27,7 +27,7 @@ _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip
 
-#: What is assumed about messages that compiled code leaves out: a trial shows the loss only of those that are written.
+#: An assumption about messages that compiled code leaves out: a trial shows the loss only of those that were written.
 _LEVEL_STAYS = "its messages are lost as soon as the logger's level is lowered"
 
 

@@ -35,7 +35,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Condition:
-    """The test of a branch that a change touches or passes: its sides must run before the change counts as working.
+    """The test of a branch that a change edits or crosses: its sides must run before the change counts as working.
 
     It may also be other code that must run, such as a call in a loop that may be empty; then it names no sides.
 
@@ -59,7 +59,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class InnerCall:
-    """A function that an entry calls, or modules that are alike or a method of them.
+    """A function that an entry calls, or modules of one kind, or one method of such modules.
 
     Parameters
     ----------

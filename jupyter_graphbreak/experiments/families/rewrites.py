@@ -201,7 +201,7 @@ def _format_with_a_method(site: Site) -> Iterator[Proposal]:
 
 
 def _braces(template: str) -> str | None:
-    """Return a template of ``%`` as one of ``str.format``; ``None`` if a conversion differs there."""
+    """Return a template of ``%`` as one of ``str.format``; ``None`` if a conversion has no equivalent."""
     parts: list[str] = []
     end = 0
     for sign in re.finditer("%", template):
@@ -217,7 +217,7 @@ def _braces(template: str) -> str | None:
 
 
 def _replacement(conversion: re.Match[str]) -> str | None:
-    """Return the replacement field for a conversion of ``%``, aligned as there."""
+    """Return the replacement field for a conversion of ``%``, with the same alignment."""
     if conversion.group() == "%%":
         return "%"
     flags, width, precision, kind = conversion.group("flags", "width", "precision", "kind")

@@ -114,7 +114,7 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 @lru_cache(maxsize=32)
 def draft_of(text: str, taken: frozenset[str] = frozenset()) -> Draft | None:
-    """Read a text; ``None`` if it is not Python."""
+    """Return the draft of a text; ``None`` if it is not Python."""
     return Draft.of(text, taken)
 
 

@@ -41,7 +41,7 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 }
 
 
-#: Families whose changes concern code that raises nothing, or that keep it where its errors are handled.
+#: Families whose changes concern code that raises nothing, or leave the code inside its error handling.
 _WITHOUT_ERRORS = {markers.FAMILY, printing.FAMILY}
 #: A graph runs as a whole, and moved code runs before the call: neither runs inside the handler.
 _NEVER_RAISES = "it assumes that {}, whose errors the code around it handles, never raises"
@@ -75,7 +75,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
 
 
 def _handled_code(problem: Problem) -> str | None:
-    """Return the code of a break, or of a call that led to it, whose errors code of the compiled function handles."""
+    """Return the code of a break, or of a call that led to it, if the compiled function handles errors of that code."""
     compiled = {
         (frame.location.source, frame.function.rpartition(".")[2])
         for frame in problem.report.frames

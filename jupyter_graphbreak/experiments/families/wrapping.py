@@ -197,7 +197,7 @@ def _is_target(node: ast.expr, known: _Known) -> bool:
 
 
 def _defines(draft: Draft, name: str) -> bool:
-    """Whether a source defines a function or class with a name."""
+    """Whether a source defines a function or class of this name."""
     return any(isinstance(node, FunctionNode | ast.ClassDef) and node.name == name for node in draft.tree.body)
 
 

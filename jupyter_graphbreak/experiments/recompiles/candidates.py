@@ -115,7 +115,7 @@ class RecompileCandidate:
         """Whether the adjustment is the whole change, so that the function's code stays unchanged."""
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
-    def with_setting(self, settings: Mapping[str, Any]) -> RecompileCandidate:
+    def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
         """Return this candidate with settings in place of ``dynamic=True``, if its place in the code is unknown."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
@@ -209,10 +209,12 @@ def _lists_for(
     """Yield candidates that replace each list of numbers with one tensor, and the other numbers with tensors."""
     if not lists:
         return
-    others = [number for number in numbers if not any(held.contains(number.path) for held in lists)]
+    others = [number for number in numbers if not any(number_list.contains(number.path) for number_list in lists)]
     others = [number for number in others if _is_assignable(number, given)]
-    for how in _MARKS if any(held.varies_in_length for held in lists) else ("",):
-        for float_dtype in ("float64",) if all(held.has_only_ints for held in lists) else ("float64", "float32"):
+    for how in _MARKS if any(number_list.varies_in_length for number_list in lists) else ("",):
+        for float_dtype in (
+            ("float64",) if all(number_list.has_only_ints for number_list in lists) else ("float64", "float32")
+        ):
             whole = _as_one_tensor(lists, given.owner, float_dtype, how)
             yield whole + as_tensors(others, given.owner, float_dtype) if others else whole
 
@@ -268,7 +270,7 @@ def _is_symbolic_if_dynamic(number: Number) -> bool:
 
 
 def _is_assignable(number: Number, given: Circumstances) -> bool:
-    """Return whether code before the call can replace a number."""
+    """Return whether code before the call can assign a different value to a number."""
     return not number.is_fixed and (number.path.root.kind != "closure" or _is_reached(number, given.visible))
 
 

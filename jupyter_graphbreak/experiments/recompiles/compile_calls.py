@@ -195,7 +195,7 @@ class _CompileCallSearch:
         return None if any(isinstance(node, ast.ClassDef) for _, node in made) else "unknown"
 
     def _definitions(self, name: str) -> list[tuple[str, FunctionNode | ast.ClassDef]]:
-        """Return the functions and classes of all sources with a name."""
+        """Return the functions and classes of this name in all sources."""
         return [
             (source, node)
             for source, nodes in self.nodes.items()
@@ -204,7 +204,7 @@ class _CompileCallSearch:
         ]
 
     def _methods(self, name: str) -> list[tuple[str, FunctionNode]]:
-        """Return the methods of the classes of all sources with a name."""
+        """Return the methods of this name in the classes of all sources."""
         return [
             (source, node)
             for source, nodes in self.nodes.items()

@@ -125,9 +125,9 @@ class EntrySearch:
         if right_number(named, self._recompiles):
             return dataclasses.replace(self.without_trials(None), is_right=True)
         trials = self._trials = CallTrials(self._entry, seen)
-        if trials.original.frames(trials.calls, unseen=False) <= trials.fewest:
+        if trials.original.frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
             return self.without_trials(
-                f"the arguments of {trials.left_out} of {len(seen)} calls cannot be made again"
+                f"the arguments of {trials.left_out} of {len(seen)} calls cannot be created again"
                 if trials.left_out
                 else "repeated on copies, the calls were not compiled again"
             )
@@ -268,7 +268,7 @@ class EntrySearch:
                 break
 
     def _program(self, source: str) -> Program:
-        """Return the texts that changes may edit: one source, and all that may compile the function."""
+        """Return the texts that changes may edit: one source, and all sources that may compile the function."""
         sources = dict.fromkeys([source, *self._texts.all_texts(self._sites())])
         return self._texts.program(list(sources), self._compile_text)
 
@@ -341,7 +341,7 @@ class EntrySearch:
             if found is not None:
                 texts |= found
             else:
-                candidate = candidate.with_setting(DYNAMIC_BY_SETTING)
+                candidate = candidate.with_settings(DYNAMIC_BY_SETTING)
                 change = Change(settings=candidate.adjustment.settings, codes=self._codes(candidate))
         if candidate.befores:
             by_source: dict[str, list[CallSite]] = {}

@@ -40,7 +40,7 @@ _MINIMUM_S = 10.0
 
 
 class FoundRecompileRemedies(NamedTuple):
-    """A report with remedies for its recompiles, and those of each entry whose time can be measured."""
+    """A report with remedies for its recompiles, and the remedies whose gain in time can be measured, by entry."""
 
     report: Report
     working: list[tuple[Entry, str, RecompileCandidate, str]]

@@ -143,10 +143,10 @@ def manual_steps(
     by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_number_of_break(reason.guard) for reason in recompile.reasons):
-            continue  # it ends with the break, which has its own remedies
+            continue  # this recompile ends with the break, which has its own remedies
         named = varied.named_by(reason.guard for reason in recompile.reasons)
-        same = [other for other in recompiles if other.of == recompile.of]
-        graphs = 0 if any(other.limit_hit for other in same) else len(same) + 1
+        of_function = [other for other in recompiles if other.of == recompile.of]
+        graphs = 0 if any(other.limit_hit for other in of_function) else len(of_function) + 1
         by_sentence.setdefault(manual_step(varied, named, [recompile], line, graphs), []).append(recompile.id)
     if len(by_sentence) > 1:
         by_sentence.pop(GENERAL_STEP, None)
@@ -170,7 +170,7 @@ def _about_arguments(varied: Varied) -> str:
 
 
 def _about_sizes_and_numbers(named: Varied) -> str:
-    """Return a sentence about sizes and numbers without a known line that makes constants of them, if any."""
+    """Return a sentence about sizes and numbers that vary; empty if there are none."""
     if len(named.sizes) == 1 and not named.numbers:
         (size,) = named.sizes
         return _about_size(size)
@@ -325,7 +325,7 @@ def _about(variation: OtherVariation) -> str:
 
 
 def _about_own_state(variation: OtherVariation) -> str:
-    """Return a sentence about a tensor that the function keeps, if it is not one at first or has fewer dimensions."""
+    """Return a sentence about the function's state if it becomes a tensor or gains dimensions after the first call."""
     kinds = {type(value) for value in variation.values}
     if variation.path.root.kind == "argument":
         return ""

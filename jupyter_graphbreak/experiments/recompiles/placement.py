@@ -77,7 +77,7 @@ def with_lines_before(
             return None
         node: Any = path[-1]
         writer = _CallWriter(text, path, _arguments(node, call), _unpacked(node), taken)
-        if not all(writer.on(before, site) for before in befores):
+        if not all(writer.write(before, site) for before in befores):
             return None
         scope, outermost = _scope_of(path)
         insertions: dict[ast.stmt, list[str]] = {}
@@ -161,11 +161,11 @@ class _CallWriter:
         """The lines to insert: arguments are evaluated first, in the order of the call."""
         return [*self._evaluations, *with_joined_conditions(self._marks)]
 
-    def on(self, before: BeforeCall, site: CallSite) -> bool:
+    def write(self, before: BeforeCall, site: CallSite) -> bool:
         """Write the code to run before the call; return whether that is possible."""
-        return self._on_argument(before) if before.path.root.kind == "argument" else self._on_state(before, site)
+        return self._write_argument(before) if before.path.root.kind == "argument" else self._write_state(before, site)
 
-    def _on_state(self, before: BeforeCall, site: CallSite) -> bool:
+    def _write_state(self, before: BeforeCall, site: CallSite) -> bool:
         """Write the change to the called module or to a variable; return whether that is possible."""
         root = before.path.root
         if root.name not in site.visible and (module := module_of(root, site)) is not None:
@@ -192,20 +192,20 @@ class _CallWriter:
         self.declarations.append(f"global {name}")
         return True
 
-    def _on_argument(self, before: BeforeCall) -> bool:
+    def _write_argument(self, before: BeforeCall) -> bool:
         """Write the code that changes an argument; return whether that is possible."""
         name = before.path.root.name
         argument = self._given.get(name)
         if not self._is_known:
             return False
         if argument is None and self._unpacked is not None:
-            return self._on_unpacked(before, self._source(self._unpacked))
+            return self._write_unpacked(before, self._source(self._unpacked))
         if argument is None:
             return before.optional is not None  # this call leaves it out
         hoisted = self._hoisted.get(_start(argument))
         if before.assigns and not before.path.steps and hoisted is None:
             if before.then:
-                return self._on_new_value(before, argument)
+                return self._write_new_value(before, argument)
             source = self._source(argument)
             self._replaced.add(_start(argument))
             self.splices.append(_Splice(_start(argument), _end(argument), before.value(source)))
@@ -216,14 +216,14 @@ class _CallWriter:
         self._marks.append(before.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
         return True
 
-    def _on_unpacked(self, before: BeforeCall, mapping: str) -> bool:
+    def _write_unpacked(self, before: BeforeCall, mapping: str) -> bool:
         """Write the code that changes an item of the mapping that the call unpacks; return whether that is possible."""
         if before.assigns or before.optional is not None:  # the mapping is the caller's, and may lack an optional item
             return False
         self._marks.append(before.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}"))
         return True
 
-    def _on_new_value(self, before: BeforeCall, argument: ast.expr) -> bool:
+    def _write_new_value(self, before: BeforeCall, argument: ast.expr) -> bool:
         """Evaluate the new value of an argument before the statement, and write the code that changes it."""
         name = before.path.root.name
         if not self._hoist(argument, name):
@@ -241,7 +241,7 @@ class _CallWriter:
         return ast.get_source_segment(self._text, node) or ""
 
     def _hoist(self, argument: ast.expr, name: str) -> bool:
-        """Evaluate an argument before the statement, after those that the call evaluates before it.
+        """Evaluate an argument before the statement, after the arguments that the call evaluates earlier.
 
         Return whether that is possible: the callee must be a mere lookup.
         """
@@ -325,7 +325,7 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
 
 
 def _unpacked(node: ast.Call) -> ast.expr | None:
-    """Return the mapping that a call unpacks, if it is only one and can be looked up again."""
+    """Return the mapping that a call unpacks, if it unpacks only one, and looking it up again is safe."""
     mappings = [keyword.value for keyword in node.keywords if keyword.arg is None]
     return mappings[0] if len(mappings) == 1 and _is_lookup(mappings[0]) else None
 

@@ -215,8 +215,8 @@ class CallTrials:
         return self.original.frames(self.calls, unseen=False)
 
     @property
-    def fewest(self) -> int:
-        """The number of frames that are compiled for the first call alone."""
+    def frames_of_first_call(self) -> int:
+        """The number of frames that the first call compiles."""
         return self.original.counts[0].frames
 
     def right_number(self, selecting: Sequence[OtherVariation]) -> int:
@@ -231,7 +231,7 @@ class CallTrials:
             (call.modes, tuple(variation.selection(call.values.get(variation.path)) for variation in selecting))
             for call in self._usable
         }
-        return len(programs) * self.fewest
+        return len(programs) * self.frames_of_first_call
 
     def run(self, candidate: RecompileCandidate, changed: EntryWithRemedy | None = None) -> TriedCandidate:
         """Repeat the calls with a candidate, and give a verdict.
@@ -251,7 +251,7 @@ class CallTrials:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
                 tried = self._judged(candidate, replayed, removes_breaks=changed is not None)
                 if tried.verdict == "works":
-                    reason = self._why_not_on(further, entry, candidate)
+                    reason = self._difference_on_new_calls(further, entry, candidate)
                     tried = replace(tried, verdict="works on what ran", reason=reason) if reason is not None else tried
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
             note_if_internal("trying a fix for a recompile", error)
@@ -259,7 +259,7 @@ class CallTrials:
             return TriedCandidate(candidate, verdict, reason, seconds=time.perf_counter() - start)
         return replace(tried, seconds=time.perf_counter() - start)
 
-    def _why_not_on(
+    def _difference_on_new_calls(
         self, further_calls: Sequence[_FurtherCalls], entry: Entry, candidate: RecompileCandidate
     ) -> str | None:
         """Return how a candidate differs on calls that the run never made; ``None`` if it does not."""
@@ -280,16 +280,18 @@ class CallTrials:
         ):
             if expected.raised is not None or original.raised is not None:
                 if expected.raised is not None and original.raised is not None and result.raised is None:
-                    return f"it raises nothing, but the original raises {describe_error(expected.raised)}{_on(call)}"
+                    return (
+                        f"it raises nothing, but the original raises {describe_error(expected.raised)}{_suffix(call)}"
+                    )
                 continue
             if result.raised is not None:
                 is_refused = type(result.raised).__name__ == _REFUSED_MARK
                 why = "PyTorch refuses the mark" if is_refused else f"it raises {describe_error(result.raised)}"
-                return f"{why}{_on(call)}"
+                return f"{why}{_suffix(call)}"
             known = {difference.text for difference in differences(expected, original)}
             for difference in differences(expected, result, varying=self._varying):
                 if not difference.is_acceptable and difference.text not in known:
-                    return f"it {difference.text}{_on(call)}"
+                    return f"it {difference.text}{_suffix(call)}"
         return None
 
     def _judged(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> TriedCandidate:
@@ -298,15 +300,17 @@ class CallTrials:
         rows = zip(self.calls, self._expected, replayed.results, self._known, strict=True)
         for call, expected, result, known in rows:
             if result.raised is not None and expected.raised is None:
-                return TriedCandidate(candidate, "fails", f"{self._reason_of_error(result.raised)}{_on(call)}")
+                return TriedCandidate(candidate, "fails", f"{self._reason_of_error(result.raised)}{_suffix(call)}")
             for difference in differences(expected, result, varying=self._varying):
                 if difference.text in known:
                     continue
                 if not difference.is_acceptable:
-                    return TriedCandidate(candidate, "another result", f"{difference.text}{_on(call)}", [], evidence)
+                    return TriedCandidate(
+                        candidate, "another result", f"{difference.text}{_suffix(call)}", [], evidence
+                    )
                 diffs.append(difference)
         texts = list(dict.fromkeys(difference.text for difference in diffs))
-        if (why := self._compiles_less(replayed, may_have_fewer_frames=removes_breaks)) is not None:
+        if (why := self._worse_compilation(replayed, may_have_fewer_frames=removes_breaks)) is not None:
             return TriedCandidate(candidate, "another break", why, texts, evidence)
         before, after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
@@ -320,8 +324,8 @@ class CallTrials:
         reason = "each new size or value is compiled again" if unseen else None
         return TriedCandidate(candidate, verdict, reason, texts, evidence, ended)
 
-    def _compiles_less(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:
-        """Return how a change makes Dynamo compile less than before; ``None`` if it does not."""
+    def _worse_compilation(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:
+        """Return how the changed function compiles worse than the original; ``None`` if it does not."""
         first, original = replayed.counts[0], self.original.counts[0]
         # Not all breaks are counted as such, but each splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
@@ -379,7 +383,7 @@ def _ends_limit(candidate: RecompileCandidate, after: int, before: int) -> bool:
     return "limit" in candidate.families and after > before
 
 
-def _on(call: RepeatedCall) -> str:
+def _suffix(call: RepeatedCall) -> str:
     return f", on {call.what}" if call.what else ""
 
 
@@ -502,7 +506,7 @@ def calls_with_edge_numbers(
 
 
 def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
-    """Return a call with tensors of other dtypes, and without dimensions, than those of its arguments."""
+    """Return copies of a call: with different dtypes, and with tensors without dimensions."""
     calls: list[RepeatedCall] = []
     for what, floating, dtype, has_dimensions in _OTHER_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)

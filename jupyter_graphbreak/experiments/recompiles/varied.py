@@ -123,7 +123,7 @@ class OtherVariation:
     values: tuple[Any, ...]
 
     def selection(self, sketch: Sketch) -> Any:
-        """Return the part of a sketch that selects a program; ``None`` if nothing is known of it."""
+        """Return the part of a sketch that decides which program is compiled; ``None`` if it is unknown."""
         match self.kind, sketch:
             case (("flag" | "text"), _):
                 return sketch

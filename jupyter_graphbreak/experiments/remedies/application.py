@@ -260,9 +260,9 @@ class Application:
         own = {id(copy): copy for copy in copies}
         codes = [copy.__code__ for copy in own.values()]
         pairs = [pair for known in by_file.values() for of_name in known.values() for pair in of_name]
-        same = {id(new) for old, new in pairs if _is_same(old, new)}
+        unchanged = {id(new) for old, new in pairs if _is_same(old, new)}
         for function, new_code in self._codes:
-            if id(function) not in own and id(new_code) not in same and function.__code__ not in codes:
+            if id(function) not in own and id(new_code) not in unchanged and function.__code__ not in codes:
                 raise ThreadRunsChangeError(
                     f"one of your other threads is running ({thread}), and would run the changed "
                     f"{function.__qualname__}"

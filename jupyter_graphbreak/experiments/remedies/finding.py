@@ -184,7 +184,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     searched: set[str] = set()
 
     def unsearched() -> set[str]:
-        """Return the breaks that no search has met."""
+        """Return the breaks that no search has reached."""
         return {break_.id for break_ in report.breaks} - searched - fixed
 
     try:
@@ -258,11 +258,11 @@ def _later_calls(entry: Entry, kept: KeptEntries) -> Iterator[Entry]:
 
 def _has_breaks_of_recompiles(report: Report) -> bool:
     """Return whether a break occurs only in code that was compiled again."""
-    again = {frame.id for frame in report.frames if frame.recompile_of is not None}
+    recompiled_frames = {frame.id for frame in report.frames if frame.recompile_of is not None}
     for frame in report.frames:  # callers come first
-        if frame.caller in again:
-            again.add(frame.id)
-    return any({occurrence.frame for occurrence in break_.occurrences} <= again for break_ in report.breaks)
+        if frame.caller in recompiled_frames:
+            recompiled_frames.add(frame.id)
+    return any({occurrence.frame for occurrence in break_.occurrences} <= recompiled_frames for break_ in report.breaks)
 
 
 def _by_breaks(report: Report, entries: Sequence[Entry], first: Collection[str]) -> list[Entry]:

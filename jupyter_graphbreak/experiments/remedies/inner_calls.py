@@ -150,7 +150,7 @@ def _breaking_lines(report: Report, files: Mapping[str, str]) -> _Lines:
 
 
 def _broken_part(root: CallNode, breaking: _Lines, places: Mapping[int, str], known: set[str]) -> BrokenPart | None:
-    """Return the largest module or function of the reader's in which a single break is; ``None`` if it is small."""
+    """Return the reader's largest module or function that contains a single break; ``None`` if it is small."""
 
     def parts(node: CallNode, outer: CallNode) -> Iterator[BrokenPart]:
         inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking)}

@@ -212,7 +212,7 @@ class _BreakRemedyBuilder:
         yield replace(decision_for_person("", sentence, None), title=title, family=INNER, breaks=[ident])
 
     def _breaks_outside(self, candidate: Candidate) -> Iterator[str]:
-        """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled: those outside."""
+        """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
         parts, frame = candidate.result.change.inner, self._search.runner.entry.frame
         if not parts or frame is None:
             return

@@ -97,7 +97,7 @@ def compare_breaks(
     first = before[0].report.breaks
     breaks_at_place: dict[str, list[Break]] = {}
     for break_, lines, places in known[: len(first)]:
-        # What replaced both lines together is the place of both breaks.
+        # If a change replaced the lines of both breaks together, both are at the same new lines.
         others = [
             (other, at)
             for other, of, at in known

@@ -184,7 +184,7 @@ class Search:
         """
         start, whole = time.monotonic(), self.deadline - time.monotonic()
         is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(whole)
-        is_inside_tried = is_hopeless or self._is_a_part_the_usual_answer()
+        is_inside_tried = is_hopeless or self._usually_needs_a_part()
         if is_inside_tried:  # there may be no time left for it later
             self._compile_inside(self.deadline if is_hopeless else start + _SHARE_OF_PART_FIRST * whole)
         self._phase_end = start + _SHARE_AT_ONCE * whole
@@ -397,8 +397,8 @@ class Search:
 
     def _unfixed(self) -> frozenset[str]:
         """Return the breaks to remove that no candidate removes without changing results."""
-        same = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
-        fixed = {ident for candidate in same for ident in candidate.breaks}
+        working = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
+        fixed = {ident for candidate in working for ident in candidate.breaks}
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
         return breaks if self.wanted is None else breaks & self.wanted
 
@@ -415,7 +415,7 @@ class Search:
         in_libraries = sum(break_.owner != "own" for break_ in report.breaks)
         return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * in_libraries >= len(report.breaks)
 
-    def _is_a_part_the_usual_answer(self) -> bool:
+    def _usually_needs_a_part(self) -> bool:
         """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""
         report, unfixed = self.runner.original.report, self._unfixed()
         if any(skipped.kind == "loop" and skipped.break_ in unfixed for skipped in report.skipped):

@@ -452,8 +452,8 @@ class TrialRunner:
     ) -> EdgeFindings:
         """Add how a program that differs only when compiled differs on inputs of other kinds: they are only noted."""
         choices: tuple[EdgeChoice, ...] = ("truth values", "other kinds")
-        for which in choices:
-            original = self._compiled_edges(which)
+        for choice in choices:
+            original = self._compiled_edges(choice)
             if original is None or seen.noted is not None:
                 continue
             before, cases = original
@@ -462,8 +462,8 @@ class TrialRunner:
             seen = seen.extended(self._compiled_differences(*pair) for pair in pairs)
             if seen.noted is None and not self._removes(candidate, gone, before, again):
                 # With other dimensions, other code of PyTorch runs: it reads a mask without dimensions as a number.
-                same = (case for case in cases if not case.input.has_other_rank)
-                still = next((case for case in same if self._breaks_with(candidate, gone, before, case)), None)
+                same_rank = (case for case in cases if not case.input.has_other_rank)
+                still = next((case for case in same_rank if self._breaks_with(candidate, gone, before, case)), None)
                 what = still.input.example.what if still is not None else None
                 seen = replace(seen, noted=f"it still breaks with {what}" if what is not None else None)
         return seen
@@ -532,7 +532,7 @@ class TrialRunner:
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
-        if (loss := self._loss(run.report)) is not None:
+        if (loss := self._lost_compilation(run.report)) is not None:
             return loss
         as_many = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new or as_many:
@@ -547,7 +547,7 @@ class TrialRunner:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None
 
-    def _loss(self, changed: Report) -> tuple[RemedyVerdict, str] | None:
+    def _lost_compilation(self, changed: Report) -> tuple[RemedyVerdict, str] | None:
         """Return the verdict on a change with which Dynamo compiles nothing or gives up; ``None`` on any other."""
         original = self.original.report
         if original.summary.ops and not changed.summary.ops:

@@ -120,10 +120,10 @@ def _whole_statement(text: str, line: int) -> str | None:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
-    around = [
+    enclosing = [
         node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
     ]
-    return ast.unparse(min(around, key=lambda node: (node.end_lineno or 0) - node.lineno)) if around else None
+    return ast.unparse(min(enclosing, key=lambda node: (node.end_lineno or 0) - node.lineno)) if enclosing else None
 
 
 def _cell_function(tree: ast.Module) -> ast.FunctionDef:

@@ -88,14 +88,14 @@ def reproduce(
         search = _ScriptSearch(report, target, running, on_status, begun + limit)
         script = search.first_script(entries, kept)
         if script is None:
-            return Reproducer(ident, target.title, reason=search.reason, seconds=_since(begun))
+            return Reproducer(ident, target.title, reason=search.reason, seconds=_seconds_since(begun))
         tree, steps = search.reduce(script, begun + _SHARE_OF_REDUCTION * limit)
         text = spaced(tree)
         if redacted:
             hidden = search.redact(tree, script)
             if hidden is None:
                 reason = "Without its names and texts, the script does not reproduce the finding."
-                return Reproducer(ident, target.title, reason=reason, steps=steps, seconds=_since(begun))
+                return Reproducer(ident, target.title, reason=reason, steps=steps, seconds=_seconds_since(begun))
             text = hidden
     return _confirmed(target, script, text, steps, begun, redacted=redacted, limit=limit)
 
@@ -114,9 +114,9 @@ def _confirmed(
     shown = shown or target.is_printed_by(final.output, fails=final.status != 0)  # a trace does not have everything
     if not shown:
         reason = "The script shows it in a process with PyTorch loaded, but not alone."
-        return Reproducer(target.id, title, reason=reason, steps=steps, seconds=_since(begun))
+        return Reproducer(target.id, title, reason=reason, steps=steps, seconds=_seconds_since(begun))
     issue = issue_text(title, whole, final.output, script.packages)
-    return Reproducer(target.id, title, whole, issue, steps=steps, seconds=_since(begun))
+    return Reproducer(target.id, title, whole, issue, steps=steps, seconds=_seconds_since(begun))
 
 
 class _ScriptSearch:
@@ -239,7 +239,7 @@ def _why_no_entry(report: Report, kept: KeptEntries) -> str:
     return "No call of a compiled function was kept."
 
 
-def _since(begun: float) -> float:
+def _seconds_since(begun: float) -> float:
     return round(time.monotonic() - begun, 1)
 
 

@@ -37,10 +37,10 @@ def is_of_user(value: Any) -> bool:
 
 def attributes_of(value: Any) -> dict[str, Any]:
     """Return the attributes of an object; for a module, also its parameters, buffers and submodules."""
-    held = dict(vars(value)) if hasattr(value, "__dict__") else {}
+    attributes = dict(vars(value)) if hasattr(value, "__dict__") else {}
     if isinstance(value, torch.nn.Module):
-        held |= {**vars(value)["_parameters"], **vars(value)["_buffers"], **vars(value)["_modules"]}
-    return held
+        attributes |= {**vars(value)["_parameters"], **vars(value)["_buffers"], **vars(value)["_modules"]}
+    return attributes
 
 
 def parameters_of(kind: type) -> list[inspect.Parameter] | None:
@@ -109,9 +109,9 @@ def own_function(function: types.FunctionType) -> types.FunctionType | None:
     if unwrapped is not function and isinstance(unwrapped, types.FunctionType) and is_of_user(unwrapped):
         return unwrapped
     for cell in function.__closure__ or ():
-        held = content(cell)
-        if isinstance(held, types.FunctionType) and is_of_user(held):
-            return held
+        closed_over = content(cell)
+        if isinstance(closed_over, types.FunctionType) and is_of_user(closed_over):
+            return closed_over
     return None
 
 

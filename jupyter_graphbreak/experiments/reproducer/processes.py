@@ -111,7 +111,7 @@ def _command(function: str) -> list[str]:
 
 
 def _answer_of_new_process(script: str, limit: float) -> str:
-    """Return the answer of a new process, where processes cannot fork; empty if it took longer than a limit."""
+    """Return the answer of a new process, for systems without fork; empty if it took longer than a limit."""
     try:
         done = subprocess.run(
             _command("answer_once"), input=script, capture_output=True, text=True, check=False, timeout=limit + _START_S
@@ -211,9 +211,9 @@ def answer_once() -> None:
 def _silenced_output() -> int:
     """Drop the output of this process from now on; return a descriptor of its standard output."""
     output = os.dup(1)
-    with Path(os.devnull).open("r+b") as nothing:
+    with Path(os.devnull).open("r+b") as null_device:
         for descriptor in (1, 2):
-            os.dup2(nothing.fileno(), descriptor)
+            os.dup2(null_device.fileno(), descriptor)
     return output
 
 
@@ -257,7 +257,7 @@ def _load_packages(script: str) -> None:
                 continue
         for module in modules:
             if module not in sys.modules:
-                with contextlib.suppress(Exception):  # the script will raise the same
+                with contextlib.suppress(Exception):  # the script itself will raise the same error
                     importlib.import_module(module)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_BLOCKS = ("body", "orelse", "finalbody")
+_BLOCK_FIELDS = ("body", "orelse", "finalbody")
 _Change = tuple[str, ast.Module]
 
 
@@ -118,7 +118,7 @@ def _blocks(tree: ast.AST) -> Iterator[list[Any]]:
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop(0)
-        for name in _BLOCKS:
+        for name in _BLOCK_FIELDS:
             block = getattr(node, name, None)
             if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
                 yield block
@@ -131,7 +131,7 @@ def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
     for block in range(len(list(_blocks(tree)))):
         for index, statement in enumerate(list(_blocks(tree))[block]):
             if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                for name in _BLOCKS:
+                for name in _BLOCK_FIELDS:
                     block_of_it = getattr(statement, name, None)
                     if block_of_it and not isinstance(block_of_it[-1], ast.Raise):  # it would raise for any input
                         changed = copy.deepcopy(tree)

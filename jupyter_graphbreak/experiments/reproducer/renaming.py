@@ -97,7 +97,7 @@ class WithoutModules(ast.NodeTransformer):
         self._modules = modules
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Return the attribute, or the name of the module's object under it."""
+        """Return the attribute, or the script's name for the module's object that it refers to."""
         chain, inner = [node.attr], node.value
         while isinstance(inner, ast.Attribute):
             chain.append(inner.attr)

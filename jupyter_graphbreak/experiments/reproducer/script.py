@@ -179,8 +179,10 @@ def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
 
 def _key(function: Any) -> list[tuple[str, int, str]]:
     """Return the identity of a function: the places of its code and of the code of functions in its closure."""
-    held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _has_content(cell)]
-    codes = [code for part in (function, *held) if isinstance(code := getattr(part, "__code__", None), types.CodeType)]
+    closed_over = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _has_content(cell)]
+    codes = [
+        code for part in (function, *closed_over) if isinstance(code := getattr(part, "__code__", None), types.CodeType)
+    ]
     return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
 
 

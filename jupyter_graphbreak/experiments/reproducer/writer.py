@@ -267,9 +267,9 @@ class Writer:
     def _with_names(self, node: Any, scope: dict[str, Any], skip: set[str]) -> Any:
         names = outer_names(node) - skip
         modules = {name: scope[name] for name in names if is_own_module(scope.get(name))}
-        without = WithoutModules(self.bind, modules)
-        node = without.visit(node)
-        self.renamed |= without.renamed
+        remover = WithoutModules(self.bind, modules)
+        node = remover.visit(node)
+        self.renamed |= remover.renamed
         new: dict[str, str] = {}
         for name in sorted(outer_names(node) - skip):
             value = scope.get(name, MISSING)
@@ -549,12 +549,12 @@ class Writer:
         parameters = parameters_of(type(value))
         if parameters is None:
             return None
-        held, args, words = attributes_of(value), list[ast.expr](), list[ast.keyword]()
+        attributes, args, words = attributes_of(value), list[ast.expr](), list[ast.keyword]()
         for parameter in parameters:
             name, default = parameter.name, parameter.default
             if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
                 continue
-            part = held.get(name, held.get(f"_{name}", MISSING))
+            part = attributes.get(name, attributes.get(f"_{name}", MISSING))
             if isinstance(default, bool) and (part is None or isinstance(part, torch.Tensor)):
                 part = part is not None  # such as bias=True
             if part is MISSING:

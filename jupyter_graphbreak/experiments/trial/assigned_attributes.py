@@ -255,17 +255,17 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
 def _passed(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the first name and attribute path of objects that code reads and passes on, perhaps as ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
-    held: tuple[str, tuple[str, ...]] | None = None
+    loaded: tuple[str, tuple[str, ...]] | None = None
     for instruction in dis.get_instructions(code):
         is_callee = instruction.opname == "LOAD_METHOD" or instruction.argrepr.startswith("NULL")
-        if instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and held is not None and not is_callee:
+        if instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and loaded is not None and not is_callee:
             if instruction.argval != "__dict__":
-                held = held[0], (*held[1], instruction.argval)
+                loaded = loaded[0], (*loaded[1], instruction.argval)
             continue
-        if held is not None and not (is_callee and "GLOBAL" not in instruction.opname):
-            result[held] = None
+        if loaded is not None and not (is_callee and "GLOBAL" not in instruction.opname):
+            result[loaded] = None
         is_global = instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"} and not is_callee
-        held = (instruction.argval, ()) if is_global else None
+        loaded = (instruction.argval, ()) if is_global else None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             result.update(dict.fromkeys(_passed(constant)))
@@ -353,7 +353,7 @@ def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...
 
 
 def _named_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the same for calls such as ``setattr(owner, "name", 1)``."""
+    """Yield the same pairs as :func:`_assignments` for calls such as ``setattr(owner, "name", 1)``."""
     begun = False
     root: str | None = None
     path: tuple[str, ...] = ()
@@ -376,29 +376,29 @@ def _named_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, .
 def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return the local names of modules and of objects that global names lead to, as in ``F = torch.nn.functional``."""
     aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
-    held: tuple[str, tuple[str, ...]] | None = None
+    loaded: tuple[str, tuple[str, ...]] | None = None
     constant: Any = None
     module, imports_names = "", False  # of the current import
     for instruction in dis.get_instructions(code):
         name = instruction.argval
         match instruction.opname:
             case "LOAD_CONST":
-                constant, held = name, None
+                constant, loaded = name, None
             case "IMPORT_NAME":
                 module, imports_names = name, constant is not None
-                held = module.partition(".")[0], ()
+                loaded = module.partition(".")[0], ()
             case "IMPORT_FROM":
-                held = module, (name,) if imports_names else ()
+                loaded = module, (name,) if imports_names else ()
             case "LOAD_GLOBAL" | "LOAD_NAME":
-                held = name, ()
-            case "LOAD_ATTR" if held is not None:
-                held = held[0], (*held[1], name)
-            case "STORE_FAST" | "STORE_NAME" | "STORE_GLOBAL" | "STORE_DEREF" if held is not None:
-                aliases[name], held = held, None
+                loaded = name, ()
+            case "LOAD_ATTR" if loaded is not None:
+                loaded = loaded[0], (*loaded[1], name)
+            case "STORE_FAST" | "STORE_NAME" | "STORE_GLOBAL" | "STORE_DEREF" if loaded is not None:
+                aliases[name], loaded = loaded, None
             case "SWAP" | "ROT_TWO" | "POP_TOP" if module and not imports_names:
                 pass  # in `import a.b as c`
             case _:
-                held = None
+                loaded = None
     return aliases
 
 

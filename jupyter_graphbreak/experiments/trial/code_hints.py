@@ -85,7 +85,7 @@ def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
     """Return other members of an enumeration, or strings that a function may accept in place of one."""
     if isinstance(value, enum.Enum):
         return [member for member in type(value) if member is not value][:2]
-    # The keys of a dict that has this one as well select between its values.
+    # If the string is a key of a dict, the dict's other keys select its other values.
     keys = [key for known in _dicts_of_names(fn) if value in known for key in known]
     constants = [text for text in constants_in_code(fn) if isinstance(text, str) and text.isprintable()]
     return [text for text in dict.fromkeys([*keys, *constants]) if text != value][:2]
@@ -113,7 +113,7 @@ def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
 
 
 def other_modes(fn: Callable[..., Any], value: str) -> list[str]:
-    """Return other strings for one that code compares with a constant; the last one equals no constant."""
+    """Return other strings for a string that code compares with constants; the last one equals no constant."""
     known = value in constants_in_code(fn) or any(value in names for names in _dicts_of_names(fn))
     return [*other_choices(fn, value), f"not {value}"] if known else []
 

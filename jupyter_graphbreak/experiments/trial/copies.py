@@ -169,7 +169,7 @@ class _Copier:
             return value
         kind: Any = type(value)
         if kind in WEAK_PROXIES:
-            return weakref.proxy(result, functools.partial(_keep, result))
+            return weakref.proxy(result, functools.partial(_keep_alive, result))
         try:
             proxy = kind.__new__(kind)
             if hasattr(value, "_self_wrapper"):  # it calls this function instead of its own
@@ -298,7 +298,7 @@ class _Copier:
         if (target := proxied_by(value)) is not None:
             return self._proxy(value, target)
         kind: Any = type(value)
-        known = len(self._memo)
+        memo_size = len(self._memo)
         reason = "it has a destructor, which would also run for the copy"
         if kind in _IN_MEMORY or not any("__del__" in vars(base) for base in kind.__mro__):
             if not _defines_copying(kind) and has_attributes_only(kind):
@@ -310,7 +310,7 @@ class _Copier:
                 return self._copy_of_uncopied(value) if result is value else self._separated(value, result)
             except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
                 reason = description(error)
-                for key in list(self._memo)[known:]:
+                for key in list(self._memo)[memo_size:]:
                     del self._memo[key]  # discard the unfinished copy
         if kind.__module__ in _HASHES or kind.__name__ == _IMAGE:
             return value.copy()
@@ -385,15 +385,15 @@ class _Copier:
         return result
 
     def _copy_unusual_tensor(self, value: torch.Tensor) -> Any:
-        has_only_a_class = _has_only_a_class(value)
-        if has_only_a_class and _is_copied_like_others(type(value)):
+        differs_only_in_class = _differs_only_in_class(value)
+        if differs_only_in_class and _is_copied_like_others(type(value)):
             return self._of_class(value)
         try:
             with self._patched_deepcopy():
                 result = copy.deepcopy(value, self._memo)
             if result is not value:
                 return result
-            return self._of_class(value) if has_only_a_class else _detached_copy(value)
+            return self._of_class(value) if differs_only_in_class else _detached_copy(value)
         except Exception as error:  # noqa: BLE001 - most non-leaf tensors
             with contextlib.suppress(Exception):
                 return _detached_copy(value)
@@ -491,8 +491,8 @@ def _address(view: memoryview) -> int:
     return torch.frombuffer(view.cast("B"), dtype=torch.uint8).data_ptr()
 
 
-def _keep(*_: Any) -> None:
-    """Do nothing when a copy is gone, to which this is bound: nothing else may keep it alive."""
+def _keep_alive(*_: Any) -> None:
+    """Do nothing; used as a callback whose bound argument, a copy, stays alive as long as the proxy."""
 
 
 def _is_builtin_init(kind: type) -> bool:
@@ -500,7 +500,7 @@ def _is_builtin_init(kind: type) -> bool:
     return isinstance(vars(kind).get("__init__"), types.WrapperDescriptorType)
 
 
-def _has_only_a_class(value: torch.Tensor) -> bool:
+def _differs_only_in_class(value: torch.Tensor) -> bool:
     """Return whether a tensor is like any other apart from its class."""
     is_dense = value.layout == torch.strided and not (value.is_nested or value.is_quantized or value.is_meta)
     return is_dense and not has_own_dispatch(type(value))

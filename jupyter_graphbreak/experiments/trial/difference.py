@@ -31,7 +31,7 @@ ACCEPTABLE: frozenset[Kind] = frozenset({
 _MAX_LENGTH = 60
 #: Prefixes of the errors that a graph raises if a value breaks an assumption.
 _ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
-#: The message of a check in a graph whose message was not a constant.
+#: The message of a failed check in a graph, if the program's own message was not a constant.
 _UNNAMED_CHECK = "check failed"
 #: Messages of errors that lists and other sequences raise, not tensors.
 _MESSAGES_OF_SEQUENCES = re.compile(r"index out of range$|^pop ")

@@ -83,7 +83,7 @@ _WITH_GRADIENT = "tensors that have a .grad"
 _MAX_RAISED_RANKS = 3
 #: What a caller may pass in place of a tensor that the function tests.
 _NO_TENSORS: tuple[Any, ...] = (None, [])
-#: The number of tensors of which each gets the memory of each other.
+#: The number of tensors among which every pair is tried with shared memory.
 _MAX_SHARING = 3
 #: Names with which code reads the number in a tensor.
 _READ_NUMBERS = frozenset({"item", "tolist", "int", "float"})
@@ -158,9 +158,9 @@ def _kind_changes(
         ", zero": torch.zeros_like,
     }
     for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first), _layout_changes(first)):
-        for which, make_values in values.items():
+        for description, make_values in values.items():
             changed = unless(indices, functools.partial(change, make_values), unchanged)
-            yield f"{kind}{which}", kind, map_tensors(first, changed)
+            yield f"{kind}{description}", kind, map_tensors(first, changed)
     yield "all tensors empty", "empty tensors", map_tensors(first, _empty)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_RAISED_RANKS]:
@@ -174,9 +174,9 @@ def _kind_changes(
             yield what, kind, arguments
             # Equal numbers are equal even if one row is broadcast.
             others: dict[str, Change] = {"negated": negated, "ones": torch.ones_like}
-            for which, make_values in others.items():
+            for description, make_values in others.items():
                 yield (
-                    f"{what}, all tensors {which}",
+                    f"{what}, all tensors {description}",
                     kind,
                     map_tensors(arguments, unless(indices, make_values, unchanged)),
                 )
@@ -196,9 +196,9 @@ def _longer_last_items(
         longer = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
         arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer]))
         values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
-        for which, change in values.items():
+        for description, change in values.items():
             changed = map_tensors(arguments, unless(indices, change, unchanged))
-            yield f"{name} with {LONGER_LAST_ITEM}{which}", LONGER_LAST_ITEM, changed
+            yield f"{name} with {LONGER_LAST_ITEM}{description}", LONGER_LAST_ITEM, changed
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
@@ -207,26 +207,26 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
     reads_numbers = not _READ_NUMBERS.isdisjoint(names_in_code(fn))
     flags = [name for name, value in first.named(fn).items() if type(value) is bool]
     for name in (name for name in flags if name in tested and name not in defaults):  # None is as good as false
-        without = first.with_argument(fn, name, None)
-        yield f"{name} = None", f"{name} = None", without
-        yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(without, negated)
+        shorter = first.with_argument(fn, name, None)
+        yield f"{name} = None", f"{name} = None", shorter
+        yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(shorter, negated)
     for name, value in first.named(fn).items():
         for missing in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
             kind = f"{name} without {show(missing)}"
-            without = first.with_argument(fn, name, {key: part for key, part in value.items() if key != missing})
-            yield kind, kind, without
-            yield f"{kind}, all tensors negated", kind, map_tensors(without, negated)
+            shorter = first.with_argument(fn, name, {key: part for key, part in value.items() if key != missing})
+            yield kind, kind, shorter
+            yield f"{kind}, all tensors negated", kind, map_tensors(shorter, negated)
     given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
-    for name, default in defaults.items():  # None is no value of another kind: the function expects it
+    for name, default in defaults.items():  # the function expects None, so that is not a different kind of value
         if name in given and is_instance(default, bool | int | float):
             for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {show(other)}"
                 yield kind, kind, first.with_argument(fn, name, other)
     for name, value in given.items():
         if name in tested and name not in defaults:  # a caller may pass no tensor
-            for nothing in _NO_TENSORS:
-                kind = f"{name} = {show(nothing)}"
-                yield kind, kind, first.with_argument(fn, name, nothing)
+            for empty in _NO_TENSORS:
+                kind = f"{name} = {show(empty)}"
+                yield kind, kind, first.with_argument(fn, name, empty)
         if (name in tested or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
@@ -320,9 +320,9 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
         for other in others:
             yield f"{name} = {show(other)}", first.with_argument(fn, name, other)
         if value is not None and name in defaults and defaults[name] is None:
-            without = first.with_argument(fn, name, None)
-            yield f"{name} = None", without
-            yield f"{name} = None, all tensors negated", map_tensors(without, negated)
+            shorter = first.with_argument(fn, name, None)
+            yield f"{name} = None", shorter
+            yield f"{name} = None, all tensors negated", map_tensors(shorter, negated)
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
@@ -331,7 +331,7 @@ def _edge_values_of_parts(value: Any) -> Iterator[Any]:
         for key, part in value.items():
             yield from ({**value, key: other} for other in _edge_values(part) if not is_instance(part, torch.Tensor))
     elif type(value) in {list, tuple}:
-        for index in sorted({0, len(value) - 1} & set(range(len(value)))):  # code after a loop's exit reads the last
+        for index in sorted({0, len(value) - 1} & set(range(len(value)))):  # code after a loop reads the last item
             part = value[index]
             others = _edge_values(part) if is_instance(part, bool | int | float) else iter(())
             for other in itertools.islice(others, _MAX_ITEM_VALUES):
@@ -431,9 +431,11 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, unchanged)
         numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
-        same = [("the same values", first)]
-        # The deviation of a single number is nan.
-        for what, changed in itertools.chain(same, numbers, _zero_arguments(first, fn), _length_changes(first, only=1)):
+        unchanged_numbers = [("the same values", first)]
+        # The standard deviation of a single number is nan.
+        for what, changed in itertools.chain(
+            unchanged_numbers, numbers, _zero_arguments(first, fn), _length_changes(first, only=1)
+        ):
             yield f"{what}, {kind}", kind, map_tensors(changed, require)
 
 

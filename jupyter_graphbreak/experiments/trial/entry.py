@@ -112,7 +112,7 @@ class Entry:
 
     @looking_at_tensors()
     def why_not_run(self) -> str | None:
-        """Return the reason why it cannot run again, as a sentence; ``None`` if it can."""
+        """Return the reason why the entry cannot run again, as a sentence; ``None`` if it can."""
         if self.modes.functorch:
             return f"{self.function} was called within a transform of torch.func, which cannot be repeated on its own."
         tensors = self.tensors()
@@ -190,7 +190,7 @@ class KeptEntries:
         self._keys.append((entry, key_of(entered.call)))
 
     def _copied(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
-        """Return a copy of a call, and the parts of packages that it may change; a sentence if it is too large."""
+        """Return a copy of a call and the parts of packages that it may change, or a sentence if it is too large."""
         tensors = _tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
         too_large = _why_too_large(name, size, self._taken, _limit(tensors) + self._taken)

@@ -139,7 +139,7 @@ _PATH = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
 _COMPILED = frozenset({"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"})
 #: The types of methods that are not written in Python, in their class.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
-#: Packages whose files PyTorch or Python report.
+#: Packages whose writing to files PyTorch or Python reports.
 _WITH_EVENTS = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
 
 
@@ -160,7 +160,7 @@ def file_functions() -> Iterator[tuple[Any, str, Any]]:
 
 
 def load(name: str) -> bool:
-    """Import a module with functions to replace, and return whether that was one."""
+    """Import a module if it is one of :data:`MODULES`; return whether this imported it."""
     if name not in MODULES or name in sys.modules:
         return False
     importlib.import_module(name)
@@ -184,7 +184,7 @@ def _writers_in(_: int) -> list[tuple[ModuleType | type, str]]:
 
 @functools.cache
 def _may_write(module: object, file: object) -> bool:
-    """Return whether a module is of a package whose files neither PyTorch nor Python reports."""
+    """Return whether a module belongs to a package whose writing to files neither PyTorch nor Python reports."""
     return str(module or "").partition(".")[0] not in _WITH_EVENTS and is_library(str(file or ""))
 
 
@@ -200,7 +200,7 @@ def _writers_of(module: ModuleType, examined: set[int]) -> list[tuple[ModuleType
         return known[2]
     found: list[tuple[ModuleType | type, str]] = []
     for name, value in list(content.items()):
-        # The replacement of a function, which may be there now, refers to it.
+        # The name may refer to a replacement now, which refers to the original.
         if _WRITER.search(str(name)) and is_compiled(unwrapped(value)):
             found.append((module, name))
         if is_instance(value, type):
@@ -235,7 +235,7 @@ def announcing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
 
 
 def is_compiled(function: Any) -> bool:
-    """Return whether a function is not written in Python: that of C, of Cython or of nanobind."""
+    """Return whether a function is not written in Python: but in C, in Cython or with nanobind."""
     return type(function).__name__ in _COMPILED
 
 

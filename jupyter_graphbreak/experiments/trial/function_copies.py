@@ -198,7 +198,7 @@ class FunctionCopier:
         return self._globals[origin]
 
     def origin(self, scope: dict[str, Any]) -> int:
-        """Return the id of the namespace of which one is a copy, or its own id."""
+        """Return the id of the namespace that a namespace is a copy of, or its own id."""
         return self.origins.get(id(scope)) or self._earlier_scopes.get(id(scope), id(scope))
 
     def _copy_global(self, name: str, scope: dict[str, Any]) -> None:

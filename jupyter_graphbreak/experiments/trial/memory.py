@@ -101,7 +101,7 @@ class Memory:
         return _CopiedStorage(storage, storage.clone())
 
     def restores(self, storage: torch.UntypedStorage) -> bool:
-        """Return whether this restores a storage."""
+        """Return whether :meth:`restore` restores a storage."""
         block = self._by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr()
 

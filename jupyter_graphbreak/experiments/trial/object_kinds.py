@@ -97,7 +97,7 @@ def is_shared(value: Any) -> bool:
     if is_instance(value, _PROCESS_TYPES) or (is_instance(value, io.IOBase) and stream_in_memory(value) is None):
         return True
     home: Any = type(value).__module__
-    # A class may define a property of that name. A compiled module is copied with the module that it calls.
+    # A class may define ``__module__`` as a property. A compiled module is copied with the module that it calls.
     if not isinstance(home, str) or is_instance(value, torch.nn.Module):
         return False
     return home.partition(".")[0] in _LOGGING_PACKAGES or any(

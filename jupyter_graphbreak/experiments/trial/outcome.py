@@ -226,16 +226,16 @@ def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Ite
 def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozenset[str]]]:
     """Return the objects that are identical to, or share memory with, earlier ones."""
     aliases: dict[str, tuple[str, frozenset[str]]] = {}
-    same: dict[int, list[str]] = defaultdict(list)
+    places_by_id: dict[int, list[str]] = defaultdict(list)
     in_memory: dict[int, list[str]] = defaultdict(list)
     for place, item in objects:
         address = memory_address(item)
         neighbours = in_memory[address] if address is not None else []
-        if same[id(item)]:
-            aliases[place] = ("is", frozenset(same[id(item)][:_MAX_NAMES]))
+        if places_by_id[id(item)]:
+            aliases[place] = ("is", frozenset(places_by_id[id(item)][:_MAX_NAMES]))
         elif neighbours:
             aliases[place] = ("shares memory with", frozenset(neighbours[:_MAX_NAMES]))
-        same[id(item)].append(place)
+        places_by_id[id(item)].append(place)
         neighbours.append(place)
     return aliases
 
@@ -328,7 +328,7 @@ def line_limit() -> Iterator[set[tuple[str, int]]]:
 
 @contextlib.contextmanager
 def _tracing(function: Any) -> Iterator[None]:
-    """Set the trace function while the context is open, unless code in it sets another."""
+    """Set the trace function while the context is open, unless code in it sets a different one."""
     before = sys.gettrace()
     sys.settrace(function)
     try:

@@ -72,7 +72,7 @@ class ProcessState:
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
-        """Return the changes since that moment."""
+        """Return the changes since this state was read."""
         return [part.change(before, after) for part, before, after in self._changed()]
 
     def restore(self) -> list[StateChange]:
@@ -265,10 +265,9 @@ def _tracing_parts() -> Iterator[Part]:
     """Yield the trace and profile functions and the fault handler."""
     for kind in ("trace", "profile"):
         for owner, whose in ((sys, ""), (threading, " of new threads")):
-            read, write = getattr(owner, f"get{kind}", None), getattr(owner, f"set{kind}")
-            if read is not None:  # new in Python 3.10 for threads
-                yield Part(f"sets the {kind} function{whose}", identity_of(read), setter_of(write),
-                           frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
+            read, write = getattr(owner, f"get{kind}"), getattr(owner, f"set{kind}")
+            yield Part(f"sets the {kind} function{whose}", identity_of(read), setter_of(write),
+                       frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
     faults = sys.modules.get("faulthandler")
     if faults is not None:
         yield Part("sets the fault handler", faults.is_enabled, lambda on: _set_fault_handler(faults, on),

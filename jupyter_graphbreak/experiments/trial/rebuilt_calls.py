@@ -114,7 +114,7 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: A
                 return _built_container(sketch, path, known, build)
             case Other():
                 if type(known) is not sketch.kind:
-                    raise CannotRebuildError(f"{path} is an object that cannot be made again")
+                    raise CannotRebuildError(f"{path} is an object that cannot be created again")
                 return known
         return sketch
 
@@ -156,7 +156,7 @@ def _built_container(sketch: Container, path: Path, known: Any, build: Callable[
         return {key: build(path.into("item", key), parts.get(key)) for key in sketch.keys}
     if type(known) is kind:
         return known
-    raise CannotRebuildError(f"{path} is an object that cannot be made again")
+    raise CannotRebuildError(f"{path} is an object that cannot be created again")
 
 
 def tensor_of(sketch: TensorSketch, known: Any) -> torch.Tensor:

@@ -110,7 +110,7 @@ class Reference:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit():
                 case = ReferenceCase(derived, self._run_input(derived))
-                if case.expected.raised is None or not derived.special:  # else it does not accept the input
+                if case.expected.raised is None or not derived.special:  # otherwise the function rejects the input
                     cases.append(case)
         return cases
 
@@ -133,7 +133,7 @@ class Reference:
                 with contextlib.suppress(LineLimitError), line_limit():
                     case = ReferenceCase(derived, self._run_input(derived))
             except TrialStoppedError as stopped:
-                if stopped.effect.what != WAITS_FOR_THREAD:  # like an endless loop, no result to compare
+                if stopped.effect.what != WAITS_FOR_THREAD:  # as with an endless loop, there is no result to compare
                     raise
             if case is not None and self.repeats(case):
                 yield case
@@ -163,7 +163,7 @@ class Reference:
 
     @functools.cached_property
     def _seeds(self) -> list[int]:
-        """Another random seed if the result depends on it, and seeds for which different lines run."""
+        """A different random seed if the result depends on the seed, and seeds for which different lines run."""
         found = [1] if self.random else []
         seed_all(0)
         if not self.repeatable or random_states() == self.result.random:  # it draws no random numbers

@@ -296,8 +296,8 @@ def _decorated_by_library(function: Any) -> Any:
     """Return the user's function in the closure of a function that a library's decorator made; else ``None``."""
     if not is_instance(function, types.FunctionType) or not is_library(function.__code__.co_filename):
         return None
-    held = (cell.cell_contents for cell in function.__closure__ or () if _has_content(cell))
-    return next((item for item in held if is_instance(item, types.FunctionType) and is_own(item)), None)
+    closed_over = (cell.cell_contents for cell in function.__closure__ or () if _has_content(cell))
+    return next((item for item in closed_over if is_instance(item, types.FunctionType) and is_own(item)), None)
 
 
 def owner_of(call: Callable[..., Any]) -> Any:
@@ -307,9 +307,11 @@ def owner_of(call: Callable[..., Any]) -> Any:
     """
     if is_instance(call, types.FunctionType) and is_library(call.__code__.co_filename):
         for cell in call.__closure__ or ():
-            held = cell.cell_contents() if _has_content(cell) and is_instance(cell.cell_contents, weakref.ref) else None
-            if is_instance(held, torch.optim.Optimizer):
-                return held
+            referent = (
+                cell.cell_contents() if _has_content(cell) and is_instance(cell.cell_contents, weakref.ref) else None
+            )
+            if is_instance(referent, torch.optim.Optimizer):
+                return referent
     return getattr(call, "__self__", call)
 
 

@@ -332,7 +332,7 @@ MAX_SLEEP_S = 5.0
 ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working directory"
 _RESTORED = {ENVIRONMENT, FOLDER}
 #: A change of state that outlives the process.
-HOSTNAME = "sets the name of the host"
+HOSTNAME = "sets the host name"
 STARTS_THREAD = "starts a thread"
 #: The event of an import, which has an effect only in trials: a real run imports each module once.
 _IMPORT = "import"
@@ -345,7 +345,7 @@ WAITS_FOR_THREAD = "waits for another thread"
 COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"
 #: The effect of code that uses an address, which trials vary like other numbers.
-USES_ADDRESS = "uses memory by its address"
+USES_ADDRESS = "accesses memory by its address"
 #: The effect of code that schedules a function in an event loop.
 SCHEDULES = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {

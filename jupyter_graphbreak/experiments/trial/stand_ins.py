@@ -111,7 +111,7 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
     ("torch._C", "Future", "state", "uses a future"),
     ("h5py._hl.base", "HLObject", "file", "uses an open HDF5 file"),
     ("cv2", "VideoWriter", "file", "writes to a video"),
-    ("cv2", "VideoCapture", "file", "takes an image of a video"),
+    ("cv2", "VideoCapture", "file", "reads a frame of a video"),
     *(("cv2", name, "state", "uses a filter of OpenCV") for name in ("KalmanFilter", "BackgroundSubtractor")),
     ("PIL.ImageDraw", "ImageDraw", "state", "draws on an image"),
     ("cv2", "FileStorage", "file", "uses the open file"),

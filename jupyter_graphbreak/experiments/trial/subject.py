@@ -153,8 +153,8 @@ class Subject:
 
     def weakly_held(self) -> tuple[Any, ...]:
         """Return the copies to which other copies have weak references."""
-        held = [copy() for copy in self._copier.memo.values() if type(copy) is weakref.ref]
-        return tuple(copy for copy in held if copy is not None)
+        references = [copy() for copy in self._copier.memo.values() if type(copy) is weakref.ref]
+        return tuple(copy for copy in references if copy is not None)
 
     def state(self, memo: dict[Any, Any] | None = None) -> dict[str, Any]:
         """Return a copy, for comparison, of everything that a call may have changed, by name."""
@@ -226,8 +226,8 @@ class Subject:
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for place in self._places:
             if _is_variable(place.read()):
-                same = [it.write for it in self._places if it is place or (it.key == place.key is not None)]
-                result.setdefault(place.name, (place.read(), functools.partial(_write_all, same)))
+                setters = [it.write for it in self._places if it is place or (it.key == place.key is not None)]
+                result.setdefault(place.name, (place.read(), functools.partial(_write_all, setters)))
         for name, root in self.roots():
             parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:

@@ -96,7 +96,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "tracemalloc": dict.fromkeys(("start", "stop", "clear_traces", "reset_peak"), ("state", "traces memory")),
     "termios": dict.fromkeys(("tcsetattr", "tcsendbreak", "tcflush", "tcflow"), ("state", "sets the terminal")),
     "unittest.mock": {
-        **dict.fromkeys(("_patch.start", "_patch_dict.start"), ("state", "replaces an object until someone stops it")),
+        **dict.fromkeys(("_patch.start", "_patch_dict.start"), ("state", "starts replacing an object")),
         **dict.fromkeys(("_patch.stop", "_patch_dict.stop"), ("state", "stops replacing an object")),
     },
     "safetensors": {"serialize_file": ("file", "writes a file")},

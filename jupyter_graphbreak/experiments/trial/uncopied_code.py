@@ -187,18 +187,18 @@ class UncopiedCode:
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if not self._copier.reads_copies(item):
                     functions.append((item, names))
-        destructible = [kind for kind in kinds if _is_users_type(kind) and "__del__" in vars(kind)]
+        destructible = [kind for kind in kinds if _is_user_type(kind) and "__del__" in vars(kind)]
         self._destroys = next((effect for kind in destructible for effect in _effects_of_destructor(kind, own)), None)
         in_modules = self._swap_modules(modules)
         if assigns_attributes:
             self._namespaces = list(in_modules)
         known = {(id(vars(module)), name) for module, names in in_modules for name in names}
         stored |= self._callers_of(stored, own)
-        methods = {kind: self._swap_methods(kind, stored) for kind in kinds if stored and _is_users_type(kind)}
+        methods = {kind: self._swap_methods(kind, stored) for kind in kinds if stored and _is_user_type(kind)}
         self._swap_variables(functions, known)
         kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
         for kind in kinds:
-            if _is_users_type(kind):
+            if _is_user_type(kind):
                 swapped = self._swap_attributes(kind, with_members=assigns_attributes)
                 swapped |= methods.get(kind, set())
                 self._namespaces.append((kind, frozenset(name for _, name in swapped)))
@@ -350,13 +350,13 @@ class UncopiedCode:
 
 def _effects_of_destructor(kind: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
     """Yield the effect of functions, except its methods, that name a class with a destructor, which runs later."""
-    what = f"creates a {kind.__name__}, whose destructor may run later"
-    change = StateChange(what, frozenset({kind.__name__}), frozenset())
+    description = f"creates a {kind.__name__}, whose destructor may run later"
+    change = StateChange(description, frozenset({kind.__name__}), frozenset())
     others = [function for function in functions if not function.__qualname__.startswith(f"{kind.__qualname__}.")]
     place = find_changing_line(change, [function.__code__ for function in others], {})
     if place is not None:
-        yield ObservedEffect("state", what, place)
+        yield ObservedEffect("state", description, place)
 
 
-def _is_users_type(kind: type) -> bool:
+def _is_user_type(kind: type) -> bool:
     return is_own(kind) and not is_library_type(kind)

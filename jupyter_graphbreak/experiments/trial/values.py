@@ -241,7 +241,7 @@ class _Comparison:
             close = _content(stream) == _content(stream_in_memory(actual))
         elif is_instance(expected, torch.Generator):
             close = torch.equal(expected.get_state(), actual.get_state())
-        elif is_instance(expected, weakref.ref):  # `==` would call that of the objects, which may change them
+        elif is_instance(expected, weakref.ref):  # `==` would call the objects' own `__eq__`, which may change them
             close = (expected() is None) == (actual() is None)
         elif is_instance(expected, str | bytes | int | range | AbstractSet | type(None)):
             close = bool(expected == actual)
@@ -278,7 +278,7 @@ class _Comparison:
             if _differs_by_noise(expected, actual, self._largest):
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
-                return _both(expected, actual)
+                return _texts_of_both(expected, actual)
             return _summary(str(error))
         except Exception:  # noqa: BLE001 - layouts that cannot be compared
             return None
@@ -299,7 +299,7 @@ class _Comparison:
         return None
 
 
-def _both(expected: torch.Tensor, actual: torch.Tensor) -> str:
+def _texts_of_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
     """Return two small tensors as text, with all digits if the usual four would hide the difference."""
     is_comparable = expected.layout == actual.layout == torch.strided and expected.device == actual.device
     is_comparable = is_comparable and expected.is_floating_point()

@@ -22,7 +22,7 @@ class WantedLine(NamedTuple):
     file: str | None = None
 
     @classmethod
-    def of(cls, text: str) -> WantedLine:
+    def parse(cls, text: str) -> WantedLine:
         """Return the line that a text names: ``12`` or ``model.py:12``.
 
         Raises

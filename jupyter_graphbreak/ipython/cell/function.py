@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: The function that contains a cell's code.
-FUNCTION = "_graphbreak_cell"
-_PREFIX = f"{FUNCTION}.<locals>."
+CELL_FUNCTION = "_graphbreak_cell"
+_PREFIX = f"{CELL_FUNCTION}.<locals>."
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -98,13 +98,13 @@ def as_function(
     if names:
         body = [ast.copy_location(ast.Global(names), at), *body]
     arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    function = ast.FunctionDef(FUNCTION, arguments, body, [])
+    function = ast.FunctionDef(CELL_FUNCTION, arguments, body, [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
     # The error is shown without the frames in between, like that of any cell.
     raised: list[ast.stmt] = [call("trim_traceback", [], at), ast.copy_location(ast.Raise(), at)]
     kept = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
-    caller = call("cell_caller", [ast.Constant(FUNCTION), *([kept] if repeats else [])], at).value
+    caller = call("cell_caller", [ast.Constant(CELL_FUNCTION), *([kept] if repeats else [])], at).value
     run = call("values.append", [ast.copy_location(ast.Call(caller, [], []), at)], at)
     caught = ast.Name("BaseException", ast.Load())
     if repeats:
@@ -140,7 +140,7 @@ def as_module_code(code: types.CodeType) -> types.CodeType:
     constants = tuple(
         as_module_code(constant) if isinstance(constant, types.CodeType) else constant for constant in code.co_consts
     )
-    if code.co_name == FUNCTION:
+    if code.co_name == CELL_FUNCTION:
         return code.replace(co_name="<module>", co_qualname="<module>", co_consts=constants)
     name = code.co_qualname.removeprefix(_PREFIX)
     is_nested = ".<locals>." in name

@@ -64,12 +64,12 @@ def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tup
     if "torch" not in sys.modules:
         return
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _saves(node.func):
+        if isinstance(node, ast.Call) and _is_saving_function(node.func):
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 yield from _saved(argument, namespace)
 
 
-def _saves(function: ast.expr) -> bool:
+def _is_saving_function(function: ast.expr) -> bool:
     name = ast.unparse(function).rpartition(".")[2]
     return name == "dump" or "save" in name
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.ipython.cell.function import (
-    FUNCTION,
+    CELL_FUNCTION,
     as_function,
     as_module_code,
     can_compile_without_warning,
@@ -98,7 +98,7 @@ class CellTexts:
         return known.get(filename)
 
     def _running_number(self, filename: str, text: str) -> int:
-        """Return the number of the running cell; IPython counts on before it runs a cell of a magic such as %%time."""
+        """Return the number of the running cell; IPython increments it before a magic such as %%time runs its cell."""
         history = self._shell.history_manager
         raw = history.input_hist_raw if history is not None else []
         if text.lstrip().startswith("%%") and raw and raw[-1].strip() == text.strip():
@@ -202,4 +202,4 @@ def _compiled(tree: ast.Module, filename: str) -> CodeType:
 def _functions(module: CodeType) -> list[CodeType]:
     """Return the code of the function that contains the cell's code, in the form in which it runs."""
     codes = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
-    return [as_module_code(code) for code in codes if code.co_name == FUNCTION]
+    return [as_module_code(code) for code in codes if code.co_name == CELL_FUNCTION]

@@ -113,7 +113,7 @@ class _Names:
             case ast.Name(name, ast.Load()):
                 return isinstance(self._known.get(name), torch.Tensor)
             case ast.Call(function):
-                return _is_of(_module_name(self._resolved(function)), "torch")
+                return _is_in_package(_module_name(self._resolved(function)), "torch")
         return False
 
     def _allows_call(self, function: ast.expr) -> bool:
@@ -167,7 +167,7 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, torch.Tensor | bool | int | float | complex | str | None | torch.dtype | torch.device):
         return True
     if isinstance(value, types.ModuleType):
-        return _is_of(value.__name__, "torch", "math")
+        return _is_in_package(value.__name__, "torch", "math")
     return _computes(value) or any(value is getattr(builtins, name) for name in _BUILTINS)
 
 
@@ -181,7 +181,9 @@ def _computes(called: Any) -> bool:
         return False
     home = _module_name(called)
     names = {*home.split("."), called.__name__}
-    return _is_of(home, "torch", "math") and not names & _NOT_COMPUTING and not called.__name__.startswith("set_")
+    return (
+        _is_in_package(home, "torch", "math") and not names & _NOT_COMPUTING and not called.__name__.startswith("set_")
+    )
 
 
 def _is_tensor(value: Any) -> bool:
@@ -190,7 +192,7 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _is_of(home: str, *packages: str) -> bool:
+def _is_in_package(home: str, *packages: str) -> bool:
     return home.partition(".")[0] in packages
 
 

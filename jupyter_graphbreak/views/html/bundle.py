@@ -134,7 +134,7 @@ def _with_repeated_stacks(report: Report) -> Report:
 
 
 def _with_stacks(report: Report, stack_of: Callable[[Occurrence, Break], list[Location]]) -> Report:
-    """Return a report with other stacks of its breaks' occurrences."""
+    """Return a report with the given stacks of its breaks' occurrences."""
     breaks = [
         msgspec.structs.replace(
             break_,

@@ -163,9 +163,9 @@ class _SourceRows:
 
     def part(self, start: int, stop: int) -> list[SourceRow]:
         """Return a range of lines as rows."""
-        some = self.lines[start:stop]
-        before = [self.lines[start - 1].scope if start > 0 else None, *(line.scope for line in some)]
-        return list(map(self.row, some, before))
+        lines = self.lines[start:stop]
+        before = [self.lines[start - 1].scope if start > 0 else None, *(line.scope for line in lines)]
+        return list(map(self.row, lines, before))
 
 
 class _Rows:
@@ -253,7 +253,7 @@ class _Runs:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._first_lines = [segment.first_line for segment in source.segments]
-        self._of_segment = cache(self._of_segment_anew)
+        self._of_segment = cache(self._compute_segment)
 
     def on_line(self, number: int) -> list[Run]:
         """Return the runs of a line."""
@@ -263,7 +263,7 @@ class _Runs:
         lines, at = self._of_segment(index), number - self._first_lines[index]
         return lines[at] if at < len(lines) else []
 
-    def _of_segment_anew(self, index: int) -> list[list[Run]]:
+    def _compute_segment(self, index: int) -> list[list[Run]]:
         segment = self._source.segments[index]
         lines = token_runs(segment.text)
         if self._source.kind == "cell" and segment.first_line == 1 and segment.text.startswith("%%"):

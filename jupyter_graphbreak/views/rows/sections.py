@@ -173,7 +173,7 @@ def _error(report: Report) -> Section | None:
     error = report.error
     if error is None:
         return None
-    where = [_where(report, error.location)] if error.location is not None else []
+    where = [_place_text(report, error.location)] if error.location is not None else []
     label = f"{error.type}: {error.message}" if error.message else error.type
     row = Row("0", _cut(label), "error", details=where, more=[_paragraph(error.message)], spot=_spot(error.location))
     return Section("error", "Errors", [row], 1, form="plain")
@@ -199,7 +199,7 @@ def _break(report: Report, number: int, break_: Break, effect: str) -> Row:
     function = "" if at is None or at.function in {None, "<module>"} else at.function or ""
     details = []
     if at is not None:
-        details = [_where(report, at), effect, f"in {function}" if function and code else ""]
+        details = [_place_text(report, at), effect, f"in {function}" if function and code else ""]
     fix, advice = best_remedy(report, break_), guidance(report, break_)
     step = f"Do: {advice[0].text}" if advice else ""
     if fix is not None:
@@ -239,7 +239,7 @@ def _graphs(report: Report) -> Section | None:
             name=f"Graph {graph.id}",
             sign=graph.id,
             is_code=True,
-            details=[part for part in (_at(report, at), ops, ends) if part],
+            details=[part for part in (_spot_text(report, at), ops, ends) if part],
             spot=at,
             cost=costs.get(graph.frame),
             colour=colours[graph.id],
@@ -257,7 +257,7 @@ def _skipped(report: Report) -> Section | None:
             "eager",
             is_code=True,
             name="Runs eagerly",
-            details=[*([_where(report, at)] if at is not None else []), _cut(skipped.reason)],
+            details=[*([_place_text(report, at)] if at is not None else []), _cut(skipped.reason)],
             group=_cut(skipped.reason),
             more=[_paragraph(f"Do: {skipped.way_out}")] if skipped.way_out else [],
             beside="runs eagerly",
@@ -274,7 +274,7 @@ def _recompiles(report: Report) -> Section | None:
     for index, recompilation in enumerate(_limit(functions)):
         guards = [(guard, guard_lines(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
         variations = [_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
-        further = len(recompilation.guards) - 1
+        remaining = len(recompilation.guards) - 1
         known = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
         tried = recompile_remedies(report, recompilation)
         fix = best_recompile_remedy(report, recompilation)
@@ -287,10 +287,10 @@ def _recompiles(report: Report) -> Section | None:
                 "error" if recompilation.limit_hit else "recompile",
                 is_code=not recompilation.is_several,
                 details=[
-                    *([_where(report, recompilation.location)] if recompilation.location is not None else []),
+                    *([_place_text(report, recompilation.location)] if recompilation.location is not None else []),
                     recompilation.times,
                     *map(_cut, variations[:1]),
-                    *([f"and {further} more"] if further > 0 else []),
+                    *([f"and {remaining} more"] if remaining > 0 else []),
                     *([recompilation.warning] if recompilation.warning else []),
                     *([_cut(f"Fix: {fix.title} {sign_of(fix)}")] if fix is not None else []),
                 ],
@@ -328,7 +328,7 @@ def _scopes(report: Report) -> Section | None:
                 scope_name(scope),
                 "forbid" if scope.value else "allow",
                 is_code=True,
-                details=[*([_where(report, scope.location)] if scope.location is not None else []), label],
+                details=[*([_place_text(report, scope.location)] if scope.location is not None else []), label],
                 more=[_paragraph(scope.note)] if scope.note else [],
                 beside=label,
                 spot=_spot(scope.location),
@@ -348,7 +348,7 @@ def _paths(report: Report) -> Section | None:
                 _cut(f"{path.function}()"),
                 is_code=True,
                 name="Only when compiled",
-                details=[*([_where(report, at)] if at is not None else []), _cut(path_effect(path))],
+                details=[*([_place_text(report, at)] if at is not None else []), _cut(path_effect(path))],
                 more=[_paragraph(f"asked in {helper}")] if helper else [],
                 beside=_cut(path_beside(path)),
                 spot=_spot(at),
@@ -401,7 +401,7 @@ def _check(report: Report) -> Section | None:
     for check in checks:
         sentences.append((check_sentence(report, check), "good" if check.equal else "bad"))
         sentences += [(sentence, "note") for sentence in restoring_sentences(check)]
-    return _of_sentences("check", "Correctness", sentences)
+    return _section_of_sentences("check", "Correctness", sentences)
 
 
 def _values(report: Report) -> Section | None:
@@ -433,7 +433,7 @@ def _reproducers(report: Report) -> Section | None:
         (reproducer_sentence(report, found), "note" if found.script is not None else "bad")
         for found in report.reproducers or []
     ]
-    return _of_sentences("reproducer", "Reproducers", sentences)
+    return _section_of_sentences("reproducer", "Reproducers", sentences)
 
 
 def _notes(report: Report) -> Section | None:
@@ -442,7 +442,7 @@ def _notes(report: Report) -> Section | None:
         Row(
             f"effect{index}",
             _cut(effect.what),
-            details=[*([_where(report, effect.location)] if effect.location is not None else []), "not run again"],
+            details=[*([_place_text(report, effect.location)] if effect.location is not None else []), "not run again"],
             spot=_spot(effect.location),
         )
         for index, effect in enumerate(_limit(effects))
@@ -471,7 +471,7 @@ def _section(
     return Section(ident, title, list(rows), len(items), form=form) if items else None
 
 
-def _of_sentences(ident: str, title: str, sentences: Sequence[tuple[str, Look]]) -> Section | None:
+def _section_of_sentences(ident: str, title: str, sentences: Sequence[tuple[str, Look]]) -> Section | None:
     return _section(ident, title, _sentences(sentences), sentences)
 
 
@@ -487,12 +487,12 @@ def _spot(location: Location | None) -> Spot | None:
     return Spot(location.source, location.line, location.column) if location is not None else None
 
 
-def _where(report: Report, location: Location) -> str:
+def _place_text(report: Report, location: Location) -> str:
     return _cut(place(report, without_function(location)))
 
 
-def _at(report: Report, at: Spot | None) -> str:
-    return _where(report, Location(at.source, at.line, at.line)) if at is not None else ""
+def _spot_text(report: Report, at: Spot | None) -> str:
+    return _place_text(report, Location(at.source, at.line, at.line)) if at is not None else ""
 
 
 def _arrows(text: str) -> str:

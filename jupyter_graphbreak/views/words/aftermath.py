@@ -80,7 +80,7 @@ def aftermath_here(report: Report, graph_break: Break, resumes: Iterable[Resume]
 
 
 def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]:
-    """Sort resume functions: first those of the function that breaks, then those of its file, then others."""
+    """Sort resume functions: first those of the function that breaks, then those of its file, then the rest."""
     at = graph_break.location
 
     def distance(resume: Resume) -> int:

@@ -73,11 +73,11 @@ def _is_comparable(changes: Changes) -> bool:
 def _not_recompiled(changes: Changes) -> str:
     """Name the functions that only one run compiled: "this run did not compile norm (PyTorch still had the code)"."""
     sentences = []
-    for run, which in (("after", "this run"), ("before", "the run before")):
+    for run, label in (("after", "this run"), ("before", "the run before")):
         names = list(dict.fromkeys(function.function for function in changes.reused if function.run == run))
         if names:
             shown = counted(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
-            sentences.append(f"{which} did not compile {shown} (PyTorch still had the code)")
+            sentences.append(f"{label} did not compile {shown} (PyTorch still had the code)")
     return ", ".join(sentences)
 
 

@@ -215,17 +215,19 @@ def _verdict(report: Report, entry: EntryCost) -> str:
     if not entry.settled:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
-    parts = [f"compiled, a call is {_against(entry.eager, entry.compiled)} {times}", *_guards(entry)]
+    parts = [f"compiled, a call is {_compared_with_eager(entry.eager, entry.compiled)} {times}", *_guards(entry)]
     for remedied in entry.remedied[:_MAX_REMEDIED]:
         name = _without_breaks(report, remedied.remedies)
         if overlap(remedied.time, entry.compiled):
             parts.append(f"{name}: no measurable effect")
         else:
-            parts.append(f"{name}: {_against(entry.eager, remedied.time)} ({time_text(remedied.time.median_us)})")
+            parts.append(
+                f"{name}: {_compared_with_eager(entry.eager, remedied.time)} ({time_text(remedied.time.median_us)})"
+            )
     return "; ".join(parts)
 
 
-def _against(eager: Spread, other: Spread) -> str:
+def _compared_with_eager(eager: Spread, other: Spread) -> str:
     """Compare a time with eager's: "3.1 times slower than eager", "8% faster than eager"."""
     if overlap(eager, other) or not min(eager.median_us, other.median_us) > 0:
         return "as fast as eager, within measurement error"

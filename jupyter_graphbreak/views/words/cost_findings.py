@@ -318,14 +318,14 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
     compiled, eager = memory.compiled_peak_bytes, memory.eager_peak_bytes
     if max(compiled, eager) < _NOTABLE_BYTES:
         return
-    more = compiled - eager
-    share = more / max(eager, 1)
+    extra_bytes = compiled - eager
+    share = extra_bytes / max(eager, 1)
     if abs(share) < _NOTABLE_SHARE:
         sentence = f"a call needs as much memory as eager ({memory_text(compiled)})"
     else:
-        word = "more" if more > 0 else "less"
+        word = "more" if extra_bytes > 0 else "less"
         both = f"({memory_text(compiled)} against {memory_text(eager)})"
-        sentence = f"a call needs {memory_text(abs(more))} {word} memory than eager {both}"
+        sentence = f"a call needs {memory_text(abs(extra_bytes))} {word} memory than eager {both}"
     by_line = {line.location: line.compiled_bytes or 0 for line in memory.lines}
     eager_by_line = {line.location: line.eager_bytes for line in memory.lines}
     if memory.compiled_saved_bytes or memory.eager_saved_bytes:
@@ -379,9 +379,9 @@ def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:
     for change in sorted(memory.changes, key=lambda change: (change.peak_bytes, change.saved_bytes)):
         if not change.equal:
             continue
-        if _saves(memory.compiled_peak_bytes, change.peak_bytes):
+        if _saves_memory(memory.compiled_peak_bytes, change.peak_bytes):
             saved = f"peak {memory_text(change.peak_bytes)} instead of {memory_text(memory.compiled_peak_bytes)}"
-        elif _saves(memory.compiled_saved_bytes, change.saved_bytes):
+        elif _saves_memory(memory.compiled_saved_bytes, change.saved_bytes):
             kept = memory_text(change.saved_bytes) if change.saved_bytes else "nothing"
             saved = f"keeps {kept} for the backward pass instead of {memory_text(memory.compiled_saved_bytes)}"
             saved += f", with the peak at {memory_text(change.peak_bytes)}"
@@ -391,7 +391,7 @@ def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:
     return map(CostFinding, sentences[:_MAX_CHANGES])
 
 
-def _saves(before: int, after: int) -> bool:
+def _saves_memory(before: int, after: int) -> bool:
     return before - after >= max(_WORTH_BYTES, _WORTH_SHARE * before)
 
 

@@ -47,7 +47,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def events_of(report: Report) -> Iterator[Event]:
-    """Yield what happened in the report of one compilation, the compilation itself first."""
+    """Yield the events in the report of one compilation, starting with the compilation itself."""
     for frame in report.frames:
         where = place(report, frame.location)
         if report.recompiles:

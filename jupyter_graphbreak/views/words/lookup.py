@@ -34,8 +34,8 @@ def functions(report: Report) -> dict[tuple[str, str], list[FunctionName]]:
     for source in report.sources:
         for function in source.functions:
             index[source.id, function.name.rpartition(".")[2]].append(function)
-    for same in index.values():
-        same.sort(key=lambda function: function.line)
+    for named_alike in index.values():
+        named_alike.sort(key=lambda function: function.line)
     return dict(index)
 
 

@@ -49,7 +49,7 @@ _ACTUAL = ", actual "
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
 #: PyTorch's message if an object that compiled code refers to is freed.
 _FREED = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
-#: The beginning of PyTorch's message if `torch.compile` was called for the same code with another backend.
+#: The beginning of PyTorch's message if `torch.compile` was called for the same code with a different backend.
 _OTHER_BACKEND = "BACKEND_MATCH failure: "
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
@@ -61,7 +61,7 @@ _OTHER_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
 #: If at least this many functions are recompiled because of size changes within a call, they are listed as one.
-_MIN_FOR_ONE_ENTRY = 4
+_MIN_TO_MERGE = 4
 #: At most this many lines of one guard are named.
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
@@ -220,7 +220,7 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
         if function.is_by_gradients and best_recompile_remedy(report, function) is None
     ]
     for alike, merge in ((inner, _by_results), (with_gradients, _by_gradients)):
-        if len(alike) >= _MIN_FOR_ONE_ENTRY:
+        if len(alike) >= _MIN_TO_MERGE:
             functions = [function for function in functions if function not in alike]
             merged.append(merge(alike))
     return [*functions, *merged]
@@ -457,7 +457,7 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL):
             name = guard[len(_TENSOR_BEGINS) : tensor.start()]
-            return _of_tensor(name, tensor, rest.removeprefix(_ACTUAL) or None, is_inner=is_inner)
+            return _tensor_variation(name, tensor, rest.removeprefix(_ACTUAL) or None, is_inner=is_inner)
     if value := _VALUE.fullmatch(guard):
         name = value["name"]
         shown = "the value that the break returned" if name.startswith(OF_BREAK) else name
@@ -474,7 +474,7 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
         return _Variation(f"{settings} changed", "", None, "")
     if guard.startswith(_OTHER_BACKEND):
         advice = "pass the same backend, mode and options each time; make a backend function once"
-        return _Variation("`torch.compile` was called with another backend, mode or options", "", None, advice)
+        return _Variation("`torch.compile` was called with a different backend, mode or options", "", None, advice)
     return None
 
 
@@ -489,7 +489,7 @@ def _varied_object(guard: str) -> str:
     return ""
 
 
-def _of_tensor(name: str, guard: re.Match[str], new: str | None, *, is_inner: bool) -> _Variation:
+def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_inner: bool) -> _Variation:
     index, what, old = guard["index"], guard["what"], guard["old"]
     is_from_break = name.startswith(OF_BREAK)
     advice = ""

@@ -192,7 +192,7 @@ def own_edit(report: Report) -> tuple[str, bool]:
     target = breaks_of(report, remedy)
     if remedy.verdict in WORKING:
         removed = f"removes {target}" if target else "removes no break"
-        doubts = [*remedy.differences, *_never_ran(remedy)]
+        doubts = [*remedy.differences, *_untested_cases(remedy)]
         doubt = f" ({'; '.join(doubts)})" if doubts else ""
         return f"{remedy.title}: {_RESULTS[remedy.verdict]}{doubt}, {removed}", True
     if remedy.verdict == "break stays":
@@ -201,7 +201,7 @@ def own_edit(report: Report) -> tuple[str, bool]:
     return f"{remedy.title}: {label}" + (f" ({reason})" if reason else ""), False
 
 
-def _never_ran(remedy: Remedy) -> list[str]:
+def _untested_cases(remedy: Remedy) -> list[str]:
     """Return what a working change was not tried with, or where it may differ; empty for a proof."""
     if remedy.reason:
         return [remedy.reason]
@@ -212,12 +212,12 @@ def _never_ran(remedy: Remedy) -> list[str]:
 def _comparison(remedy: Remedy) -> str:
     """Return the number of compared inputs, and the sides of conditions that ran."""
     evidence = remedy.evidence
-    never = "".join(f", but {doubt}" for doubt in _never_ran(remedy))
+    never = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
     if evidence is None:
         return never.removeprefix(", ")
-    equal = f"{and_list(evidence.compared)} equal" if evidence.compared else "ran"
+    comparison = f"{and_list(evidence.compared)} equal" if evidence.compared else "ran"
     inputs = counted(evidence.inputs, "call" if remedy.recompiles else "input")
-    sentence = f"{equal} on {inputs} with {evidence.backend}"
+    sentence = f"{comparison} on {inputs} with {evidence.backend}"
     return f"{sentence}, both sides taken{never}" if evidence.both_sides else sentence + never
 
 
@@ -344,7 +344,7 @@ def _comment(report: Report, remedy: Remedy, what: Literal["cell", "code", "line
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
     edited = ", undo the edits of the other cells" if "cell" in kinds else ""
     undo = "To undo: delete these lines" if what == "lines" else f"To undo: delete this {what}{edited}"
-    if remedy.kind == "mark" and what == "code" and not remedy.settings:  # it marks nothing beyond its call
+    if remedy.kind == "mark" and what == "code" and not remedy.settings:  # a mark affects only its own call
         return [does, *differs, undo]
     undo += ", then restart the kernel"
     if kinds - {"cell"}:

@@ -43,7 +43,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         )
     elif values.calls > 1:
         calls = f"The values are those of the first of {values.calls} calls of {name}"
-        sentences.append((f"{calls}; to look into a different one, make it alone in a cell", False, None))
+        sentences.append((f"{calls}; to look into a different call, make it alone in a cell", False, None))
     return sentences
 
 
@@ -131,7 +131,7 @@ def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
         return [(f"The code of {name} gives {and_list(made)} as well", True)]
     if alone:
         without = f"The code of {name} gives neither NaN nor Inf in the results and the gradients of the inputs"
-        return [(f"{without}: it may keep more digits between operations than they have one by one", False)]
+        return [(f"{without}: it may keep more digits between operations than separate operations do", False)]
     return []
 
 

@@ -77,9 +77,9 @@ def function_of(report: Report, location: Location) -> str:
     name = location.function or ""
     if name == _MODULE:
         return name
-    same = lookup.functions(report).get((location.source, name.rpartition(".")[2]), [])
-    index = bisect_right(same, location.line, key=lambda function: function.line) - 1
-    return same[index].name if index >= 0 and same[index].name.endswith(f".{name}") else name
+    named_alike = lookup.functions(report).get((location.source, name.rpartition(".")[2]), [])
+    index = bisect_right(named_alike, location.line, key=lambda function: function.line) - 1
+    return named_alike[index].name if index >= 0 and named_alike[index].name.endswith(f".{name}") else name
 
 
 def brief_code(code: str | None) -> str:

@@ -631,7 +631,7 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
         )
     assert "`callback` is a new function in each call, and a number that it keeps varies" in decision(report)
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
-    assert "calls cannot be made again" in (remedy.reason or "")
+    assert "calls cannot be created again" in (remedy.reason or "")
 
 
 def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:

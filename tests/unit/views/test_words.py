@@ -296,7 +296,7 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
                 "BACKEND_MATCH failure: torch.compile detected different backends. Cached backend: f (id=0x1).",
                 "BACKEND_MATCH failure: torch.compile detected different backends. Cached backend: f (id=0x2).",
             ),
-            "`torch.compile` was called with another backend, mode or options",
+            "`torch.compile` was called with a different backend, mode or options",
             "pass the same backend, mode and options each time; make a backend function once",
         ),
         (

@@ -10,7 +10,7 @@ import torch
 
 from jupyter_graphbreak.experiments.cost import memory_changes
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.memory_changes import agree, tried_changes
+from jupyter_graphbreak.experiments.cost.memory_changes import agree_within_rounding, tried_changes
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -134,15 +134,15 @@ def test_a_backward_pass_that_counts_appends_prints_or_warns_again_is_not_equal(
 
 def test_results_agree_except_for_rounding() -> None:
     one = torch.tensor([1.0, float("nan"), 0.0])
-    assert agree([one, torch.tensor(3)], [one + 1e-5, torch.tensor(3)])
-    assert not agree([one], [one + 1e-2])
-    assert not agree([one], [])
+    assert agree_within_rounding([one, torch.tensor(3)], [one + 1e-5, torch.tensor(3)])
+    assert not agree_within_rounding([one], [one + 1e-2])
+    assert not agree_within_rounding([one], [])
     noise = torch.tensor([1e-6, -2e-6])
-    assert not agree([noise], [-noise])
-    assert agree([noise], [-noise], [noise * 2])  # eager code draws different noise
-    assert not agree([noise], [noise + 1], [noise * 2])
-    assert not agree([torch.tensor(3)], [torch.tensor(4)])
-    assert not agree([one], [one.double()])
+    assert not agree_within_rounding([noise], [-noise])
+    assert agree_within_rounding([noise], [-noise], [noise * 2])  # eager code draws different noise
+    assert not agree_within_rounding([noise], [noise + 1], [noise * 2])
+    assert not agree_within_rounding([torch.tensor(3)], [torch.tensor(4)])
+    assert not agree_within_rounding([one], [one.double()])
 
 
 class Normalized(Block):

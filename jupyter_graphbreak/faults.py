@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import weakref
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -152,3 +153,18 @@ def with_fallback(
         return otherwise(*args, **kwargs)  # outside of the handler, so that an error in it is not chained to ours
 
     return shield
+
+
+def finalize(owner: object, what: str, function: Callable[..., Any], *args: Any) -> None:
+    """Call one of our functions when an object is gone; Python would print its internal errors with a traceback.
+
+    Parameters
+    ----------
+    owner : object
+    what : str
+        The activity of ``function``, in a form that follows "while".
+    function : callable
+    *args
+        Its arguments; they must not refer to the owner.
+    """
+    weakref.finalize(owner, with_fallback(what, function, lambda *_: None, print_fault_once), *args)

@@ -93,3 +93,19 @@ def test_nothing_is_printed_while_a_report_collects_errors(capsys: pytest.Captur
             report("testing", RuntimeError("broken"))
     assert sentences == [faults.internal_error("testing", RuntimeError("broken"))]
     assert not capsys.readouterr().err
+
+
+def test_an_error_after_an_object_is_gone_is_printed_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    class Owner:
+        pass
+
+    def fail(number: int) -> None:
+        raise LookupError(f"number {number}")
+
+    owner = Owner()
+    faults.finalize(owner, "forgetting it", fail, 3)
+    del owner
+    printed = capsys.readouterr().err
+    assert printed.startswith("compile_explain: ")
+    assert "number 3" in printed
+    assert "Traceback" not in printed

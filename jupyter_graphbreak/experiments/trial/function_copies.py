@@ -31,6 +31,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
     item_place,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
+from jupyter_graphbreak.faults import finalize
 from jupyter_graphbreak.recording.targets import is_own
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.records.package_paths import is_library
@@ -194,7 +195,7 @@ class FunctionCopier:
             self._globals[origin] = result = vars(self._modules[-1])
             self.origins[id(result)] = origin
             copy_fx_wraps(scope, result)
-            weakref.finalize(self, forget_fx_wraps, id(result))  # a reference would keep it alive
+            finalize(self, "forgetting a copy", forget_fx_wraps, id(result))  # a reference would keep it alive
         return self._globals[origin]
 
     def origin(self, scope: dict[str, Any]) -> int:

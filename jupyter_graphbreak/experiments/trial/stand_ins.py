@@ -30,7 +30,6 @@ import subprocess
 import sys
 import tempfile
 import types
-import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,6 +45,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     is_listening,
     notice,
 )
+from jupyter_graphbreak.faults import finalize
 from jupyter_graphbreak.recording.targets import is_own
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
@@ -418,7 +418,7 @@ def _reopen(file: Any) -> Any:
             reopened = io.BufferedReader(reopened)
         if is_instance(file, io.TextIOWrapper):
             reopened = io.TextIOWrapper(reopened, file.encoding, file.errors)
-        weakref.finalize(reopened, _close, descriptor)  # Python would warn about an unclosed file
+        finalize(reopened, "closing a copy of a file", _close, descriptor)  # Python would warn about an unclosed file
         reopened.seek(position)
     except (OSError, ValueError):  # it is being iterated over, or was deleted
         return None

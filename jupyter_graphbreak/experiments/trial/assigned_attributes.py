@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MISSING = object()
 #: Names by which code changes the attributes of objects without an assignment.
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
-#: The same names, and the function that runs code given as text.
+#: The names in ``_SETTERS``, and ``exec``, which runs code given as text.
 _ANY_SETTERS = _SETTERS | {"exec"}
 
 
@@ -36,11 +36,11 @@ class LibraryAttribute(NamedTuple):
         return f"{module}{named.__name__}.{self.name}"
 
     def read(self) -> Any:
-        """Return its value, or a marker if it has none."""
+        """Return the attribute's value, or a marker if the attribute does not exist."""
         return vars(self.owner).get(self.name, _MISSING)
 
     def write(self, value: Any) -> None:
-        """Set it to a value that :meth:`read` returned."""
+        """Set the attribute to a value that :meth:`read` returned."""
         if value is not _MISSING:
             setattr(self.owner, self.name, value)
         elif self.name in vars(self.owner):
@@ -60,13 +60,13 @@ class LibraryContainer(NamedTuple):
         return LibraryAttribute(self.owner, self.name).title
 
     def content(self) -> list[Any]:
-        """Return its items; for a dict, keys and values alternately."""
+        """Return the container's items; for a dict, keys and values alternately."""
         if isinstance(self.container, dict):
             return [part for item in list(self.container.items()) for part in item]
         return list(self.container)
 
     def refill(self, content: list[Any]) -> None:
-        """Replace its items with those that :meth:`content` returned."""
+        """Replace the container's items with those that :meth:`content` returned."""
         if isinstance(self.container, list):
             self.container[:] = content
             return
@@ -120,7 +120,7 @@ class LibraryNamespace(NamedTuple):
         """Return the values of the globals, and the items of lists, dicts and sets among them; caches are left out."""
         result: dict[str, Any] = {}
         for name, value in list(self.scope.items()):
-            if not name.startswith("__") and not is_instance(value, types.ModuleType) and not _CACHE.search(name):
+            if not name.startswith("__") and not is_instance(value, types.ModuleType) and not _CACHE_NAMES.search(name):
                 holder = LibraryContainer(None, name, value)
                 result[name] = value, holder.content() if type(value) in {list, dict, set} else None
         return result
@@ -157,7 +157,7 @@ class LoadedModules(dict[str, types.ModuleType]):
         return [name for name in self.keys() - before.keys() if not self._is_imported(name, before)]
 
     def _is_imported(self, name: str, before: LoadedModules) -> bool:
-        """Return whether an import made an entry: under the module's own name, or by a package that is new as well."""
+        """Return whether an import added an entry: under the module's own name, or within a new package."""
         package = name.partition(".")[0]
         is_own_name = getattr(attribute_of(self[name], "__spec__"), "name", None) == name
         return is_own_name or package not in {name, *before}
@@ -170,12 +170,12 @@ class LoadedModules(dict[str, types.ModuleType]):
 
 
 #: Names of functions that change the state of their module.
-REGISTERS = re.compile(
+STATE_CHANGING_NAMES = re.compile(
     r"_?(?:(?:un|de)?register|add|set|reset|(?:un)?install|remove|push|pop|insert|append|update|clear|configure|use|define|"
     r"declare|(?:de)?activate)(?:_|$|[A-Z])"
 )
-#: Names of globals that only save time.
-_CACHE = re.compile(r"cache|memo|lock", re.IGNORECASE)
+#: Names of globals that are caches or locks: changes to them do not count.
+_CACHE_NAMES = re.compile(r"cache|memo|lock", re.IGNORECASE)
 
 
 def is_user_module(module: types.ModuleType) -> bool:
@@ -207,15 +207,15 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
     """
     result = {}
     for root, path in _assignments(function.__code__):
-        owner, holder = _named(function, root, path[:-1]), _named(function, root, path[:-2])
+        owner, holder = _find_object(function, root, path[:-1]), _find_object(function, root, path[:-2])
         is_function = is_instance(owner, types.FunctionType) and is_library(owner.__code__.co_filename)
         if is_function or is_instance(owner, types.ModuleType | type) or _is_object_of_library(owner, holder):
             result[id(owner), path[-1]] = owner
     return result
 
 
-def _named(function: types.FunctionType, root: str, path: tuple[str, ...]) -> Any:
-    """Return the object that a function finds under a global's or module's name and a path of attributes."""
+def _find_object(function: types.FunctionType, root: str, path: tuple[str, ...]) -> Any:
+    """Return the object that a function reaches from the name of a global or module by a path of attributes."""
     value: Any = function.__globals__.get(root, sys.modules.get(root))
     for name in path:
         value = (attribute_of(value, "__dict__") or {}).get(name)
@@ -245,14 +245,14 @@ def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
 
 def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
     """Yield the modules and classes of libraries that a function uses as values, not only to read an attribute."""
-    for root, path in _passed(function.__code__):
-        owner = _named(function, root, path)
+    for root, path in _passed_names(function.__code__):
+        owner = _find_object(function, root, path)
         if is_instance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
             yield LibraryOwner(owner)
 
 
 @functools.lru_cache(maxsize=1024)
-def _passed(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _passed_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the first name and attribute path of objects that code reads and passes on, perhaps as ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
@@ -268,27 +268,27 @@ def _passed(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
         loaded = (instruction.argval, ()) if is_global else None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            result.update(dict.fromkeys(_passed(constant)))
+            result.update(dict.fromkeys(_passed_names(constant)))
     return tuple(result)
 
 
 def _called_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespace]:
     """Yield the namespaces of libraries that a function changes, judging by the names of the functions it calls."""
-    for root, path in _loads(function.__code__):
-        owner = _named(function, root, path)
-        if is_instance(owner, types.FunctionType) and REGISTERS.match(owner.__name__):
+    for root, path in _loaded_names(function.__code__):
+        owner = _find_object(function, root, path)
+        if is_instance(owner, types.FunctionType) and STATE_CHANGING_NAMES.match(owner.__name__):
             scope = owner.__globals__
             if is_library(owner.__code__.co_filename) and "__name__" in scope:
                 yield LibraryNamespace(scope, frozenset({owner.__name__, (root, *path)[-1]}))
 
 
-#: Modules whose containers change for other reasons: imports, and contexts of warnings.
-_NOT_WATCHED = frozenset({"sys", "warnings"})
+#: Modules whose containers change for other reasons: imports, and ``warnings.catch_warnings``.
+_UNWATCHED_MODULES = frozenset({"sys", "warnings"})
 
 
 @functools.lru_cache(maxsize=1024)
 def _mentions_modules(code: types.CodeType) -> bool:
-    """Return whether code, or a function inside it, has the name ``modules``: it may mean ``sys.modules``."""
+    """Return whether code, or a function inside it, contains the name ``modules``: it may mean ``sys.modules``."""
     inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return "modules" in {*code.co_names, *filter(_is_text, code.co_consts)} or any(map(_mentions_modules, inner))
 
@@ -299,18 +299,18 @@ def _is_text(value: Any) -> bool:
 
 def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
     """Yield the lists, dicts and sets of packages that a function names, such as ``copyreg.dispatch_table``."""
-    for root, path in _loads(function.__code__):
-        owner = _named(function, root, ())
+    for root, path in _loaded_names(function.__code__):
+        owner = _find_object(function, root, ())
         for name in path:
             value = (attribute_of(owner, "__dict__") or {}).get(name)
-            is_module = is_instance(owner, types.ModuleType) and owner.__name__ not in _NOT_WATCHED
+            is_module = is_instance(owner, types.ModuleType) and owner.__name__ not in _UNWATCHED_MODULES
             if type(value) in {list, dict, set} and is_module and is_library_owner(owner):
                 yield LibraryContainer(owner, name, value)
             owner = value
 
 
 @functools.lru_cache(maxsize=1024)
-def _loads(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _loaded_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the first name and the attribute path of each name that code reads."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     root: str | None = None
@@ -326,7 +326,7 @@ def _loads(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
             root = None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            result.update(dict.fromkeys(_loads(constant)))
+            result.update(dict.fromkeys(_loaded_names(constant)))
     return tuple(result)
 
 

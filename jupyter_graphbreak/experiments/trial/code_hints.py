@@ -60,7 +60,7 @@ def sees_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
     return any(not _READ_GRADIENTS.isdisjoint(code.co_names) for code in codes)
 
 
-def _never(_: torch.Tensor) -> bool:
+def _are_never_indices(_: torch.Tensor) -> bool:
     return False
 
 
@@ -72,7 +72,7 @@ def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Te
     names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used)))
     looks_up = any(is_instance(module, kinds) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
-    return are_indices if looks_up or is_instance(fn, torch.nn.Module) else _never
+    return are_indices if looks_up or is_instance(fn, torch.nn.Module) else _are_never_indices
 
 
 def are_indices(value: torch.Tensor) -> bool:
@@ -82,7 +82,7 @@ def are_indices(value: torch.Tensor) -> bool:
 
 
 def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
-    """Return other members of an enumeration, or strings that a function may accept in place of one."""
+    """Return other members of a value's enumeration, or other strings that a function may accept for a string."""
     if isinstance(value, enum.Enum):
         return [member for member in type(value) if member is not value][:2]
     # If the string is a key of a dict, the dict's other keys select its other values.

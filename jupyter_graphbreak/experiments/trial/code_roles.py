@@ -34,7 +34,7 @@ _COMPILER_RUNTIME = tuple(
     os.path.join(_TORCH, "_dynamo", name)  # noqa: PTH118 - as above
     for name in ("eval_frame.py", "external_utils.py", "decorators.py")
 )
-#: Other packages that compile.
+#: Packages of other compilers.
 _COMPILER_PACKAGES = {"triton"}
 #: Packages that compilers use.
 _HELPER_PACKAGES = {"filelock", "mpmath", "networkx", "sympy"}
@@ -45,10 +45,10 @@ _LOGGING_CALLS = {"callHandlers", "handle", "emit"}
 _MAX_DEPTH = 2000
 _PACKAGES = ("site-packages", "dist-packages")
 _LOGGING = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
-#: The thread that checks whether progress bars are refreshed often enough.
-_MONITOR = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
+#: The file of the thread that checks whether progress bars are refreshed often enough.
+_MONITOR_FILE = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
 #: The function that makes the lock of all progress bars, which Python's resource tracker registers.
-_MAKES_LOCK = "create_mp_lock"
+_LOCK_MAKER = "create_mp_lock"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -107,7 +107,7 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
         if role == "internal":
             break
         if role == "library" and library is None:
-            if code.co_filename.endswith(_MONITOR) or code.co_name == _MAKES_LOCK:
+            if code.co_filename.endswith(_MONITOR_FILE) or code.co_name == _LOCK_MAKER:
                 return False, None
             library = frame
         frame = frame.f_back

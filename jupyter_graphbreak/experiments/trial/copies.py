@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     #: Types of objects, and the functions that copy them.
     _Copiers = tuple[tuple[Any, Callable[[Any, Any], Any]], ...]
 
-#: If a storage is larger and mostly unused by a view, only the view is copied.
+#: If a storage is larger than this and a view uses only a small part of it, only the view is copied.
 _MAX_STORAGE_BYTES = 1 << 26
 #: The memo key under which the keys of memory that no run has changed are stored.
 UNCHANGED = "unchanged"
-_IN_MEMORY = (io.StringIO, io.BytesIO)
-#: Python's modules of hashes, whose objects only their own method copies.
+_MEMORY_STREAMS = (io.StringIO, io.BytesIO)
+#: Python's hash modules: only the ``copy`` method of their objects can copy them.
 _HASHES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
-#: The type of the content of an image of PIL, which has no module.
+#: The name of PIL's type for the content of an image; this type has no module.
 _IMAGE = "ImagingCore"
 _MISSING = object()
 
@@ -66,7 +66,7 @@ class MemoryProvider(Protocol):
     """Provides the memory for copies of large tensors, so that several copies can share it."""
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
-        """Return the memory for a copy; ``None`` to copy it normally."""
+        """Return the memory for a copy of a storage; ``None`` to copy the storage normally."""
 
 
 def clone(
@@ -172,7 +172,7 @@ class _Copier:
             return weakref.proxy(result, functools.partial(_keep_alive, result))
         try:
             proxy = kind.__new__(kind)
-            if hasattr(value, "_self_wrapper"):  # it calls this function instead of its own
+            if hasattr(value, "_self_wrapper"):  # the proxy calls this function instead of the method of its class
                 wrapper, enabled = self.copy(value._self_wrapper), self.copy(value._self_enabled)  # noqa: SLF001 - of wrapt
                 initialize = next(vars(base)["__init__"] for base in kind.__mro__ if _is_builtin_init(base))
                 initialize(proxy, result, wrapper, enabled)
@@ -197,7 +197,7 @@ class _Copier:
         return result
 
     def _local(self, value: threading.local) -> Any:
-        """Return a copy with the attributes that this thread sees."""
+        """Return a copy of a thread-local object with the attributes that this thread sees."""
         result: Any = threading.local.__new__(type(value))
         self._memo[id(value)] = result
         self._fill(value, result)
@@ -300,7 +300,7 @@ class _Copier:
         kind: Any = type(value)
         memo_size = len(self._memo)
         reason = "it has a destructor, which would also run for the copy"
-        if kind in _IN_MEMORY or not any("__del__" in vars(base) for base in kind.__mro__):
+        if kind in _MEMORY_STREAMS or not any("__del__" in vars(base) for base in kind.__mro__):
             if not _defines_copying(kind) and has_attributes_only(kind):
                 with contextlib.suppress(TypeError):  # a class that Python cannot instantiate
                     return self._attributes(value)
@@ -331,7 +331,7 @@ class _Copier:
     def _copy_of_uncopied(self, value: Any) -> Any:
         """Return a copy of an object whose class returns the object itself as its copy, if a run may change it.
 
-        Constants of a library, which its code compares by identity, stay.
+        Constants of a library are returned unchanged, because the library compares them by identity.
         """
         module = sys.modules.get(type(value).__module__)
         if is_library(getattr(module, "__file__", None) or "") and any(
@@ -363,7 +363,7 @@ class _Copier:
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
     def _graph_module(self, value: torch.fx.GraphModule) -> Any:
-        """Return a copy with the same generated class, which ``copy.deepcopy`` would generate again."""
+        """Return a copy of a graph module with the same generated class; ``copy.deepcopy`` would generate it again."""
         return self._attributes(value)
 
     def _tensor(self, value: torch.Tensor) -> Any:
@@ -386,14 +386,14 @@ class _Copier:
 
     def _copy_unusual_tensor(self, value: torch.Tensor) -> Any:
         differs_only_in_class = _differs_only_in_class(value)
-        if differs_only_in_class and _is_copied_like_others(type(value)):
-            return self._of_class(value)
+        if differs_only_in_class and _has_default_copying(type(value)):
+            return self._copy_subclass_tensor(value)
         try:
             with self._patched_deepcopy():
                 result = copy.deepcopy(value, self._memo)
             if result is not value:
                 return result
-            return self._of_class(value) if differs_only_in_class else _detached_copy(value)
+            return self._copy_subclass_tensor(value) if differs_only_in_class else _detached_copy(value)
         except Exception as error:  # noqa: BLE001 - most non-leaf tensors
             with contextlib.suppress(Exception):
                 return _detached_copy(value)
@@ -401,8 +401,8 @@ class _Copier:
                 self._failed.append(Uncopied(value, description(error)))
             return value
 
-    def _of_class(self, value: torch.Tensor) -> Any:
-        """Return a copy of a tensor of the user's class, for which no code of that class runs."""
+    def _copy_subclass_tensor(self, value: torch.Tensor) -> Any:
+        """Return a copy of a tensor of a user's class without running code of that class."""
         self._memo[id(value)] = result = self._elements(value).as_subclass(type(value))
         if value.requires_grad:
             result.requires_grad_()
@@ -438,8 +438,8 @@ class _Copier:
     def _patched_deepcopy(self) -> Iterator[None]:
         """Make ``copy.deepcopy`` use this copier for tensors in this thread.
 
-        Torch refuses to copy a non-leaf tensor, such as a module keeps after its forward pass, and drops the ``.grad``
-        of a parameter.
+        Torch refuses to copy a non-leaf tensor, such as one that a module keeps after its forward pass, and drops
+        the ``.grad`` of a parameter.
         """
         of_tensors, of_parameters = (vars(kind)["__deepcopy__"] for kind in (torch.Tensor, torch.nn.Parameter))
 
@@ -501,12 +501,12 @@ def _is_builtin_init(kind: type) -> bool:
 
 
 def _differs_only_in_class(value: torch.Tensor) -> bool:
-    """Return whether a tensor is like any other apart from its class."""
+    """Return whether a tensor is an ordinary dense tensor apart from its class."""
     is_dense = value.layout == torch.strided and not (value.is_nested or value.is_quantized or value.is_meta)
     return is_dense and not has_own_dispatch(type(value))
 
 
-def _is_copied_like_others(kind: type[torch.Tensor]) -> bool:
+def _has_default_copying(kind: type[torch.Tensor]) -> bool:
     """Return whether a class of tensors does not define how it is copied."""
     own = kind.__mro__[: kind.__mro__.index(torch.Tensor)]
     return not any("__deepcopy__" in vars(base) for base in own if base is not torch.nn.Parameter)

@@ -17,7 +17,7 @@ class Descriptors:
 
     def __init__(self) -> None:
         self._usable: set[int] = set()
-        #: The files behind the descriptors to close: their numbers may be used again in the meantime.
+        #: The files of the descriptors to close: the number of a closed descriptor may be used again for another file.
         self._left: dict[int, tuple[int, int]] = {}
 
     def note(self, descriptor: int, *, is_new: bool, is_closed_later: bool) -> None:
@@ -26,9 +26,9 @@ class Descriptors:
         Parameters
         ----------
         is_new : bool
-            Whether it has its own position, so that using it changes no other one; a duplicate has none.
+            Whether the descriptor has its own file position; a duplicate shares that of the original.
         is_closed_later : bool
-            Whether to close it if the trial leaves it open.
+            Whether to close the descriptor if the trial leaves it open.
         """
         if is_new:
             self._usable.add(descriptor)
@@ -36,7 +36,7 @@ class Descriptors:
             self._left[descriptor] = _file_of(descriptor)
 
     def is_usable(self, descriptor: object) -> bool:
-        """Return whether the trial made a descriptor that is no duplicate of one that was open before."""
+        """Return whether the trial made a descriptor that is not a duplicate of one that was open before."""
         return descriptor in self._usable
 
     def is_made(self, descriptor: object) -> bool:
@@ -79,5 +79,5 @@ def _owned_by_files() -> frozenset[int]:
     return frozenset(item.fileno() for item in kept if not item.closed and item.closefd)
 
 
-#: Those of the present trial, with those of the trials that it is part of.
+#: The descriptors of the present trial, and of the trials that it is part of.
 made_descriptors = Descriptors()

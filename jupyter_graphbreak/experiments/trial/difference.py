@@ -29,13 +29,13 @@ ACCEPTABLE: frozenset[Kind] = frozenset({
     "layout", "sign of zero",
 })  # fmt: skip
 _MAX_LENGTH = 60
-#: Prefixes of the errors that a graph raises if a value breaks an assumption.
+#: Prefixes of the messages of errors that a graph raises if a value breaks an assumption.
 _ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
 #: The message of a failed check in a graph, if the program's own message was not a constant.
 _UNNAMED_CHECK = "check failed"
-#: Messages of errors that lists and other sequences raise, not tensors.
+#: Messages of errors that lists and other sequences raise, but tensors do not.
 _MESSAGES_OF_SEQUENCES = re.compile(r"index out of range$|^pop ")
-#: The relations between aliases, as they follow "makes the result".
+#: The relations between aliases, in the form that follows "makes the result".
 _INFINITIVES = {"is": "be", "shares memory with": "share memory with"}
 #: Parts that may differ between the texts of equal results: last digits, gradient functions, addresses.
 _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def is_acceptable(self) -> bool:
-        """Whether values, gradients and exceptions are equal nevertheless."""
+        """Whether values, gradients and exceptions are equal despite the difference."""
         return self.kind in ACCEPTABLE
 
 
@@ -109,7 +109,7 @@ def differences(
 def varying_state(one: Result, other: Result) -> frozenset[str]:
     """Return the places in arguments and state at which two runs of the same program differ.
 
-    They hold a time of day, or the address of an object.
+    They contain a time of day, or the address of an object.
     """
     return varying_places(one.arguments, other.arguments) | varying_places(one.state, other.state)
 
@@ -125,7 +125,7 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
             "exception", f"returns {show(actual.value)}, but the original raises {describe_error(original)}"
         )
     elif type(original) is not type(changed) or not same_text(_message(original), _message(changed)):
-        # Another operation refuses an input in its own words, and Dynamo wraps errors in a subclass of RuntimeError.
+        # Each operation rejects an input with its own message, and Dynamo wraps errors in a subclass of RuntimeError.
         in_other_words = is_raised_by_operation(original) and isinstance(changed, RuntimeError | IndexError)
         text = f"raises {describe_error(changed)}, but the original raises {describe_error(original)}"
         yield Difference("different error" if in_other_words or _is_assertion(original, changed) else "exception", text)
@@ -134,7 +134,7 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
 
 
 def _attributes_of_error(error: BaseException) -> dict[str, Any]:
-    """Return the attributes of an exception, apart from its notes, and the class of the exception that it follows."""
+    """Return the attributes of an exception, apart from its notes, and the class of the exception's cause."""
     own = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     return {**own, "cause": type(error.__cause__).__name__}
 
@@ -308,7 +308,7 @@ def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Di
 
 
 def _largest(gradient: torch.Tensor | None) -> float:
-    """Return the largest finite number of a gradient."""
+    """Return the largest absolute value among a gradient's finite numbers."""
     if gradient is None or not _is_dense_float(gradient) or not gradient.numel():
         return 0.0
     return float(gradient.nan_to_num(0, posinf=0, neginf=0).abs().max())
@@ -348,14 +348,14 @@ def _aliasing(expected: Result, actual: Result) -> Iterator[Difference]:
         if (bool(others), how, known) == (bool(others_now), how_now, known_now):
             continue
         if not place.startswith(RESULT) and not known and not known_now:
-            continue  # only one of the two reads these names
+            continue  # only one of the two programs reads these names
         before = f"it {how} {min(known or others)}" if others else "it is a separate object"
         after = f"{_INFINITIVES[how_now]} {min(known_now or others_now)}" if others_now else "a separate object"
         yield Difference("aliasing", f"makes {place} {after}, but in the original {before}")
 
 
 def _replaced(expected: Result, actual: Result) -> Iterator[Difference]:
-    """Yield the tensors that only the original changes in place: what else refers to them would keep the old values."""
+    """Yield the tensors that only the original changes in place: other references to them would keep the old values."""
     for place, is_changed in expected.kept.items():
         if is_changed and place in actual.places and place not in actual.kept:
             yield Difference("replaced", f"replaces {place} with a new tensor, but the original changes it in place")

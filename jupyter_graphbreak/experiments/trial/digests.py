@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-#: Tensors of fewer elements are compared one by one. The number does not depend on the dtype, so that a result and the
+#: Smaller tensors are compared element by element. The number does not depend on the dtype, so that a result and the
 #: same result in double precision are treated alike.
 _MIN_ELEMENTS = 1 << 18
 #: The number of neighbouring elements in a row, and the number of weighted sums that a row is reduced to.

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.tensor_changes import Change
 
-    #: The kind of tensors that it makes, and a change of a tensor's kind, given a change of its numbers.
+    #: The name of a kind of tensors, and a function that changes a tensor's numbers and gives the result this kind.
     _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
 #: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
@@ -76,12 +76,12 @@ _MAX_NUMBERS_WITH_GRADIENTS = 16
 _MAX_ZERO_ARGUMENTS = 3
 #: The maximum number of keys that are left out of a dict, one at a time.
 _MAX_MISSING_KEYS = 3
-#: The maximum number of values of one item of a list or tuple in edge inputs.
+#: The maximum number of edge values for one item of a list or tuple.
 _MAX_ITEM_VALUES = 2
 _WITH_GRADIENT = "tensors that have a .grad"
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
-#: What a caller may pass in place of a tensor that the function tests.
+#: Values that a caller may pass in place of a tensor that the function tests.
 _NO_TENSORS: tuple[Any, ...] = (None, [])
 #: The number of tensors among which every pair is tried with shared memory.
 _MAX_SHARING = 3
@@ -168,11 +168,11 @@ def _kind_changes(
             changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
             kind = f"{name} {WITH_DIMENSION}"
             yield kind, kind, map_tensors(first, changed)
-    for name, what, arguments in _shrunk(first, fn):
+    for name, what, arguments in _shrunk_arguments(first, fn):
         if _shares_a_size(first, fn, name):
             kind = f"{what}, {OF_ANOTHER_SIZE}"
             yield what, kind, arguments
-            # Equal numbers are equal even if one row is broadcast.
+            # If all numbers are equal, a broadcast row gives the same result: other numbers reveal it.
             others: dict[str, Change] = {"negated": negated, "ones": torch.ones_like}
             for description, make_values in others.items():
                 yield (
@@ -236,12 +236,12 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
 def _shared_memory_changes(
     first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one tensor is a part of another one: a change in place then changes both."""
+    """Yield arguments in which one tensor is a part of another one: a change in place then changes both."""
     tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING], 2)
     for (name, value), (other, whole) in pairs:
         plain = type(value) is type(whole) is torch.Tensor and not (value.requires_grad or whole.requires_grad)
-        if not plain or indices(value):  # the numbers of the other tensor may be no indices
+        if not plain or indices(value):  # the numbers of the other tensor might not be valid indices
             continue
         is_part = value.dtype == whole.dtype and value.device == whole.device and value.numel() <= whole.numel()
         if is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
@@ -260,13 +260,13 @@ def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
     sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in((first.args, first.kwargs)) if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
         yield f"size 0 instead of {size}", map_tensors(first, functools.partial(resize, size=size, new=0))
-    for name, what, arguments in _shrunk(first, fn):
+    for name, what, arguments in _shrunk_arguments(first, fn):
         if not _shares_a_size(first, fn, name):
             yield what, arguments
 
 
-def _shrunk(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield the name of an argument, and arguments in which only that one is empty or has one row."""
+def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield each argument's name, and arguments in which only that argument is empty or has one row."""
     for name, value in first.named(fn).items():
         if tensors_in(value) and len(first.named(fn)) > 1:
             ids = {id(tensor) for tensor in tensors_in(value)}
@@ -276,7 +276,7 @@ def _shrunk(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str
 
 
 def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
-    """Return whether a size of an argument's tensors is also one of another argument: the code may need both equal."""
+    """Return whether an argument's tensors have a size in common with another argument: the code may need it."""
 
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
@@ -385,7 +385,7 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
 
 
 def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments of which one has only zeros: the others keep a result finite."""
+    """Yield arguments of which only one becomes zero: the others keep a result finite."""
     indices = indices_test(first, fn)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
@@ -394,7 +394,7 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
 
 
 def _one_positive(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor of which a mask such as ``x > 0`` selects exactly one element."""
+    """Return a tensor in which a mask such as ``x > 0`` selects exactly one element."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
         return value
     result = -value.detach().abs() - 1
@@ -427,7 +427,7 @@ def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
 
 
 def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield edge numbers with tensors that require gradients: the gradient of a side that is not taken may be nan."""
+    """Yield edge numbers with tensors that require gradients: the gradient of a branch not taken may be nan."""
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, unchanged)
         numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
@@ -459,7 +459,7 @@ def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
             if present != {dtype}:
                 converted = functools.partial(_convert, dtype=dtype, floating=floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
-        if present:  # a number in a tensor, such as `torch.where` makes, promotes them
+        if present:  # a number that becomes a tensor, as in `torch.where`, promotes them
             small = torch.float16 if floating else torch.int32
             what = f"{str(small).removeprefix('torch.')} {WITHOUT_DIMENSIONS}"
             yield what, functools.partial(_as_scalar, dtype=small, floating=floating)

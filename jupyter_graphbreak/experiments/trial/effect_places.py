@@ -98,7 +98,7 @@ def _short_path(filename: str) -> str:
     for find, prefix in ((Path.cwd, ""), (Path.home, "~/")):
         try:
             return prefix + path.relative_to(find()).as_posix()
-        except (OSError, RuntimeError, ValueError):  # it is elsewhere, or there is no such folder
+        except (OSError, RuntimeError, ValueError):  # the path is elsewhere, or there is no such folder
             continue
     return filename
 

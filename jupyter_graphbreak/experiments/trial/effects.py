@@ -72,7 +72,7 @@ class Effects:
     logged : list of (str, str, str)
         Logger, level and message of each record, except those of torch about compiling.
     order : list of (str, str)
-        All of these in order: "stdout", "stderr", "warning" or "log", and the text.
+        All output, warnings and log records in order: "stdout", "stderr", "warning" or "log", and the text.
     """
 
     printed: str = ""
@@ -82,7 +82,7 @@ class Effects:
     order: list[tuple[str, str]] = field(default_factory=list)
 
     def note(self, kind: str, text: str) -> None:
-        """Append to the order; consecutive pieces of output are joined."""
+        """Append an effect to the order; consecutive pieces of output are joined."""
         if self.order and self.order[-1][0] == kind and kind in {"stdout", "stderr"}:
             self.order[-1] = (kind, self.order[-1][1] + text)
         elif text:
@@ -322,7 +322,7 @@ def random_states() -> dict[str, str]:
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state()
         states["numpy"] = (kind, keys.tobytes(), *rest)
-    # Version 2 does not write which objects are identical, so equal states have equal bytes.
+    # Version 2 of the format does not record which objects are identical, so equal states have equal bytes.
     return {name: hashlib.sha256(marshal.dumps(state, 2)).hexdigest() for name, state in states.items()}
 
 

@@ -247,9 +247,9 @@ class KeptEntries:
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
-        """Return the first call of an entry whose result had NaN: its number, and its arguments and state after it.
+        """Return the number of an entry's first call whose result had NaN, and a copy of the call made after it ended.
 
-        The entry is ``None`` if it is the first call, or if there was not enough memory for a copy.
+        The copy is ``None`` if this is the entry's first call, or if there was not enough memory for a copy.
         """
         return next((self._with_nan.get(key) for known, key in self._keys if known is entry), None)
 
@@ -268,7 +268,7 @@ class KeptEntries:
         keys = dict.fromkeys(key for known, key in self._keys if known is entry or _is_alike(known, entry))
         own = next((key for known, key in self._keys if known is entry), None)
         calls = self.seen.calls_of(own)
-        if calls and calls[0].modes != entry.modes:  # it was copied later
+        if calls and calls[0].modes != entry.modes:  # the entry was copied at a later call
             return [call for call in calls if call.modes == entry.modes]
         return [*calls, *(call for key in keys if key != own for call in self.seen.calls_of(key))]
 

@@ -1,4 +1,4 @@
-"""Files that extension modules open: no audit event reports them, so trials replace the functions that do it."""
+"""Files that extension modules open: no audit event reports them, so trials replace the functions that open them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class _Opener(NamedTuple):
     position : int
         The position of this parameter.
     reads : tuple
-        Its values with which a file is only read.
+        The values of this parameter with which a file is only read.
     reads_by_default : bool
-        Whether that is the default.
+        Whether a file is only read if the parameter is not given.
     takes_text : bool
-        Whether a text may be something else than a path.
+        Whether a string argument may be something other than a path.
     takes_sql : bool
-        Whether the text is SQL, which reads if it begins with one of a few words.
+        Whether the string is SQL, which only reads if it begins with one of a few words.
     what : str
-        The effect that it has whatever its arguments are, as the rest of a sentence; empty if that depends on a path.
+        The effect of every call, as the rest of a sentence; empty if the effect depends on a path.
     """
 
     parameter: str = ""
@@ -65,36 +65,36 @@ _WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_text=True)
 _RUNS_SQL = _Opener(kind="database", takes_sql=True)
 _CHANGES_DATABASE = _Opener(kind="database", what="changes an open database")
 _TRAINS = _Opener(what="writes a trained model")
-_OF_OPENCV = _Opener(kind="state", what="changes the settings of OpenCV")
+_OPENCV_SETTER = _Opener(kind="state", what="changes the settings of OpenCV")
 _WITH_MODE = _Opener("mode", 1, ("r", "rb"))
 _METHOD_WITH_MODE = _Opener("mode", 2, ("r", "rb"))
 _LMDB = _Opener("readonly", 3, (True,), reads_by_default=False, kind="database")
 #: Methods of DuckDB's connections, and functions for its default connection, that change a database without SQL.
-_OF_DUCKDB = (
+_DUCKDB_CHANGES = (
     "abort", "append", "appender", "begin", "checkpoint", "commit", "create_function", "install_extension",
     "load_extension", "register", "register_filesystem", "remove_function", "rollback", "unregister",
     "unregister_filesystem",
 )  # fmt: skip
-_OF_ARROW = {
+_ARROW_OPENERS = {
     **dict.fromkeys(("OSFile", "memory_map"), _WITH_MODE),
     **dict.fromkeys(("create_memory_map", "output_stream"), _WRITES),
 }
-#: Functions and classes, by module and dotted name.
+#: The functions and classes to replace, by module and dotted name.
 _OPENERS: dict[str, dict[str, _Opener]] = {
     "av": {"open": _Opener("mode", 2, ("r",))},
     "cv2": {
         "VideoWriter": _WRITES,
         "FileStorage": _Opener("flags", 1, (0,)),
-        **dict.fromkeys(("setNumThreads", "setRNGSeed", "setUseOptimized"), _OF_OPENCV),
+        **dict.fromkeys(("setNumThreads", "setRNGSeed", "setUseOptimized"), _OPENCV_SETTER),
     },
     "duckdb": {
         "connect": _Opener("read_only", 1, (True,), reads_by_default=False, kind="database"),
         **dict.fromkeys(("sql", "query", "execute", "executemany"), _RUNS_SQL),
-        **dict.fromkeys(_OF_DUCKDB, _CHANGES_DATABASE),
+        **dict.fromkeys(_DUCKDB_CHANGES, _CHANGES_DATABASE),
     },
     "_duckdb": {
         **{f"DuckDBPyConnection.{name}": _RUNS_SQL for name in ("sql", "query", "execute", "executemany", "_submit")},
-        **{f"DuckDBPyConnection.{name}": _CHANGES_DATABASE for name in _OF_DUCKDB},
+        **{f"DuckDBPyConnection.{name}": _CHANGES_DATABASE for name in _DUCKDB_CHANGES},
     },
     "h5py.h5f": {"open": _Opener("flags", 1, (0,), reads_by_default=False), "create": _WRITES},
     "lmdb": dict.fromkeys(("open", "Environment"), _LMDB),
@@ -107,8 +107,8 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
     "polars.lazyframe.frame": {
         f"LazyFrame.sink_{form}": _WRITES_IF_PATH for form in ("csv", "delta", "ipc", "ndjson", "parquet")
     },
-    "pyarrow": _OF_ARROW,
-    "pyarrow.lib": _OF_ARROW,
+    "pyarrow": _ARROW_OPENERS,
+    "pyarrow.lib": _ARROW_OPENERS,
     "pyarrow.csv": dict.fromkeys(("write_csv", "CSVWriter"), _WRITES),
     "pyarrow.dataset": {"write_dataset": _WRITES},
     "pyarrow._fs": {
@@ -133,14 +133,14 @@ _WRITER = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)|^to_(?:csv|par
 _READING_SQL = re.compile(
     r"(?is)(?!.*\b(?:insert|update|delete|copy)\b)\s*(?:select|with|from|values|describe|show)\b[^;]*;?\s*"
 )
-#: What a path looks like: it has a folder or a suffix.
+#: A pattern for paths: they have a folder or a suffix.
 _PATH = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
 #: The types of functions that are not written in Python, which have no common base.
 _COMPILED = frozenset({"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"})
-#: The types of methods that are not written in Python, in their class.
+#: The types that methods not written in Python have in their class.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
 #: Packages whose writing to files PyTorch or Python reports.
-_WITH_EVENTS = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
+_AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
 
 
 def file_functions() -> Iterator[tuple[Any, str, Any]]:
@@ -160,7 +160,7 @@ def file_functions() -> Iterator[tuple[Any, str, Any]]:
 
 
 def load(name: str) -> bool:
-    """Import a module if it is one of :data:`MODULES`; return whether this imported it."""
+    """Import a module if it is one of :data:`MODULES` and not loaded; return whether it was imported."""
     if name not in MODULES or name in sys.modules:
         return False
     importlib.import_module(name)
@@ -185,10 +185,10 @@ def _writers_in(_: int) -> list[tuple[ModuleType | type, str]]:
 @functools.cache
 def _may_write(module: object, file: object) -> bool:
     """Return whether a module belongs to a package whose writing to files neither PyTorch nor Python reports."""
-    return str(module or "").partition(".")[0] not in _WITH_EVENTS and is_library(str(file or ""))
+    return str(module or "").partition(".")[0] not in _AUDITED_PACKAGES and is_library(str(file or ""))
 
 
-#: The result for each module with its number of names: examining all takes half a second.
+#: The writers of each module, with its number of names: examining all modules takes half a second.
 _known_writers: dict[int, tuple[ModuleType, int, list[tuple[ModuleType | type, str]]]] = {}
 
 
@@ -215,7 +215,7 @@ def _writing_methods(kind: type, examined: set[int]) -> Iterator[tuple[type, str
         if id(base) in examined:
             continue
         examined.add(id(base))
-        if str(base.__module__).partition(".")[0] not in _WITH_EVENTS:
+        if str(base.__module__).partition(".")[0] not in _AUDITED_PACKAGES:
             for name, method in list(vars(base).items()):
                 if _WRITER.search(str(name)) and type(unwrapped(method)).__name__ in _COMPILED_METHODS:
                     yield base, name
@@ -235,20 +235,21 @@ def announcing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
 
 
 def is_compiled(function: Any) -> bool:
-    """Return whether a function is not written in Python: but in C, in Cython or with nanobind."""
+    """Return whether a function is written in C, in Cython or with nanobind, not in Python."""
     return type(function).__name__ in _COMPILED
 
 
-_known: dict[tuple[int, _Opener], tuple[Any, Any]] = {}
+_known_replacements: dict[tuple[int, _Opener], tuple[Any, Any]] = {}
 
 
 def _announcing_opener(original: Any, opener: _Opener) -> Any:
-    """Return a function, or a class, that announces a file that the original is about to change; always the same."""
+    """Return the function or class that announces a file before an original changes it; it is made only once."""
     key = id(original), opener
-    if key not in _known:
+    if key not in _known_replacements:
         make = _announcing_class if is_instance(original, type) else _announcing_function
-        _known[key] = original, make(original, opener)  # the original is kept, so that no other gets its id
-    return _known[key][1]
+        # The original is kept, so that no other object gets its id.
+        _known_replacements[key] = original, make(original, opener)
+    return _known_replacements[key][1]
 
 
 def _announcing_function(original: Callable[..., Any], opener: _Opener) -> Callable[..., Any]:
@@ -261,13 +262,13 @@ def _announcing_function(original: Callable[..., Any], opener: _Opener) -> Calla
 
 
 def _announcing_class(original: type, opener: _Opener) -> type:
-    """Return a class that makes instances of the original, and claims to be it: extension types have fixed methods."""
+    """Return a class that makes instances of the original and imitates it: an extension type's methods are fixed."""
 
     def make(_: type, *args: Any, **kwargs: Any) -> Any:
         _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
         return original(*args, **kwargs)
 
-    class Kind(type):
+    class ImitatingType(type):
         def __instancecheck__(cls, instance: Any) -> bool:
             return isinstance(instance, original)
 
@@ -277,9 +278,9 @@ def _announcing_class(original: type, opener: _Opener) -> type:
         def __getattr__(cls, name: str) -> Any:
             return getattr(original, name)
 
-    # Dynamo would make an instance without calling a `__call__` of `Kind`.
+    # Dynamo would make an instance without calling a `__call__` of `ImitatingType`.
     content = {"__doc__": original.__doc__, "__module__": original.__module__, "__new__": disable_dynamo(make)}
-    return Kind(original.__name__, (), content)
+    return ImitatingType(original.__name__, (), content)
 
 
 def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
@@ -312,7 +313,7 @@ def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
 
 
 def _is_path(value: Any, *, is_text: bool) -> bool:
-    """Return whether an argument is a path; ``is_text`` if any text is one."""
+    """Return whether an argument is a path; with ``is_text``, any string counts as one."""
     if isinstance(value, os.PathLike):
         return True
     text = os.fsdecode(value) if isinstance(value, bytes) and is_text else value  # else, bytes are the content

@@ -94,7 +94,7 @@ class FunctionCopier:
             cached.cache_clear()
 
     def copy(self, value: Any, name: str) -> Any:
-        """Return a copy of an object, which has a name in messages."""
+        """Return a copy of an object; messages call it ``name``."""
         if id(value) in self.memo:
             return self.memo[id(value)]
         if value is MISSING or is_atom(value):
@@ -110,7 +110,7 @@ class FunctionCopier:
         return result
 
     def _copy_cache(self, cached: Any, name: str) -> Any:
-        """Return a function with its own empty cache."""
+        """Return a copy of a cached function with an empty cache of its own."""
         parameters = cached.cache_parameters()
         result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self.copy(cached.__wrapped__, name))
         self.memo[id(cached)] = self.memo[id(result)] = result
@@ -199,7 +199,7 @@ class FunctionCopier:
         return self._globals[origin]
 
     def origin(self, scope: dict[str, Any]) -> int:
-        """Return the id of the namespace that a namespace is a copy of, or its own id."""
+        """Return the id of the original of a copied namespace; for any other namespace, its own id."""
         return self.origins.get(id(scope)) or self._earlier_scopes.get(id(scope), id(scope))
 
     def _copy_global(self, name: str, scope: dict[str, Any]) -> None:

@@ -153,7 +153,7 @@ class EffectRecorder:
             self.observed.append((within, effect))
 
     def notice_state(self, what: str, place: StackEntry | None, frame: FrameType) -> None:
-        """Record the line that changes a state."""
+        """Record the line that changes a part of the process's state."""
         if any(True for _ in compiled_callers(frame)):
             self.lines.setdefault(what, place)
 

@@ -89,7 +89,7 @@ class InnerModules:
         return compiled.__get__(module) if method else compiled
 
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls an entry while the modules are compiled; the entry itself if there are none."""
+        """Return a function that calls an entry while the modules are compiled; without modules, the entry itself."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             with self.compiled(args, kwargs):

@@ -79,7 +79,7 @@ class Input:
 
     @property
     def only_errors_count(self) -> bool:
-        """Whether results may differ: truth values are promoted differently than numbers wherever sides are merged."""
+        """Whether results may differ: truth values are promoted differently than numbers where branches are merged."""
         return self.other_kind == BOOL or self.has_flag
 
     @property
@@ -89,7 +89,7 @@ class Input:
 
     @property
     def has_other_size(self) -> bool:
-        """Whether a size that two arguments have in common differs: code may check for it, or may not need it."""
+        """Whether two arguments no longer have a size in common: code may check this, or may not need it."""
         return self.other_kind.endswith(OF_ANOTHER_SIZE)
 
     @property

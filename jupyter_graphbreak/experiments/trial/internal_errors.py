@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from types import CodeType
 
 #: The file of Python's own code for copying objects.
-_COPYING = copy.__file__
-#: Exceptions of this package are raised on purpose.
+_COPY_FILE = copy.__file__
+#: The name of this package, whose exceptions are raised on purpose.
 _PACKAGE = __name__.partition(".")[0]
-#: The function that raises the error of the original again; the traceback of PyTorch's own functions ends there.
-_RAISES_AGAIN = "Reference.__init__"
+#: The function that raises the original's error again: the traceback ends there if one of PyTorch's functions failed.
+_RERAISING_FUNCTION = "Reference.__init__"
 
 
 def is_internal(fault: Exception) -> bool:
@@ -25,9 +25,9 @@ def is_internal(fault: Exception) -> bool:
     last = fault.__traceback__
     while last is not None:
         code, last = last.tb_frame.f_code, last.tb_next
-    if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
+    if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RERAISING_FUNCTION:
         return False  # OSError and ValueError are usage errors, raised on purpose
-    return code.co_filename.startswith((OWN_FOLDER, _COPYING))
+    return code.co_filename.startswith((OWN_FOLDER, _COPY_FILE))
 
 
 def note_if_internal(what: str, error: BaseException) -> None:

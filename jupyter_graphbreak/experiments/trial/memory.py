@@ -138,13 +138,13 @@ class Memory:
         """Return the storages that runs have changed: the content before, and the current content."""
         return [(block.before, block.work) for block in self._blocks if not block.is_unchanged()]
 
-    def memo(self, but: Iterable[Any] = ()) -> dict[Any, Any]:
+    def memo(self, excluded: Iterable[Any] = ()) -> dict[Any, Any]:
         """Return a memo with which copies use the shared memory, except the storages with the given keys."""
-        left_out = set(but)
+        left_out = set(excluded)
         return {key: block.work for key, block in self._by_key.items() if memory_key(block.work) not in left_out}
 
     def unchanged_memo(self) -> dict[Any, Any]:
-        """Return a memo with which copies share memory that does not change."""
+        """Return a memo with which copies share the memory that no run has changed."""
         memo: dict[Any, Any] = {memory_key(block.work): block.before for block in self._blocks if block.is_unchanged()}
         return memo | {UNCHANGED: frozenset(memo)}
 

@@ -51,7 +51,7 @@ _TORCH_MODULES = (
     "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",
 )  # fmt: skip
 LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
-#: The types of memory that a view may show.
+#: The types of objects whose memory a ``memoryview`` may show.
 BYTES = (bytearray, array.array)
 
 
@@ -106,7 +106,7 @@ def is_shared(value: Any) -> bool:
 
 
 def _is_default_generator(value: torch.Generator) -> bool:
-    """Return whether a generator belongs to a device, which each run seeds."""
+    """Return whether a generator is the default one of a device, which each run seeds."""
     defaults = [torch.default_generator]
     for module in (torch.cuda, torch.xpu):
         defaults += getattr(module, "default_generators", ())
@@ -114,7 +114,7 @@ def _is_default_generator(value: torch.Generator) -> bool:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether an object is an array of NumPy; a user's class may have any attribute of one."""
+    """Return whether an object is a NumPy array; its attributes are no proof, as a user's class may have the same."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and is_instance(value, numpy.ndarray)
 

@@ -74,14 +74,14 @@ class _Target(io.RawIOBase):
 
 
 #: The replacements of standard streams, by name and id of the original. They are kept, because Python's ``print`` does
-#: not keep the stream to which it writes: another thread would write to memory that is free.
+#: not keep the stream to which it writes: another thread would write to freed memory.
 _replacements: dict[tuple[str, int], _ThreadStream] = {}
 _MAX_REPLACEMENTS = 64
 _streams_lock = threading.RLock()
 
 
 def _replacement(name: str, stream: Any) -> _ThreadStream:
-    """Return the replacement of a standard stream, or the stream itself if it is one."""
+    """Return the replacement of a standard stream, or the stream itself if it is a replacement."""
     if any(known is stream for (replaced, _), known in _replacements.items() if replaced == name):
         return stream  # type: ignore[no-any-return]
     key = name, id(stream)
@@ -120,7 +120,7 @@ def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
 
 @contextlib.contextmanager
 def isolate_warnings(registries: Registries | None = None) -> Iterator[None]:
-    """Apply the current warning filters to other threads, whatever this thread changes them to.
+    """Keep the current warning filters for other threads, whatever filters this thread sets.
 
     Python has one list of filters, which must let every warning pass while the context is open. The warnings of this
     thread are shown as usual. Only one thread at a time can open the context.

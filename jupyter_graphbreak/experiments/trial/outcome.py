@@ -157,7 +157,7 @@ def run(
     value, raised, failed = None, None, None
     limit = _current_line_limit()
     with (
-        # The limit is for the program alone: with it, reading the state of the process would take twice as long.
+        # The limit is for the program alone: it would make reading the state of the process take twice as long.
         _tracing(None) if limit is not None else contextlib.nullcontext(),
         subject.activated(),
         preserve_modes(),
@@ -273,7 +273,7 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
 
 
 def gradient_weights(root: torch.Tensor) -> torch.Tensor:
-    """Return weights for the elements of a result, without a period, so that their gradients do not cancel.
+    """Return non-periodic weights for the elements of a result, so that their gradients do not cancel.
 
     The weights are the same numbers in every dtype: multiples of 1/64 between 0.5 and 1.5.
     """
@@ -289,7 +289,7 @@ class LineLimitError(BaseException):
 
 
 class _LineCounter:
-    """A trace function that notes which lines run, and stops a function which runs too many."""
+    """A trace function that notes which lines run, and stops a function that runs too many lines."""
 
     def __init__(self) -> None:
         # Lines of this package do not count, even if it is not installed: comparisons take many lines.

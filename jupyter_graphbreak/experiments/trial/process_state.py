@@ -76,7 +76,7 @@ class ProcessState:
         return [part.change(before, after) for part, before, after in self._changed()]
 
     def restore(self) -> list[StateChange]:
-        """Restore it as far as possible, and return the changes that were undone."""
+        """Restore the state as far as possible, and return the changes that were undone."""
         changed = list(self._changed())
         for part, value, _ in changed:
             with contextlib.suppress(Exception):  # the folder was deleted, or Python did not set the handler
@@ -116,14 +116,14 @@ _OPTIONAL_MODULES = (
 
 @functools.lru_cache(maxsize=4)
 def _known_parts(*_: object) -> tuple[Part, ...]:
-    """Return the parts of this process, which depend on the modules that are loaded: each trial reads them twice."""
+    """Return the parts of the process's state, which depend on the loaded modules; each trial asks for them twice."""
     return tuple(_parts())
 
 
 def _parts() -> Iterator[Part]:
     yield Part(ENVIRONMENT, lambda: dict(os.environ), set_environment, frozenset({"environ", "putenv", "unsetenv"}))
     yield Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
-    if hasattr(time, "tzset"):  # after the environment, which it reads
+    if hasattr(time, "tzset"):  # after the environment, which `tzset` reads
         yield Part("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), frozenset({"tzset"}))
     if hasattr(signal, "pthread_sigmask"):
         yield Part("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
@@ -179,7 +179,7 @@ def _parts() -> Iterator[Part]:
             lambda settings: _set_decimal_settings(decimal, settings),
             frozenset({"getcontext", "setcontext", "prec", "rounding", *_DECIMAL_CONTEXTS}),
         )
-        yield Part(  # it has no names, because no code sets flags on purpose
+        yield Part(  # this part has no names, because no code sets flags on purpose
             "sets flags of decimal numbers",
             lambda: dict(decimal.getcontext().flags),
             lambda flags: _set_decimal_flags(decimal, flags),
@@ -298,7 +298,7 @@ def _default_parts() -> Iterator[Part]:
 
 def _set_warning_filters(saved: Identities) -> None:
     warnings.filters[:] = saved.items  # type: ignore[index]
-    with warnings.catch_warnings():  # entering it makes Python discard its cache of the old filters
+    with warnings.catch_warnings():  # entering the context makes Python discard its cache of the old filters
         pass
 
 
@@ -336,13 +336,13 @@ def _list_access(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
 
 
 def _file_mask() -> int:
-    """Return the mask from ``/proc``: Python can only read it by setting it, for all threads."""
+    """Return the file mask from ``/proc``: Python can only read it by setting it, for all threads."""
     with open("/proc/self/status", "rb") as status:  # noqa: PTH123 - a Path takes twice as long
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
 
 def set_environment(values: dict[str, str]) -> None:
-    """Restore the environment variables; those that have their value already are not set again."""
+    """Restore the environment variables; variables that already have the right value are not set again."""
     for name in os.environ.keys() - values.keys():
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
@@ -358,7 +358,7 @@ def _signal_handlers() -> dict[int, Any]:
 
 
 def _signal_handler(number: int) -> Any:
-    """Return the handler of a signal, even while we delay it."""
+    """Return the handler of a signal, even while this package delays the signal."""
     handler = _getsignal(number)
     return getattr(handler, DEFERRED, handler)
 

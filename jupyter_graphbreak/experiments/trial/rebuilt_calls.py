@@ -1,4 +1,4 @@
-"""Make the arguments of a recorded call again from their sketches."""
+"""Rebuild the arguments of a recorded call from their sketches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall
 
 #: Types whose objects cannot stand for one another: each object does something different.
-_CALLED = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
+_CALLABLES = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
 
 
 class CannotRebuildError(Exception):
@@ -34,7 +34,7 @@ class RecordedCall(Protocol):
 
     @property
     def arguments(self) -> Mapping[Path, Any] | None:
-        """The sketches of its arguments by place."""
+        """The sketches of the call's arguments by place."""
 
     @property
     def keywords(self) -> frozenset[str]:
@@ -55,7 +55,7 @@ def can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
 
 def _can_stand_for(known: Other, sketch: Other) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
-    return known.kind is sketch.kind and (known.identity == sketch.identity or not issubclass(sketch.kind, _CALLED))
+    return known.kind is sketch.kind and (known.identity == sketch.identity or not issubclass(sketch.kind, _CALLABLES))
 
 
 def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords: Collection[str]) -> Arguments:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: After this many seconds of processor time no further input is derived.
 _MAX_SECONDS = 2.0
-#: The most random seeds to look at for different paths through the function, and the seconds of processor time.
+#: The maximum number of random seeds to try for other paths through the function, and the seconds of processor time.
 _MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
 
 
@@ -166,7 +166,7 @@ class Reference:
         """A different random seed if the result depends on the seed, and seeds for which different lines run."""
         found = [1] if self.random else []
         seed_all(0)
-        if not self.repeatable or random_states() == self.result.random:  # it draws no random numbers
+        if not self.repeatable or random_states() == self.result.random:  # the function draws no random numbers
             return found
         patience = Patience(_MAX_SECONDS_FOR_SEEDS)
         paths: set[frozenset[tuple[str, int]]] = set()

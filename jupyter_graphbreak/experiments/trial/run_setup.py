@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """The modes of runs, the memory that their copies share, and what names referred to."""
+    """The modes of runs, the memory that their copies share, and the values that names referred to."""
 
     modes: CallModes = field(default_factory=CallModes.now)
     memory: Memory = field(default_factory=Memory)
@@ -47,7 +47,7 @@ def shared_run_setup(modes: CallModes, twins: Iterable[Twin] = (), kept: KeptNam
     twins : iterable of Twin
         The kept copies of large memory.
     kept : KeptNames, optional
-        What names referred to when the call started.
+        The values that names referred to when the call started.
     """
     if _CURRENT.get() is not None:
         yield

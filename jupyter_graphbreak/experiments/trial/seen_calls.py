@@ -45,7 +45,7 @@ _MAX_DEPTH = 6
 _MAX_VALUES = 2_000
 _MAX_FUNCTIONS = 100
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
-#: The instructions that look up a variable globally, in a function and in a cell.
+#: The instructions that look up a global variable, in a function and at the top level of a cell.
 _LOOKUPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _OPAQUE = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
 
@@ -178,7 +178,7 @@ class SeenCall:
 
 
 class SeenCalls:
-    """The different calls of all entries of a run, in their order."""
+    """The different calls of all entries of a run, in order."""
 
     def __init__(self) -> None:
         self._by_key: dict[Any, list[SeenCall]] = {}
@@ -186,7 +186,7 @@ class SeenCalls:
         self._totals: dict[Any, int] = {}
         #: The entries for which something was compiled after their first call.
         self._recompiled: set[Any] = set()
-        #: Keeps the objects alive whose ids are parts of keys.
+        #: The objects whose ids are parts of keys, kept alive so that no other object gets such an id.
         self._owners: list[Any] = []
         self._kept_bytes = 0
         #: The call that each thread is making.
@@ -201,7 +201,7 @@ class SeenCalls:
         self._totals[key] += 1
         calls = self._by_key[key]
         if len(calls) >= _MAX_CALLS or self._totals[key] > _MAX_EXAMINED:
-            self._current[get_ident()] = started, None  # it is examined if something is compiled in it
+            self._current[get_ident()] = started, None  # the call is examined if something is compiled in it
             return
         given = Arguments(*started.args, **started.kwargs)
         examines_state = self._totals[key] <= (_MAX_WITH_STATE if key in self._recompiled else _MAX_WITH_STATE_AT_FIRST)
@@ -237,7 +237,7 @@ class SeenCalls:
         if seen.state is None:
             seen.state = sketch_state(started.call, given)
         if not any(seen is kept for kept in calls):
-            # Also if it looks like an earlier one: it may have changed something that a sketch lacks.
+            # Keep it even if it looks like an earlier call: it may have changed something that a sketch lacks.
             self._keep(key, started, seen)
 
     def note_end(self) -> None:
@@ -322,7 +322,7 @@ def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
 
 
 def sketch_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
-    """Return the sketches of arguments and their parts, by place; those that are ``None`` by default count as given."""
+    """Return the sketches of arguments and their parts, by place; parameters with the default ``None`` are included."""
     named = dict.fromkeys(_none_by_default(getattr(call, "forward", call))) | arguments.named(call)
     return {
         path: sketch(value)
@@ -425,7 +425,7 @@ def _children(value: Any, *, inside: bool) -> list[tuple[PathStep, Any]]:
 
 
 def _attributes(value: Any, *, inside: bool) -> dict[str, Any]:
-    """Return the attributes of a named tuple, a partial, a dataclass and, if wanted, of others that may hold state."""
+    """Return the attributes of a named tuple, a partial, a dataclass and, if wanted, of objects that may hold state."""
     if type(value) is partial:
         return {"func": value.func, "args": value.args, "keywords": value.keywords}
     if is_instance(value, tuple):
@@ -480,7 +480,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, As
             if name != "__class__" and _has_content(cell) and _is_state(cell.cell_contents):
                 roots.setdefault(root, AssignablePlace(partial(getattr, cell, "cell_contents"), _writer_of_cell(cell)))
         scope = item.__globals__
-        for name in _names(item.__code__):
+        for name in _global_names(item.__code__):
             if name in scope and _is_state(scope[name]):
                 root = Root("global", name, str(scope.get("__name__")))
                 roots.setdefault(root, AssignablePlace(partial(scope.__getitem__, name), _writer_of_item(scope, name)))
@@ -510,10 +510,10 @@ def _writer_of_item(scope: dict[str, Any], name: str) -> Callable[[Any], None]:
 
 
 @lru_cache(maxsize=1000)
-def _names(code: types.CodeType) -> frozenset[str]:
+def _global_names(code: types.CodeType) -> frozenset[str]:
     """Return the names of the variables that code looks up globally; names of attributes are not among them."""
     names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in _LOOKUPS}
-    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    inner = [_global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return frozenset(names).union(*inner)
 
 

@@ -23,7 +23,7 @@ VariableKey = tuple[int, str]
 
 @dataclass(frozen=True)
 class KeptNames:
-    """What names referred to when an entry was called: code that is not copied reads them in their original place.
+    """The values of names when an entry was called: code that is not copied reads them in their original place.
 
     Parameters
     ----------

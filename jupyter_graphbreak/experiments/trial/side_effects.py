@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Files that every process may read from and write to.
-_HARMLESS = {os.devnull, "/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"}
+_HARMLESS_FILES = {os.devnull, "/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"}
 _MAX_LENGTH = 200
 
 
@@ -50,9 +50,9 @@ class ObservedEffect:
     what : str
         The effect, worded as the rest of a sentence: "writes to the file rows.csv".
     place : StackEntry or None
-        The innermost line of user code that leads to it, or a line of a library if there is none.
+        The innermost line of user code that leads to the effect, or a line of a library if there is none.
     imports : str
-        The module whose import it is.
+        The imported module, if the effect is an import.
     """
 
     kind: EffectKind
@@ -223,7 +223,7 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
 
 
 def handle_import(name: str, frame: FrameType | None) -> None:
-    """Pass on that user code imports a module, even if Dynamo does so while it traces the code."""
+    """Notify listeners that user code imports a module, even if Dynamo imports it while it traces the code."""
     thread = threading.get_ident()
     if thread in _busy:
         return
@@ -263,7 +263,7 @@ def short_text(value: Any) -> str:
 def _describe_open(args: tuple[Any, ...]) -> str | None:
     path, _, flags = (*args, None, None, None)[:3]
     name = short_text(path)
-    if not isinstance(flags, int) or name in _HARMLESS:
+    if not isinstance(flags, int) or name in _HARMLESS_FILES:
         return None
     if isinstance(path, int):
         if made_descriptors.is_usable(path):
@@ -322,13 +322,13 @@ def _describe_attribute(args: tuple[Any, ...]) -> str | None:
 
 
 def describe_sleep(args: tuple[Any, ...]) -> str | None:
-    """Return the effect of a long sleep; ``None`` for a short one, which is none."""
+    """Return the effect of a long sleep; ``None`` for a short one, which has no effect."""
     return f"sleeps for {args[0]:.0f} s" if float(args[0]) > MAX_SLEEP_S else None
 
 
-#: A longer sleep is an effect.
+#: A longer sleep counts as an effect.
 MAX_SLEEP_S = 5.0
-#: Changes that process_state restores, as described there.
+#: Changes that :mod:`.process_state` restores, in the words used there.
 ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working directory"
 _RESTORED = {ENVIRONMENT, FOLDER}
 #: A change of state that outlives the process.
@@ -339,8 +339,8 @@ _IMPORT = "import"
 #: The effect of code that passes work to existing threads or processes.
 SUBMITS = "passes work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
-#: The effect of code that waits with an empty queue, an event, a future or an open file, or for a signal. Trials start
-#: no threads, so nobody may ever end it, and a thread that waits cannot be stopped.
+#: The effect of code that waits for a queue, an event, a future, an open file or a signal. Trials start no threads, so
+#: the wait might never end, and a thread that waits cannot be stopped.
 WAITS_FOR_THREAD = "waits for another thread"
 COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"

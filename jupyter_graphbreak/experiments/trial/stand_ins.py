@@ -56,15 +56,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _FILES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
-#: Streams that pass everything on to a different one.
+#: Streams that pass everything on to a different stream.
 _WRAPPERS = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
-#: Trials replace ``os.close``.
+#: The original ``os.close``, which trials replace.
 _close = os.close
 #: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _C_DATA: Any = ctypes.Structure.__mro__[1]
 #: The effect of using memory that other processes share.
-SHARES = "uses memory that processes share"
+SHARES_MEMORY = "uses memory that processes share"
 _CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
@@ -85,7 +85,7 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
         "process",
         "uses another process",
     ),
-    (multiprocessing.sharedctypes.SynchronizedBase, "process", SHARES),
+    (multiprocessing.sharedctypes.SynchronizedBase, "process", SHARES_MEMORY),
     (
         (multiprocessing.synchronize.SemLock, multiprocessing.synchronize.Condition, multiprocessing.synchronize.Event),
         "process",
@@ -95,11 +95,11 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     ((types.CoroutineType, types.AsyncGeneratorType), "state", "advances a coroutine"),
     ((ctypes.CDLL, _FUNCTION_POINTER), "process", "calls a function of a library"),
 )
-#: The same for types of modules that are imported only if the program uses them: module, name, kind and description.
+#: Further types of such objects, in modules that need not be loaded: module, name, kind and description.
 _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
     ("asyncio.events", "AbstractEventLoop", "process", SCHEDULES),
-    ("multiprocessing.shared_memory", "SharedMemory", "process", SHARES),
-    ("multiprocessing.shared_memory", "ShareableList", "process", SHARES),
+    ("multiprocessing.shared_memory", "SharedMemory", "process", SHARES_MEMORY),
+    ("multiprocessing.shared_memory", "ShareableList", "process", SHARES_MEMORY),
     ("multiprocessing.managers", "BaseProxy", "process", "uses another process"),
     ("multiprocessing.managers", "BaseManager", "process", "uses another process"),
     ("_pickle", "Pickler", "file", "uses the open file"),
@@ -144,7 +144,7 @@ def stream_in_memory(value: Any) -> Any:
 
 
 def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return a stream around a copy of its stream in memory. What it has not written yet stays with the original."""
+    """Return a wrapper of a copy of a stream in memory. Data that is not written yet stays with the original."""
     if stream.closed:
         return stream
     if type(stream) is io.TextIOWrapper:
@@ -181,12 +181,12 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
 
 
 #: The modules of iterators that may call functions.
-_OF_ITERATORS = frozenset({"builtins", "itertools"})
+_ITERATOR_MODULES = frozenset({"builtins", "itertools"})
 
 
 def calls_functions(iterator: Any) -> bool:
     """Return whether a built-in iterator calls functions, which may change the objects that they refer to."""
-    if type(iterator).__module__ not in _OF_ITERATORS or not is_instance(iterator, Iterator):
+    if type(iterator).__module__ not in _ITERATOR_MODULES or not is_instance(iterator, Iterator):
         return False
     return any(
         is_instance(part, types.FunctionType | types.MethodType | functools.partial)
@@ -219,7 +219,7 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
     if is_instance(value, _C_DATA) and is_instance(
         getattr(value, "_wrapper", None), multiprocessing.heap.BufferWrapper
     ):
-        return "process", SHARES
+        return "process", SHARES_MEMORY
     # Streams in memory can be copied.
     if (
         is_instance(value, io.IOBase)
@@ -420,13 +420,13 @@ def _reopen(file: Any) -> Any:
             reopened = io.TextIOWrapper(reopened, file.encoding, file.errors)
         finalize(reopened, "closing a copy of a file", _close, descriptor)  # Python would warn about an unclosed file
         reopened.seek(position)
-    except (OSError, ValueError):  # it is being iterated over, or was deleted
+    except (OSError, ValueError):  # the file is being iterated over, or was deleted
         return None
     return reopened
 
 
 def _copy_csv_writer(writer: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return a CSV writer for a copy of the target of the given one."""
+    """Return a CSV writer for a copy of the given writer's target."""
     for method in gc.get_referents(writer):
         target = getattr(method, "__self__", None)
         if target is not None and not is_instance(target, type | types.ModuleType):

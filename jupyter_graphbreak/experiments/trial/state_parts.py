@@ -13,7 +13,7 @@ from jupyter_graphbreak.records.package_paths import is_library
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-#: The value of what cannot be read or does not exist.
+#: The value of a part that cannot be read or does not exist.
 MISSING = object()
 
 
@@ -23,15 +23,15 @@ class Part(NamedTuple):
     Parameters
     ----------
     what : str
-        The change to it, worded as the rest of a sentence.
+        The change to the part, worded as the rest of a sentence.
     read, write : callable
         Return the value, and restore it.
     names : frozenset of str
-        The names that code must call or assign to change it.
+        The names that code must call or assign to change the part.
     owners : frozenset of str
         The names that may own ``names``: the code must contain one of them; empty if ``names`` are unambiguous.
     is_assigned : bool
-        Whether only an assignment changes it, so that code which reads it is not the cause.
+        Whether only an assignment changes the part, so that code that only reads it is not the cause.
     """
 
     what: str
@@ -42,7 +42,7 @@ class Part(NamedTuple):
     is_assigned: bool = False
 
     def change(self, before: Any, after: Any) -> StateChange:
-        """Return the description of a change to it."""
+        """Return the description of a change to the part."""
         changed = before.changed_names(after) if isinstance(before, HandlerAttributes) else ()
         return StateChange(self.what, self.names.union(changed), self.owners, self.is_assigned)
 
@@ -88,18 +88,18 @@ def attributes_of(items: Iterable[Any]) -> Attributes:
 
 
 def _further_attributes(item: Any, ignored: frozenset[str]) -> Identities:
-    """Return the attributes of an object except some, as names and values in turn; most loggers have no others."""
-    return _NONE if vars(item).keys() <= ignored else Identities(_pairs(vars(item), ignored))
+    """Return the attributes of an object that are not ignored, as names and values in turn; most loggers have none."""
+    return _NO_OBJECTS if vars(item).keys() <= ignored else Identities(_pairs(vars(item), ignored))
 
 
 def _ignored_attributes(item: Any) -> frozenset[str]:
     match item:
         case logging.Logger():
-            return _OF_LOGGERS
+            return _IGNORED_LOGGER_ATTRIBUTES
         case logging.FileHandler():
-            return _OF_FILE_HANDLERS
+            return _IGNORED_FILE_HANDLER_ATTRIBUTES
         case logging.Handler():
-            return _OF_HANDLERS
+            return _IGNORED_HANDLER_ATTRIBUTES
     return frozenset()
 
 
@@ -108,15 +108,15 @@ def _pairs(attributes: dict[str, Any], left_out: frozenset[str]) -> list[Any]:
 
 
 #: The attributes of loggers that other parts restore, or that are caches.
-_OF_LOGGERS = frozenset(
+_IGNORED_LOGGER_ATTRIBUTES = frozenset(
     {"name", "level", "parent", "propagate", "handlers", "filters", "disabled", "manager", "_cache", "root"}
 )
 #: The attributes of handlers that other parts restore, or that a handler itself changes when it receives a record.
-_OF_HANDLERS = frozenset({
+_IGNORED_HANDLER_ATTRIBUTES = frozenset({
     "level", "formatter", "filters", "lock", "_closed", "buffer", "rolloverAt", "dev", "ino", "sock", "socket",
     "retryTime", "retryPeriod",
 })  # fmt: skip
-_OF_FILE_HANDLERS = _OF_HANDLERS | {"stream"}
+_IGNORED_FILE_HANDLER_ATTRIBUTES = _IGNORED_HANDLER_ATTRIBUTES | {"stream"}
 
 
 def set_attributes(before: Attributes) -> None:
@@ -135,7 +135,7 @@ def identity_of(read: Callable[[], Any]) -> Callable[[], Identities]:
 
 
 def setter_of(write: Callable[[Any], Any]) -> Callable[[Identities], Any]:
-    """Return a function that restores such a value."""
+    """Return a function that restores a value that was read to be compared by identity."""
     return lambda saved: write(saved.items[0])
 
 
@@ -151,18 +151,18 @@ class Identities:
         return all(map(operator.is_, self.items, other.items))
 
     def as_dict(self) -> dict[Any, Any]:
-        """Return the items as names with values, if they are in turn names and values."""
+        """Return the items as a dict, if they are in turn names and values."""
         return dict(zip(self.items[::2], self.items[1::2], strict=True))
 
     __hash__ = None  # type: ignore[assignment]
 
 
 #: No objects, such as the further attributes of most loggers.
-_NONE = Identities(())
+_NO_OBJECTS = Identities(())
 
 
 #: The names with which code changes PyTorch's loggers.
-_OF_PYTORCH_LOGGERS = frozenset(
+_PYTORCH_LOGGING_NAMES = frozenset(
     {"setLevel", "set_logs", "disabled", "propagate", "level", "handlers", "addHandler", "removeHandler"}
 )
 
@@ -180,7 +180,7 @@ def logging_parts() -> Iterator[Part]:
                setter_of(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
     yield Part("sets the class of loggers", identity_of(logging.getLoggerClass), setter_of(logging.setLoggerClass),
                frozenset({"setLoggerClass"}))  # fmt: skip
-    yield Part(  # it has no names, because a new logger is not an effect
+    yield Part(  # this part has no names, because a new logger is not an effect
         "creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers, frozenset(),
     )  # fmt: skip
     yield Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
@@ -193,13 +193,13 @@ def logging_parts() -> Iterator[Part]:
                    "handlers", "filters", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter",
                    "level"}),
     )  # fmt: skip
-    yield Part("sets PyTorch's loggers", _pytorch_loggers, _set_pytorch_loggers, _OF_PYTORCH_LOGGERS)
+    yield Part("sets PyTorch's loggers", _pytorch_loggers, _set_pytorch_loggers, _PYTORCH_LOGGING_NAMES)
     yield Part("sets attributes of a log handler", _handler_attributes, set_attributes,
                frozenset({"setattr", "set_name", "setStream", "setTarget"}))  # fmt: skip
 
 
 def _logger_attributes() -> Attributes:
-    return Attributes({log: _further_attributes(log, _OF_LOGGERS) for log in _LOGGERS.outside_pytorch()})
+    return Attributes({log: _further_attributes(log, _IGNORED_LOGGER_ATTRIBUTES) for log in _LOGGERS.outside_pytorch()})
 
 
 class _LoggersByOrigin:
@@ -282,7 +282,7 @@ def _handler_attributes() -> HandlerAttributes:
 
 
 class _NamedLoggers(dict[str, Any]):
-    """The loggers by name, and the placeholders that stand for parents nobody has asked for yet."""
+    """The loggers by name, and the placeholders that stand for parents that no code has requested yet."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         super().__init__(named)
@@ -323,8 +323,8 @@ def _set_level_names(names: tuple[dict[Any, Any], ...]) -> None:
 
 def _loggers() -> dict[Any, tuple[Any, ...]]:
     # Most loggers have no handlers and no filters.
-    state = {log: (log.level, log.disabled, log.propagate, Identities(log.handlers) if log.handlers else _NONE,
-                   Identities(log.filters) if log.filters else _NONE,
+    state = {log: (log.level, log.disabled, log.propagate, Identities(log.handlers) if log.handlers else _NO_OBJECTS,
+                   Identities(log.filters) if log.filters else _NO_OBJECTS,
                    list(map(_handler_state, log.handlers)))
              for log in _LOGGERS.outside_pytorch()}  # fmt: skip
     return _LoggerStates(state)

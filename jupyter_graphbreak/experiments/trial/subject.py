@@ -232,7 +232,7 @@ class Subject:
             parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
                 if is_instance(part, torch.nn.RNNBase):
-                    continue  # its kernels trust its own sizes: a wrong number of layers ends the process
+                    continue  # the kernels of an RNN trust its attributes: a wrong number of layers ends the process
                 holder = part if type(part) is dict else (attribute_of(part, "__dict__") or {}) if is_data(part) else {}
                 for key, value in holder.items() if not is_instance(part, torch.Tensor) else ():
                     if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):

@@ -28,7 +28,7 @@ def unless(condition: Callable[[torch.Tensor], bool], change: Change, otherwise:
 
 
 def unchanged(value: torch.Tensor) -> torch.Tensor:
-    """Return the tensor."""
+    """Return the tensor unchanged."""
     return value
 
 
@@ -91,7 +91,7 @@ def with_first(value: torch.Tensor, number: float) -> torch.Tensor:
 
 
 def resize(value: torch.Tensor, size: int, new: int) -> torch.Tensor:
-    """Return a tensor in which each dimension of a size has a new size: rows are left out, or the last is repeated."""
+    """Return a tensor in which each dimension of size ``size`` gets the size ``new``: the last row may be repeated."""
     for dim, length in enumerate(value.shape):
         if length == size:
             index = torch.arange(new, device=value.device).clamp(max=size - 1)

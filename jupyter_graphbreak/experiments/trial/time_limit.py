@@ -55,8 +55,8 @@ def require_time() -> None:
 class Patience:
     """A time limit for trying further inputs, counted from now.
 
-    Processor time of this thread counts, so that other programs do not decide on how many inputs a change is tried; and
-    wall-clock time counts for functions that wait.
+    The limit applies to the processor time of this thread, so that the number of inputs tried does not depend on other
+    programs. A longer limit of wall-clock time applies to functions that wait.
 
     Parameters
     ----------
@@ -65,14 +65,14 @@ class Patience:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._worked = time.thread_time() + seconds
-        self._passed = time.monotonic() + _WAITING * seconds
+        self._processor_end = time.thread_time() + seconds
+        self._wall_clock_end = time.monotonic() + _WALL_CLOCK_FACTOR * seconds
 
     @property
     def is_over(self) -> bool:
-        """Whether to stop."""
-        return time.thread_time() > self._worked or time.monotonic() > self._passed
+        """Whether the time is up."""
+        return time.thread_time() > self._processor_end or time.monotonic() > self._wall_clock_end
 
 
 #: The limit of wall-clock time, as a multiple of the limit of processor time.
-_WAITING = 5.0
+_WALL_CLOCK_FACTOR = 5.0

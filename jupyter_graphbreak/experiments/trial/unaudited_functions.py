@@ -106,7 +106,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "makes a socket")),
     # Python would keep a thread that an effect stops from starting in its list of threads.
     "threading": {"Thread.start": ("process", STARTS_THREAD), "Condition.wait": ("process", WAITS_FOR_THREAD)},
-    # It makes pipes first, which would stay open.
+    # Starting a process first makes pipes, which would stay open.
     "multiprocessing.process": {"BaseProcess.start": ("process", "starts a process")},
     "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
     "_posixshmem": dict.fromkeys(("shm_open", "shm_unlink"), ("file", "opens memory that processes share")),
@@ -192,7 +192,7 @@ class Replacements:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Install them while the context is open; contexts of several threads share them."""
+        """Install the replacements while the context is open; contexts of several threads share them."""
         with _installing:
             self._users += 1
             if self._users == 1:
@@ -213,7 +213,7 @@ class Replacements:
                     self._replaced.clear()
 
     def extend(self) -> None:
-        """Replace the functions of modules that were imported since, if any context is open."""
+        """Replace the functions of modules that were imported later, if any context is open."""
         with _installing:
             if self._users:
                 self._install_missing()
@@ -385,7 +385,7 @@ def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[...,
     def cached(original: Callable[..., Any], *details: str) -> Callable[..., Any]:
         key = (id(original), *details)
         if key not in known:
-            known[key] = original, make(original, *details)  # the original is kept, so that no other gets its id
+            known[key] = original, make(original, *details)  # the original is kept, so that no other object gets its id
         return known[key][1]
 
     return cached
@@ -401,7 +401,7 @@ def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Ca
     return disable_dynamo(announce)
 
 
-#: The methods with which code uses a log handler directly. Trials capture the records of loggers before.
+#: The methods with which code uses a log handler directly. Trials capture the records of loggers before handlers do.
 _HANDLER_METHODS = ("emit", "handle", "flush", "close", "doRollover")
 
 
@@ -440,7 +440,7 @@ def _announcing_import(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @_once_per_function
 def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that announces a mapping which writes to its file; others leave the file unchanged."""
+    """Return a function that announces memory mappings that write to their file; other mappings have no effect."""
 
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
@@ -460,7 +460,7 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
         result = original(*args, **kwargs)
         if is_in_trial():
             is_other_name = original.__name__ == "dup" and args[:1] and not made_descriptors.is_usable(args[0])
-            # Those that a library makes belong to its objects, which close them.
+            # Descriptors that a library makes belong to the library's objects, which close them.
             is_of_user = is_called_by_user(sys._getframe(1))  # noqa: SLF001 - there is no public function
             for descriptor in result if isinstance(result, tuple) else (result,):
                 made_descriptors.note(descriptor, is_new=not is_other_name, is_closed_later=is_of_user)

@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 
 _LOGGING = frozenset({"logging", "logging.handlers"})
 #: Names in modules and classes that trials leave unchanged.
-_OF_MODULES = re.compile("__")
-_OF_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
+_UNCHANGED_IN_MODULES = re.compile("__")
+_UNCHANGED_IN_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
 #: Attributes with which ``ctypes`` describes classes, and which cannot be set again.
 _LAYOUT = frozenset({"_fields_", "_anonymous_", "_pack_", "_align_", "_layout_", "_length_", "_type_"})
 #: The lists of loggers and handlers that Python itself keeps; trials restore them.
-_OF_LOGGING = frozenset({"handlers", "filters", "buffer"})
+_LOGGING_LISTS = frozenset({"handlers", "filters", "buffer"})
 
 
 class ThreadSeesCopyError(Exception):
@@ -149,7 +149,7 @@ class UncopiedCode:
         Attributes that Dynamo adds to modules, and Python to classes, are kept.
         """
         for owner, swapped, before in self._before:
-            ignored = _OF_CLASSES if is_instance(owner, type) else _OF_MODULES
+            ignored = _UNCHANGED_IN_CLASSES if is_instance(owner, type) else _UNCHANGED_IN_MODULES
             write: Any = next(kind for kind in (type, types.ModuleType, types.FunctionType) if is_instance(owner, kind))
             now = vars(owner)
             for name in [name for name in now if name not in before and not ignored.match(name)]:
@@ -306,7 +306,7 @@ class UncopiedCode:
             attributes = vars(owner)
             title = getattr(owner, "name", None) or type(owner).__name__
             for name, value in list(attributes.items()):
-                if name[:1] != "_" and name not in _OF_LOGGING and is_data(value):
+                if name[:1] != "_" and name not in _LOGGING_LISTS and is_data(value):
                     self._swap_if_copied(item_place(f"{title}.{name}", attributes, name), value)
 
     def _swap_modules(
@@ -320,7 +320,7 @@ class UncopiedCode:
         return swapped
 
     def _swap(self, place: NamedPlace) -> bool:
-        """Swap a copy in for the value at a place; return whether a run's assignments to it are undone with that."""
+        """Swap a copy in for the value at a place; return whether swapping back undoes a run's assignments."""
         try:
             value = place.read()
         except ValueError:  # an empty cell
@@ -349,7 +349,7 @@ class UncopiedCode:
 
 
 def _effects_of_destructor(kind: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
-    """Yield the effect of functions, except its methods, that name a class with a destructor, which runs later."""
+    """Yield the effect of functions, other than a class's methods, that name the class, whose destructor runs later."""
     description = f"creates a {kind.__name__}, whose destructor may run later"
     change = StateChange(description, frozenset({kind.__name__}), frozenset())
     others = [function for function in functions if not function.__qualname__.startswith(f"{kind.__qualname__}.")]

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.trial.assigned_attributes import REGISTERS
+from jupyter_graphbreak.experiments.trial.assigned_attributes import STATE_CHANGING_NAMES
 from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
 from jupyter_graphbreak.records.package_paths import is_library
 from jupyter_graphbreak.records.records import StackEntry
@@ -46,10 +46,10 @@ def _changes_objects(file: str) -> bool:
     except (OSError, SyntaxError, ValueError):
         return False
     statements = list(_statements(tree.body))
-    own = {name for statement in statements for name in _defined_names(statement)}
+    own_names = {name for statement in statements for name in _defined_names(statement)}
     harmless = {name for statement in statements for name in _names_of_classes_and_libraries(statement)}
-    harmless |= own | {"__file__", "__name__"}
-    return any(_is_change(statement, own) or _calls_user_code(statement, harmless) for statement in statements)
+    harmless |= own_names | {"__file__", "__name__"}
+    return any(_is_change(statement, own_names) or _calls_user_code(statement, harmless) for statement in statements)
 
 
 def _names_of_classes_and_libraries(statement: ast.stmt) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _calls_user_code(statement: ast.stmt, harmless: set[str]) -> bool:
-    """Return whether an assignment, a decorator or a base class may run, also indirectly, a function of the user."""
+    """Return whether an assignment, a decorator or a base class may run a user's function, directly or indirectly."""
     match statement:
         case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
             functions = [call.func for call in ast.walk(value) if isinstance(call, ast.Call)]
@@ -127,7 +127,7 @@ def _defined_names(statement: ast.stmt) -> Iterator[str]:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run on import, also those in branches, loops and classes."""
+    """Yield the statements that run on import, including those in branches, loops and classes."""
     for statement in body:
         yield statement
         if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -136,23 +136,23 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                     yield from _statements([part for part in value if isinstance(part, ast.stmt)])
 
 
-def _is_change(statement: ast.stmt, own: set[str]) -> bool:
+def _is_change(statement: ast.stmt, own_names: set[str]) -> bool:
     match statement:
         case ast.Expr(ast.Call(ast.Name(id="print"))):
             return False
         case ast.Expr(ast.Call(func)):
-            return isinstance(func, ast.Name) or _belongs_elsewhere(func, own)
+            return isinstance(func, ast.Name) or _belongs_elsewhere(func, own_names)
         case ast.Assign(targets) | ast.Delete(targets):
-            return any(_belongs_elsewhere(target, own) for target in targets)
+            return any(_belongs_elsewhere(target, own_names) for target in targets)
         case ast.AugAssign(target) | ast.AnnAssign(target):
-            return _belongs_elsewhere(target, own)
+            return _belongs_elsewhere(target, own_names)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return any(REGISTERS.match(_called_name(decorator)) for decorator in statement.decorator_list)
+            return any(STATE_CHANGING_NAMES.match(_called_name(decorator)) for decorator in statement.decorator_list)
     return False
 
 
-def _belongs_elsewhere(part: ast.expr, own: set[str]) -> bool:
-    return isinstance(part, ast.Attribute | ast.Subscript) and _root(part) not in own
+def _belongs_elsewhere(part: ast.expr, own_names: set[str]) -> bool:
+    return isinstance(part, ast.Attribute | ast.Subscript) and _root(part) not in own_names
 
 
 def _root(expression: ast.expr) -> str:

@@ -32,10 +32,10 @@ _RTOL_OF_TEXT, _ATOL_OF_TEXT = 1e-3, 1e-4
 _MAX_LENGTH = 80
 #: Tolerated rounding, relative to the element and to the largest element: a few units in the last place.
 _NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
-#: The rounding that is left of terms that cancel, by the largest number of all results.
+#: The rounding error that remains after terms cancel, relative to the largest number of all results.
 _CANCELLED = 1e-5
 _MAX_DEPTH = 20
-#: Keys that vary are not at a place of their own.
+#: The prefix that marks varying keys, which have no place of their own.
 _KEYS = "the keys of "
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 #: The attributes of every module, apart from its parameters, buffers and submodules.
@@ -311,8 +311,8 @@ def _texts_of_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
 def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_all: float) -> bool:
     """Return whether elements differ by no more than rounding of a compiler that fuses operations and reorders sums.
 
-    If terms cancel, the error is proportional to the terms. The only hints of their size are the largest element, and
-    that of all results.
+    If terms cancel, the error is proportional to the terms. The only hints of their size are the largest element of
+    the result and the largest of all results.
     """
     noise = _NOISE.get(expected.dtype)
     if noise is None or expected.layout != torch.strided or expected.device != actual.device:
@@ -340,7 +340,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """Return the items; keys that are equal only to themselves, such as modules, are replaced by their position."""
+    """Return a mapping's items; keys that equal only themselves, such as modules, are replaced by their position."""
     return [(index if _is_identity(key) else key, value) for index, (key, value) in enumerate(mapping.items())]
 
 
@@ -386,7 +386,7 @@ def _same_kind(expected: Any, actual: Any) -> bool:
 
 
 def _are_alike(one: type, other: type) -> bool:
-    """Return whether two classes have the same name and bases, as the classes do that each mock has of its own."""
+    """Return whether two classes have the same name and bases: each mock has a class of its own."""
     return (one.__qualname__, one.__bases__) == (other.__qualname__, other.__bases__)
 
 
